@@ -1,0 +1,33 @@
+"""Names that stand in manifests: groups, kinds, labels, annotations. Changing one breaks users."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "scheduling.incubator.k8s.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+DEFAULT_SCHEDULER_NAME: Final = "kube-batch"
+DEFAULT_QUEUE: Final = "default"
+
+GROUP_NAME_ANNOTATION: Final = "scheduling.k8s.io/group-name"
+"""On a pod (or a pod template): the PodGroup in the same namespace that it belongs to."""
+
+GROUP_MIN_MEMBER_ANNOTATION: Final = "scheduling.k8s.io/group-min-member"
+"""On a pod without a group: the minimum of the shadow group that its controller's pods form."""
+
+SUB_GROUP_LABEL: Final = "kbatch.dev/sub-group"
+"""On a pod: its role, the name of one of its group's subGroups."""
+
+QUEUE_LABEL: Final = "kbatch.dev/queue"
+"""On a Job, or a pod without a group: the queue."""
+
+SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
+"""On a Job that the webhook suspended until its group is InQueue; a Job that its user suspended has none."""
+
+IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
+"""A scheduling gate on pods that wait for their group."""
+
+QUOTA_GUARD_LABEL: Final = "kbatch.dev/quota-guard"
+"""On a namespace, with the value `enforce`: pods of other schedulers are held to reservations too."""
