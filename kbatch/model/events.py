@@ -1,0 +1,48 @@
+"""What happened to the cluster, as typed facts.
+
+Whoever watches the world (the live scheduler, the queue operator, the simulator, a replayed log) turns it into these and
+feeds them to a `kbatch.model.cluster.ClusterModel`. The order of events between kinds does not matter: a pod may come
+before its node, a group after its pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kbatch.api.objects import AnyObject
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """The object exists and looks like this; told again with equal content, it changes nothing."""
+
+    obj: AnyObject
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The object of this type is gone. `namespace` is empty for cluster-scoped kinds. Unknown ones are ignored."""
+
+    kind: type[AnyObject]
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The object exists but could not be decoded or holds an amount that cannot be counted.
+
+    It takes no part in decisions. A pod of which `node_name` is known closes that node, because what it uses there is
+    unknown; it opens again with the pod's next readable `Upsert` or its `Delete`.
+    """
+
+    kind: type[AnyObject]
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+    why: str
+
+
+Event: TypeAlias = Upsert | Delete | Unreadable
