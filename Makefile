@@ -1,0 +1,40 @@
+# Every developer's entry points. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-down test test-quick lint format bench crds
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+export UV_PYTHON_DOWNLOADS := never
+VENV := .venv/bin
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv from uv.lock (quick the second time)
+	@tools/setup "$(PYTHON)" "$(UV_VERSION)"
+
+demo: setup ## a real control plane, kbatch installed by Helm, the example gang scheduled; leaves it up
+	@$(VENV)/kbatch up --name demo --demo
+
+demo-down: setup ## end the demo's cluster
+	@$(VENV)/kbatch down --name demo
+
+test: setup ## lint and every layer of tests, each within its time budget
+	@$(VENV)/python -m tools.layers
+
+test-quick: setup ## lint, unit and property tests only
+	@$(VENV)/python -m tools.layers lint unit
+
+lint: setup ## ruff, mypy, import contracts, lock file
+	@$(VENV)/python -m tools.layers lint
+
+format: setup ## let ruff format and mend what it can
+	@$(VENV)/ruff format -q . && $(VENV)/ruff check -q --fix .
+
+crds: setup ## generate crds/ and the chart's copies from kbatch/api
+	@$(VENV)/python -m kbatch.api.crd
+
+bench: setup ## the benchmarks; non-zero where a limit is missed
+	@$(VENV)/python -m tests.bench

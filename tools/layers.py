@@ -1,0 +1,93 @@
+"""Runs the layers of checks and tests, cheapest first, each held to its time budget.
+
+    python -m tools.layers [LAYER...]
+
+A layer that fails ends the run after the layers of the same price had their say; a layer that passes but takes longer
+than its budget fails too, since a suite that nobody waits for is a suite that nobody runs. Budgets are for warm caches:
+what is built once (the local control plane's programs) is built before the clock starts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+PYTHON = str(BIN / "python")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A named list of commands. `budget` in seconds; None: not held to any. `prepare` runs before the clock."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    budget: float | None
+    prepare: tuple[str, ...] | None = None
+
+
+def pytest(*arguments: str) -> tuple[str, ...]:
+    """A pytest command that reports slow tests and why any was skipped."""
+    return (PYTHON, "-m", "pytest", "-q", "--durations=5", "--durations-min=2", *arguments)
+
+
+PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
+
+LAYERS = (
+    Layer(
+        "lint",
+        (
+            (str(BIN / "ruff"), "check", "-q", "."),
+            (str(BIN / "ruff"), "format", "-q", "--check", "."),
+            (str(BIN / "mypy"), "--no-error-summary"),
+            (str(BIN / "lint-imports"), "--no-cache"),
+        ),
+        None,
+    ),
+    Layer("unit", (pytest("-n", "2", "--dist", "worksteal", "tests/unit", "tests/property"),), 120),
+    Layer("control-plane", (pytest("-m", "not faults", "tests/e2e"),), 300, PROGRAMS),
+    Layer("faults", (pytest("-m", "faults", "tests/e2e"),), 180, PROGRAMS),
+)
+
+
+def run(layer: Layer) -> bool:
+    """Whether every command of the layer succeeded within its budget."""
+    print(f"\n=== {layer.name}", flush=True)
+    if layer.prepare is not None and subprocess.run(layer.prepare, cwd=ROOT, check=False).returncode:
+        print(f"=== {layer.name}: not run, its programs could not be built", flush=True)
+        return False
+    start = time.monotonic()
+    succeeded = True
+    for command in layer.commands:
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+            print(f"=== {layer.name}: failed: {' '.join(command)}", flush=True)
+            succeeded = False
+    took = time.monotonic() - start
+    budget = layer.budget and layer.budget * float(os.environ.get("KBATCH_BUDGET_FACTOR", "1"))
+    print(f"=== {layer.name}: {took:.0f} s" + (f" of {budget:.0f} s" if budget else ""), flush=True)
+    if budget and took > budget:
+        print(f"=== {layer.name}: over its budget", flush=True)
+        return False
+    return succeeded
+
+
+def main(names: list[str]) -> int:
+    """Run the named layers, or all; the exit status."""
+    known = {layer.name: layer for layer in LAYERS}
+    for name in names:
+        if name not in known:
+            print(f"no layer {name!r}; there are: {', '.join(known)}", file=sys.stderr)
+            return 2
+    chosen = [known[name] for name in names] if names else list(LAYERS)
+    failed = [layer.name for layer in chosen if not run(layer)]
+    print(f"\n{'failed: ' + ', '.join(failed) if failed else 'all layers passed'}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
