@@ -1,0 +1,116 @@
+"""Fair shares: how a capacity divides between queues, and how large a holding is. Integers and fractions only.
+
+Each dimension divides by itself, so what one queue leaves of memory goes to those that ask for memory, whatever they
+ask of cpu. The scheduler decides by these numbers and the queue operator reports them: both call the same function on
+the same model, so they always agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from kbatch.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one queue brings to the division.
+
+    Attributes:
+        name: of the queue; the last resort of every tie.
+        weight: how much of a contended dimension it is worth beside the others; below 1 it gets nothing.
+        request: what it holds and asks for, by dimension.
+        capability: the most it may have; a dimension that is not named has no such limit. None: no limit at all.
+        holds: what it has now; decides who gets the last indivisible units.
+        oldest_waiting: since when (any unit, smaller is older) its oldest waiting group waits; None: none waits.
+    """
+
+    name: str
+    weight: int
+    request: Resources
+    capability: Resources | None = None
+    holds: Resources = field(default_factory=dict)
+    oldest_waiting: int | None = None
+
+
+def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, Resources]:
+    """The deserved share of each queue, by name; claims must have distinct names.
+
+    In each dimension, rounds: every queue that is not yet satisfied gets floor(rest * weight / sum of their weights),
+    at most up to its request and its capability. When a round gives nothing, fewer units are left than queues; they go
+    one each, to the largest fraction first, then to a queue that already holds some, then to the one whose group waits
+    longest, then by name.
+
+    Every dimension with capacity and demand stands in every answer, with 0 where a queue asks for none of it. The
+    others stand in none: they are not scarce, or not there, and nobody is above or below a share of them.
+    """
+    deserved: dict[str, Resources] = {claim.name: {} for claim in claims}
+    for dimension, amount in capacity.items():
+        if amount > 0 and any(claim.request.get(dimension, 0) > 0 for claim in claims):
+            granted = _divide(dimension, amount, claims)
+            for claim, grant in zip(claims, granted, strict=True):
+                deserved[claim.name][dimension] = grant
+    return deserved
+
+
+def _divide(dimension: str, amount: int, claims: Sequence[Claim]) -> list[int]:
+    """One dimension: the grant of each claim, in their order."""
+    granted = [0] * len(claims)
+    wants = [_most(claim, dimension) for claim in claims]
+    unmet = [index for index, want in enumerate(wants) if want > 0 and claims[index].weight > 0]
+    weights = [claim.weight for claim in claims]
+    rest = amount
+    while unmet and rest:
+        weight_sum = sum([weights[index] for index in unmet])
+        given = 0
+        still: list[int] = []
+        for index in unmet:
+            part = rest * weights[index] // weight_sum
+            missing = wants[index] - granted[index]
+            if part < missing:
+                still.append(index)
+            else:
+                part = missing
+            granted[index] += part
+            given += part
+        if not given:
+            # rest * weight < weight_sum for each, so rest < len(unmet): one unit each is enough.
+            unmet.sort(key=lambda index: _last_unit_key(claims[index], dimension, rest * weights[index]))
+            for index in unmet[:rest]:
+                granted[index] += 1
+            break
+        unmet = still
+        rest -= given
+    return granted
+
+
+def _most(claim: Claim, dimension: str) -> int:
+    """The most that a claim can be granted: its request, within its capability."""
+    want = claim.request.get(dimension, 0)
+    if claim.capability is not None:
+        want = min(want, claim.capability.get(dimension, want))
+    return want
+
+
+def _last_unit_key(claim: Claim, dimension: str, fraction: int) -> tuple[int, bool, bool, int, str]:
+    """Smaller first. `fraction` is what the queue would get of one unit, times the sum of weights."""
+    waits = claim.oldest_waiting
+    return (-fraction, claim.holds.get(dimension, 0) <= 0, waits is None, waits or 0, claim.name)
+
+
+def dominant_share(amounts: Mapping[str, int], total: Mapping[str, int]) -> Fraction:
+    """The largest amount/total over the dimensions of `total`; 0 where none is held.
+
+    A dimension that `total` does not name is ignored. One whose total is 0 counts as having one unit, so that holding
+    some of what one deserves nothing of ranks above everything else, and more of it above less.
+    """
+    top, bottom = 0, 1  # compared by cross products: building a Fraction per dimension costs ten times as much
+    for dimension, whole in total.items():
+        amount = amounts.get(dimension, 0)
+        if amount > 0:
+            whole = max(1, whole)
+            if amount * bottom > top * whole:
+                top, bottom = amount, whole
+    return Fraction(top, bottom)
