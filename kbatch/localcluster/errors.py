@@ -65,7 +65,7 @@ class InvalidNameError(LocalClusterError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name!r} cannot name a cluster: use up to 40 lower-case letters, digits and dashes, starting with a letter."
+            f"{name!r} cannot name a cluster: use up to 40 lower-case letters, digits and dashes, a letter first."
         )
         self.name = name
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbatch.localcluster.errors import BuildError, DiskFullError, last_line
@@ -23,7 +24,6 @@ from kbatch.localcluster.golang import find_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Progress = Callable[[str], None]
 
@@ -47,9 +47,9 @@ TARGETS = (
     _Target("kwokctl", "sigs.k8s.io/kwok/cmd/kwokctl", 11),
     _Target("kubectl", "k8s.io/kubernetes/cmd/kubectl", 27),
     _Target("helm", "helm.sh/helm/v4/cmd/helm", 24),
-    _Target("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 110),
-    _Target("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 50),
-    _Target("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 15),
+    _Target("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 136),
+    _Target("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 60),
+    _Target("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 6),
 )
 
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
@@ -62,7 +62,7 @@ _LINK_FLAGS = (
 
 # Bytes, from a build with empty caches.
 _ROOM_FOR_PROGRAMS = 800 * 2**20
-_ROOM_FOR_OBJECTS = 2500 * 2**20
+_ROOM_FOR_OBJECTS = 3500 * 2**20
 _ROOM_FOR_MODULES = 1500 * 2**20
 _REPORT_EVERY = 15.0
 
@@ -172,8 +172,8 @@ def _build(go: Path, module: Path, target_folder: Path, log: Path, progress: Pro
     estimate = Estimate()
     begin = time.monotonic()
     progress(
-        f"building {len(TARGETS)} programs from source, once: about {estimate.remaining(TARGETS[0], 0) / 60:.0f} minutes "
-        f"on two cores (output: {log})"
+        f"building {len(TARGETS)} programs from source, once: about "
+        f"{estimate.remaining(TARGETS[0], 0) / 60:.0f} minutes on two cores (output: {log})"
     )
     with log.open("w", encoding="utf-8") as output:
         for number, target in enumerate(TARGETS, 1):
@@ -231,8 +231,6 @@ def _build_environment() -> dict[str, str]:
 
 def _require_room(go: Path, environment: dict[str, str], target_folder: Path) -> None:
     """Check each file system once, with the sum of what will be written to it."""
-    from pathlib import Path
-
     asked = subprocess.run(
         [go, "env", "GOCACHE", "GOMODCACHE"], env=environment, cwd="/", capture_output=True, text=True, check=True
     )

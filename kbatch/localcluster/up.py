@@ -1,0 +1,98 @@
+"""`kbatch up`, `kbatch down` and `kbatch status`: one cluster from nothing to ready, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbatch.localcluster.cluster import Cluster, Options, State
+from kbatch.localcluster.errors import NoSuchClusterError
+from kbatch.localcluster.folders import checkout
+from kbatch.localcluster.nodes import ensure_nodes
+from kbatch.localcluster.programs import Programs, ensure_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProcessReport:
+    """One process of the installed chart: its pid and the addresses of its metrics and of its health."""
+
+    pid: int
+    metrics: str
+    health: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a user needs in order to use a cluster; `json()` is what `kbatch up -o json` prints."""
+
+    name: str
+    kubeconfig: str
+    kubectl: str
+    processes: dict[str, ProcessReport] = field(default_factory=dict)
+
+    def json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+def up(
+    name: str, *, nodes: int, control_plane_only: bool, progress: Progress, options: Options | None = None
+) -> Report:
+    """Bring a cluster up, or find it up, and return when everything in it is ready.
+
+    Calling it again changes nothing, except that missing nodes are added. A left-over of a crash is removed first.
+
+    Raises:
+        LocalClusterError: with a sentence that says what to do; nothing that this call started is left running.
+    """
+    checkout()
+    cluster = Cluster(name)
+    programs = ensure_programs(progress)
+    with cluster.locked():
+        found = cluster.state()
+        if found is State.BROKEN:
+            progress(f"the cluster {name} is left over from a crash: cleaning it up")
+            cluster.remove()
+        started = found is not State.RUNNING
+        try:
+            if started:
+                progress(f"starting the control plane {name}")
+                cluster.start(programs, options)
+            progress(f"{nodes} nodes")
+            with cluster.api() as api:
+                ensure_nodes(api, nodes)
+        except BaseException:
+            if started:
+                cluster.remove()
+            raise
+    return _report(cluster, programs)
+
+
+def down(name: str) -> bool:
+    """End a cluster and everything in it; False if there was none."""
+    cluster = Cluster(name)
+    with cluster.locked():
+        if cluster.state() is State.ABSENT:
+            return False
+        cluster.remove()
+    return True
+
+
+def status(name: str) -> tuple[State, Report]:
+    """Return how a cluster is, and what `up` said about it; NoSuchClusterError if there is none."""
+    cluster = Cluster(name)
+    state = cluster.state()
+    record = cluster.record()
+    if state is State.ABSENT or record is None:
+        raise NoSuchClusterError(name)
+    return state, _report(cluster, Programs(bin=Path(record.programs)))
+
+
+def _report(cluster: Cluster, programs: Programs) -> Report:
+    return Report(cluster.name, str(cluster.kubeconfig), str(programs.kubectl))
