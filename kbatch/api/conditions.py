@@ -1,0 +1,91 @@
+"""Conditions: what stands in `status.conditions`, who writes which, and how a wanted one meets an existing one.
+
+Conditions are a list-map by `type`, so that the scheduler and the podgroup operator each own theirs by server-side
+apply. A process sends only its own types, all of them each time: what it once owned and leaves out would be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from kbatch.api.objects import Condition
+
+TRUE: Final = "True"
+FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+
+ENQUEUED: Final = "Enqueued"
+"""The group holds a reservation of its minResources; its members may be created. Written by the scheduler."""
+
+SCHEDULED: Final = "Scheduled"
+"""The minimum of the group, and of each of its roles, is placed. Written by the scheduler."""
+
+UNSCHEDULABLE: Final = "Unschedulable"
+"""True while the group waits although it was tried; kube-batch's name, kept for those who read it. By the scheduler."""
+
+COMPLETED: Final = "Completed"
+"""At least the minimum succeeded and no member is left. Written by the podgroup operator."""
+
+FAILED: Final = "Failed"
+"""The minimum can no longer be met and the owner gave up. Written by the podgroup operator."""
+
+STALLED: Final = "Stalled"
+"""The operator cannot go on without its user, for example because a template is wrong. By the podgroup operator."""
+
+SCHEDULER_TYPES: Final = (ENQUEUED, SCHEDULED, UNSCHEDULABLE)
+PODGROUP_TYPES: Final = (COMPLETED, FAILED, STALLED)
+
+REASON_ENQUEUED: Final = "Admitted"
+"""Reason of Enqueued=True: minResources are reserved, or nothing needed to be."""
+
+REASON_SCHEDULED: Final = "GangPlaced"
+"""Reason of Scheduled=True and of Unschedulable=False: the minimum is bound."""
+
+REASON_NOT_TRIED: Final = "NotTried"
+"""Reason of Unschedulable=False on a group that waits without having been refused by the nodes."""
+
+
+def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) -> tuple[Condition, ...]:
+    """`existing` with `wanted` laid over it, by type; the order of `existing` stays, new types come last.
+
+    `now` (RFC 3339) becomes the lastTransitionTime of a condition that is new, whose status flips, or that has none;
+    a change of reason, message or observedGeneration alone keeps the old time. Merging twice changes nothing.
+
+    Raises:
+        ValueError: a type is wanted twice.
+    """
+    before = {condition.type: condition for condition in existing}
+    merged = dict(before)
+    seen: set[str] = set()
+    for condition in wanted:
+        if condition.type in seen:
+            raise ValueError(f"condition {condition.type} is wanted twice")
+        seen.add(condition.type)
+        old = before.get(condition.type)
+        flipped = old is None or old.status != condition.status or old.last_transition_time is None
+        merged[condition.type] = Condition(
+            type=condition.type,
+            status=condition.status,
+            reason=condition.reason,
+            message=condition.message,
+            last_transition_time=now if old is None or flipped else old.last_transition_time,
+            observed_generation=condition.observed_generation,
+        )
+    return tuple(merged.values())
+
+
+def of_types(conditions: Sequence[Condition] | None, types: Collection[str]) -> tuple[Condition, ...]:
+    """The conditions of these types: what one writer owns among all that stand there."""
+    return tuple(condition for condition in conditions or () if condition.type in types)
+
+
+def find(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
+    """The condition of this type, or None."""
+    return next((condition for condition in conditions or () if condition.type == type_), None)
+
+
+def is_true(conditions: Sequence[Condition] | None, type_: str) -> bool:
+    """Whether the condition stands with status "True"; absent counts as no."""
+    condition = find(conditions, type_)
+    return condition is not None and condition.status == TRUE
