@@ -1,0 +1,105 @@
+"""Logs: one format for kbatch, kopf, aiohttp and everything else in a process, and no secrets in it.
+
+kopf's own log set-up is never called; its records reach the root handler like all others and carry the object they
+speak of in `k8s_ref`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+_STANDARD: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "k8s_ref",
+    "k8s_skip",
+    "settings",
+}
+"""Attributes of every record, and kopf's inner ones: whatever else a record has was given as `extra`."""
+
+_SECRETS: Final = (
+    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+    re.compile(
+        r"(?i)(?P<keep>['\"]?\b(?:password|passwd|token|client-key-data|secret)['\"]?\s*[:=]\s*)['\"]?[^\s'\",}]{4,}['\"]?"
+    ),
+)
+REDACTED: Final = "<redacted>"
+
+_CHATTY: Final = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING, "kubernetes": logging.WARNING}
+
+
+def redact(text: str) -> str:
+    """The text with bearer tokens, passwords and private keys blotted out."""
+    for pattern in _SECRETS:
+        text = pattern.sub(lambda match: (match.groupdict().get("keep") or "") + REDACTED, text)
+    return text
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message; object and error where there are any; extras."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line without a line break."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(_message(record)),
+        }
+        reference = getattr(record, "k8s_ref", None)
+        if isinstance(reference, dict):
+            line["object"] = "/".join(filter(None, (reference.get("namespace"), reference.get("name"))))
+            line["kind"] = reference.get("kind")
+        for name, value in vars(record).items():
+            if name not in _STANDARD:
+                line[name] = value if isinstance(value, int | float | bool | None) else redact(str(value))
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """For a terminal: time, level, logger, message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text, secrets blotted out."""
+        return redact(super().format(record))
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError):  # a wrong format string is a defect, but no reason to lose the line
+        return f"{record.msg!s} {record.args!r}"
+
+
+def configure(*, level: str, style: str, stream: TextIO | None = None) -> None:
+    """Send all logs of this process to one stream (stderr).
+
+    Args:
+        level: debug, info, warning or error.
+        style: `json` or `text`.
+        stream: where to write; stderr if None.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    if level != "debug":
+        for name, least in _CHATTY.items():
+            logging.getLogger(name).setLevel(least)
+    logging.captureWarnings(capture=True)

@@ -1,0 +1,268 @@
+"""The life of a process: start, work, stop in bounded time, and an exit status that says what happened.
+
+`main` is what a console script calls. It reads the settings, starts logs and endpoints, and runs the process's `serve`
+coroutine until a signal asks it to stop. `while_leading` wraps work of which only one process may do it at a time: it
+waits for the Lease, works, and ends the process when the Lease is lost. A process that lost its Lease does not try to
+carry on: the supervisor starts it anew, with nothing in memory that somebody else has overtaken.
+
+Exit status: 0 asked to stop and did; 1 failed, lost its Lease, or did not stop in time; 2 flags not understood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import importlib.metadata
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from kbatch.metrics import process_metrics
+from kbatch.process import logs
+from kbatch.process.health import Health, HealthServer
+from kbatch.process.settings import ProcessSettings, parse_or_exit
+
+SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
+
+STOP_SECONDS: Final = 8.0
+"""How long the work may take to end after a stop was asked for; then it is cancelled."""
+CANCEL_SECONDS: Final = 4.0
+"""How long cancelled work may take; then the process ends without it."""
+
+_log = logging.getLogger(__name__)
+
+
+class ProcessError(Exception):
+    """The process cannot go on; the message is one sentence for a person, without a traceback."""
+
+
+class LeadershipLostError(ProcessError):
+    """Another process may act now; this one must not."""
+
+
+class Leadership(Protocol):
+    """What `kbatch.kube.lease.Elector` offers: enter to take part, exit to release."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether a write may start now."""
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when a Lease that was held is held no more."""
+
+    async def wait_leader(self) -> object:
+        """Return when the Lease is held."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> object: ...
+
+
+@dataclasses.dataclass
+class Runtime(Generic[SettingsT]):
+    """What a process's `serve` is given.
+
+    Attributes:
+        name: `scheduler`, `podgroup`, `queue` or `webhook`.
+        settings: the flags.
+        health: where checks are added.
+        registry: where metrics are registered.
+        stopping: set when a stop was asked for; `serve` then returns when its work is done.
+    """
+
+    name: str
+    settings: SettingsT
+    health: Health
+    registry: CollectorRegistry
+    stopping: asyncio.Event
+
+    @property
+    def user_agent(self) -> str:
+        """How the process calls itself towards the API server."""
+        return f"kbatch-{self.name}/{version()}"
+
+
+def version() -> str:
+    """The version of the installed distribution, `0` in a bare checkout."""
+    try:
+        return importlib.metadata.version("kbatch-operators")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
+
+
+def main(
+    name: str,
+    settings: type[SettingsT],
+    serve: Callable[[Runtime[SettingsT]], Coroutine[Any, Any, None]],
+    argv: Sequence[str] | None = None,
+) -> NoReturn:
+    """Run the process and exit with its status."""
+    chosen = parse_or_exit(settings, prog=f"kbatch-{name}", argv=argv)
+    logs.configure(level=chosen.log_level, style=chosen.log_format)
+    status = asyncio.run(run(name, chosen, serve, on_stop=_exit_at_last))
+    logging.shutdown()
+    # Threads of libraries (kopf's, an executor's) must not keep a stopped process alive.
+    os._exit(status)
+
+
+def _exit_at_last() -> None:
+    """End the process a little after everything orderly should be over, whatever still hangs."""
+    timer = threading.Timer(STOP_SECONDS + CANCEL_SECONDS + 2.0, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+async def run(
+    name: str,
+    settings: SettingsT,
+    serve: Callable[[Runtime[SettingsT]], Coroutine[Any, Any, None]],
+    *,
+    on_stop: Callable[[], None] = lambda: None,
+) -> int:
+    """Run `serve` between signals and endpoints; the exit status. `on_stop` is called when a signal asks to stop."""
+    registry = CollectorRegistry()
+    process_metrics(registry, name, version())
+    runtime = Runtime(name, settings, Health(), registry, asyncio.Event())
+    server = HealthServer(
+        runtime.health,
+        registry,
+        address=settings.bind_address,
+        health_port=settings.health_port,
+        metrics_port=settings.metrics_port,
+    )
+    try:
+        async with server:
+            _log.info(
+                "kbatch-%s %s started",
+                name,
+                version(),
+                extra={"health_port": server.health_port, "metrics_port": server.metrics_port},
+            )
+            with _signals(runtime.stopping, on_stop):
+                await _until_stopped(serve(runtime), runtime.stopping)
+    except (ProcessError, OSError) as error:
+        _log.error("kbatch-%s ends: %s", name, error)
+        return 1
+    except Exception:  # noqa: BLE001 - whatever it was: say it, and end with a status that gets us restarted
+        _log.exception("kbatch-%s failed", name)
+        return 1
+    _log.info("kbatch-%s stopped", name)
+    return 0
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None], stopping: asyncio.Event) -> None:
+    """Await the work; once stopping, give it a bounded time, then cancel it."""
+    task = asyncio.create_task(work, name="serve")
+    stop = asyncio.create_task(stopping.wait(), name="stop requested")
+    try:
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await asyncio.wait({task}, timeout=STOP_SECONDS)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+        if not task.done():
+            raise ProcessError(f"did not stop within {STOP_SECONDS + CANCEL_SECONDS:g} s")
+        with contextlib.suppress(asyncio.CancelledError):
+            task.result()
+        if not stopping.is_set():
+            raise ProcessError("its work ended although nobody asked it to stop")
+    finally:
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+
+
+@contextlib.contextmanager
+def _signals(stopping: asyncio.Event, on_stop: Callable[[], None]) -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into a request to stop."""
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        if not stopping.is_set():
+            _log.info("stopping on %s", number.name)
+            stopping.set()
+            on_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def while_leading(
+    runtime: Runtime[Any], leadership: Leadership | None, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work while holding the Lease (at once where there is none to hold).
+
+    The work must return soon after `runtime.stopping` is set; the Lease is released only when it has.
+
+    Raises:
+        LeadershipLostError: the Lease was lost; the work was cancelled first.
+    """
+    if leadership is None:
+        await work()
+        return
+    async with leadership:
+        if not await _either(leadership.wait_leader(), runtime.stopping):
+            return
+        _log.info("leading")
+        task = asyncio.ensure_future(work())
+        lost = asyncio.create_task(leadership.lost.wait(), name="lease lost")
+        try:
+            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done() and not task.done():
+                raise LeadershipLostError("the Lease was lost")
+            await task
+        finally:
+            lost.cancel()
+            await cancelled(task)
+
+
+async def _either(wanted: Awaitable[object], stopping: asyncio.Event) -> bool:
+    """Whether the wanted thing came before the request to stop."""
+    first = asyncio.ensure_future(wanted)
+    stop = asyncio.create_task(stopping.wait(), name="stop requested")
+    try:
+        await asyncio.wait({first, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            first.result()
+            return not stopping.is_set()
+        return False
+    finally:
+        await cancelled(first)
+        await cancelled(stop)
+
+
+async def cancelled(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and wait until it has ended; its own error, if any, stays with the task."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def sleep_until_stop(stopping: asyncio.Event, seconds: float) -> bool:
+    """Wait so long, or until a stop is asked for; whether it was."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    return stopping.is_set()
+
+
+def settle_memory() -> None:
+    """After the first lists: what is alive now will stay, so the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
