@@ -18,6 +18,7 @@ import importlib.metadata
 import logging
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
