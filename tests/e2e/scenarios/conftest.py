@@ -1,0 +1,178 @@
+"""An installed kbatch: the chart put in by Helm, its four processes running as its Deployments say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kbatch.localcluster.api import Api
+from kbatch.localcluster.cluster import Cluster
+from kbatch.localcluster.components import Components
+from kbatch.localcluster.nodes import ensure_nodes
+from kbatch.localcluster.processes import wait_until
+from kbatch.localcluster.programs import ensure_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KBATCH = Path(sys.executable).parent / "kbatch"
+TIMEOUT = 30.0
+"""Seconds within which whatever a test waits for must have happened; most things take well under one."""
+
+
+@dataclass
+class Installed:
+    """A cluster with kbatch in it, as a user meets it: through kubectl."""
+
+    name: str
+    kubeconfig: Path
+    kubectl: Path
+    components: Components | None
+    """What can be killed and restarted; None on a cluster that is not ours to break."""
+    node_count: int = 0
+    created: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        ran = subprocess.run(
+            [self.kubectl, "--kubeconfig", self.kubeconfig, *arguments],
+            input=stdin, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if check and ran.returncode != 0:
+            pytest.fail(f"kubectl {' '.join(arguments)}: {ran.stderr}")
+        return ran.stdout
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.run("get", *arguments, "-o", "json"))
+
+    def items(self, *arguments: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.get(*arguments)["items"]
+        return items
+
+    def apply(self, *documents: dict[str, Any]) -> None:
+        self.run(
+            "apply",
+            "--server-side",
+            "-f",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}),
+        )
+
+    def create_all(self, documents: list[dict[str, Any]]) -> None:
+        """Create many pods or groups at once, faster than kubectl would."""
+        with self.api() as api:
+            for kind, path in (
+                ("PodGroup", "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"),
+                ("Pod", "/api/v1/namespaces/default/pods"),
+            ):
+                api.post_all(path, [document for document in documents if document["kind"] == kind])
+
+    def api(self) -> Api:
+        return Api(self.kubeconfig)
+
+    def ensure_nodes(self, count: int) -> None:
+        with self.api() as api:
+            ensure_nodes(api, count)
+        self.node_count = max(self.node_count, count)
+
+    def report(self) -> dict[str, Any]:
+        """What `kbatch status -o json` says now; the pids change when a process is restarted."""
+        ran = subprocess.run(
+            [KBATCH, "status", "--name", self.name, "-o", "json"], capture_output=True, text=True, check=True
+        )
+        report: dict[str, Any] = json.loads(ran.stdout)
+        return report
+
+    def pid(self, process: str) -> int:
+        pid: int = self.report()["processes"][process]["pid"]
+        return pid
+
+    def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal to one of kbatch's processes; its pid."""
+        pid = self.pid(process)
+        os.kill(pid, number)
+        return pid
+
+    def wait(self, what: str, condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+        """Wait until the condition holds; the test fails with what the PodGroups look like if it never does."""
+        if not wait_until(condition, timeout, every=0.1):
+            groups = self.run("get", "podgroups", "-A", "-o", "wide", check=False)
+            details = self.run(
+                "get",
+                "podgroups",
+                "-A",
+                "-o",
+                "jsonpath={range .items[*]}{.metadata.name}: {.status}{'\\n'}{end}",
+                check=False,
+            )
+            pytest.fail(f"not within {timeout:.0f} s: {what}\n{groups}\n{details[:6000]}")
+
+    def wait_phase(self, group: str, phase: str, timeout: float = TIMEOUT) -> dict[str, Any]:
+        self.wait(
+            f"{group} is {phase}", lambda: self.get("podgroup", group).get("status", {}).get("phase") == phase, timeout
+        )
+        found: dict[str, Any] = self.get("podgroup", group)
+        return found
+
+    def condition(self, group: str, name: str) -> dict[str, Any]:
+        """One condition of a group; empty while there is none."""
+        conditions = self.get("podgroup", group).get("status", {}).get("conditions", [])
+        return next((condition for condition in conditions if condition["type"] == name), {})
+
+    def wait_condition(self, group: str, name: str, status: str, reason: str | None = None) -> dict[str, Any]:
+        def there() -> bool:
+            found = self.condition(group, name)
+            return found.get("status") == status and (reason is None or found.get("reason") == reason)
+
+        self.wait(f"{group} has {name}={status} {reason or ''}", there)
+        return self.condition(group, name)
+
+    def clean(self) -> None:
+        """Delete what the tests made, and wait until it is gone."""
+        self.run("delete", "jobs,podgroups,pods", "--all", "--wait=false", "--grace-period=0")
+        self.run("delete", "queues", "--wait=false", "--field-selector", "metadata.name!=default")
+        self.wait("pods are gone", lambda: not self.items("pods"))
+        self.wait("groups are gone", lambda: not self.items("podgroups"))
+
+
+def install(name: str, nodes: int) -> Installed:
+    ran = subprocess.run(
+        [KBATCH, "up", "--name", name, "--nodes", str(nodes), "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    if ran.returncode != 0:
+        pytest.fail(f"kbatch up failed:\n{ran.stderr}\n{ran.stdout}")
+    report = json.loads(ran.stdout)
+    programs = ensure_programs(print)
+    return Installed(
+        name, Path(report["kubeconfig"]), Path(report["kubectl"]), Components(Cluster(name), programs), nodes
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
+    """kbatch on three nodes of 32 cores, for one module of tests."""
+    if os.environ.get("KBATCH_E2E_KUBECONFIG"):
+        pytest.skip("needs a cluster of its own: the number of its nodes is part of what is tested")
+    name = f"{request.module.__name__.rpartition('.')[2].replace('_', '-')}-{os.getpid()}"
+    try:
+        yield install(name, 3)
+    finally:
+        subprocess.run([KBATCH, "down", "--name", name], check=True)
+
+
+@pytest.fixture
+def kbatch(installed: Installed) -> Iterator[Installed]:
+    """The installation, with nothing of an earlier test in it."""
+    yield installed
+    installed.clean()
