@@ -1,0 +1,280 @@
+"""Requests to the API server over aiohttp: one narrow seam that everything else in `kbatch.kube` goes through.
+
+The rest of the code sees `Api` only, so tests put something else in its place. What is retried here: what certainly
+was not carried out (no connection, 429 with Retry-After, a kind whose storage is still coming up), and, for requests
+that may be sent twice without harm, lost connections and a server that is momentarily unable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.credentials import Credentials
+from kbatch.kube.errors import ApiError, Cause, CredentialsError, KubeError, NoAnswerError, NotLeadingError, error_from
+
+__all__ = ["Api", "ApiError", "Cause", "Client", "CredentialsError", "KubeError", "NoAnswerError", "NotLeadingError"]
+
+JSON: Final = "application/json"
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+CONNECTIONS: Final = 96
+"""Requests under way at once. A default API server carries out 200 writes at a time, for all its clients together."""
+
+ATTEMPTS: Final = 6
+LONGEST_WAIT: Final = 30.0
+"""Seconds of one Retry-After that are waited out; who is told to wait longer gets the error."""
+
+_SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "DELETE"})
+_MOMENTARY: Final = frozenset({500, 502, 503, 504})
+
+
+class Api(Protocol):
+    """What the rest of kbatch needs of an API server."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+        idempotent: bool | None = None,
+        attempts: int = ATTEMPTS,
+        timeout_seconds: float = 30.0,
+        guard: Callable[[], None] | None = None,
+    ) -> bytes:
+        """Send one request and return the body of a successful answer. See `Client.request`."""
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        """Open a response of lines without end. See `Client.stream`."""
+
+
+class Client:
+    """A connection pool to one API server. Use as an async context manager."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        user_agent: str = "kbatch",
+        connections: int = CONNECTIONS,
+    ) -> None:
+        self._credentials = credentials
+        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._connections = connections
+        self._requests: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._refreshing = asyncio.Lock()
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._credentials.server
+
+    async def __aenter__(self) -> Self:
+        # Watches hold their connection for minutes: in the pool of the requests they would take the places of binds.
+        self._requests = self._session(self._connections)
+        self._streams = self._session(0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for session in (self._requests, self._streams):
+            if session is not None:
+                await session.close()
+        self._requests = self._streams = None
+
+    def _session(self, limit: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=limit, ssl=self._credentials.tls or True, keepalive_timeout=60.0, ttl_dns_cache=30
+        )
+        return aiohttp.ClientSession(
+            connector=connector, headers=self._headers, auto_decompress=False, read_bufsize=2**18
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+        idempotent: bool | None = None,
+        attempts: int = ATTEMPTS,
+        timeout_seconds: float = 30.0,
+        guard: Callable[[], None] | None = None,
+    ) -> bytes:
+        """Send one request, again where that is safe, and return the body of the answer.
+
+        Args:
+            method: the HTTP method.
+            path: from the server's root, as `Kind.path` gives it.
+            params: the query.
+            body: bytes as they are, or anything that msgspec encodes.
+            content_type: of the body; patches have types of their own.
+            idempotent: whether carrying it out twice does no harm; unset: GET and DELETE, applies and merge patches.
+            attempts: how often it is sent at most.
+            timeout_seconds: for each attempt.
+            guard: called before each attempt; raises where the request must not be sent any more.
+
+        Raises:
+            ApiError: the server refused it.
+            NoAnswerError: it got no answer, or none that can be trusted.
+            CredentialsError: there is no valid token to send.
+        """
+        if idempotent is None:
+            idempotent = method in _SAFE_TO_REPEAT or (method == "PATCH" and content_type in {APPLY, MERGE, STRATEGIC})
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        backoff = Backoff()
+        renewed = False
+        for attempt in range(1, attempts + 1):
+            if guard is not None:
+                guard()
+            last = attempt == attempts
+            try:
+                return await self._once(method, path, params, data, content_type, timeout_seconds)
+            except NoAnswerError as error:
+                if last or (error.sent and not idempotent):
+                    raise
+                wait = backoff.next()
+            except ApiError as error:
+                if error.status == 401 and not renewed:
+                    renewed = True
+                    self._credentials.token.invalidate()
+                    wait = 0.0
+                elif last or not _worth_repeating(error, idempotent):
+                    raise
+                else:
+                    wait = max(backoff.next(), error.retry_after or 0.0)
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable")  # the last attempt returned or raised
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        content_type: str,
+        timeout_seconds: float,
+    ) -> bytes:
+        if self._requests is None:
+            raise RuntimeError("the client is not open: use it as an async context manager")
+        headers = await self._authorization()
+        if data is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._requests.request(
+                method,
+                URL(self._credentials.server + path, encoded=True),
+                params=params,
+                data=data,
+                headers=headers,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.server_name,
+                timeout=aiohttp.ClientTimeout(total=timeout_seconds, connect=min(10.0, timeout_seconds)),
+                allow_redirects=False,
+            ) as response:
+                payload = await response.read()
+                if 200 <= response.status < 300:
+                    return payload
+                raise error_from(response.status, payload, response.headers.get("Retry-After"))
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NoAnswerError(method, path, sent=False, why=str(error) or type(error).__name__) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoAnswerError(method, path, sent=True, why=str(error) or type(error).__name__) from error
+
+    async def _authorization(self) -> dict[str, str]:
+        value = self._credentials.token.current()
+        if value is None:
+            async with self._refreshing:  # one plugin run or file read, not one for each request that waits
+                value = self._credentials.token.current()
+                if value is None:
+                    value = await self._credentials.token.refresh()
+        return {"Authorization": value} if value else {}
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, silence: float
+    ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """Open a response of lines without end: a watch.
+
+        Gives whole lines, as many at a time as have arrived, never an empty list. The iterator ends when the server
+        ends the response.
+
+        Args:
+            path: as `Kind.path` gives it.
+            params: the query.
+            silence: seconds without a byte after which the connection is taken for dead.
+
+        Raises:
+            ApiError: the server refused it. A 401 makes the next attempt fetch the token anew.
+            NoAnswerError: the connection could not be made, was cut, or was silent for too long.
+        """
+        if self._streams is None:
+            raise RuntimeError("the client is not open: use it as an async context manager")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
+        try:
+            async with self._streams.get(
+                URL(self._credentials.server + path, encoded=True),
+                params=params,
+                headers=await self._authorization(),
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.server_name,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                if response.status != 200:
+                    if response.status == 401:
+                        self._credentials.token.invalidate()
+                    raise error_from(response.status, await response.read(), response.headers.get("Retry-After"))
+                yield _lines(response.content)
+        except TimeoutError as error:
+            raise SilenceError("GET", path, sent=True, why=f"silent for {silence:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswerError("GET", path, sent=True, why=str(error) or type(error).__name__) from error
+
+
+class SilenceError(NoAnswerError):
+    """A stream on which nothing arrived for too long: the connection may be dead without either end knowing."""
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
+    """Whole lines out of chunks that end anywhere."""
+    rest: list[bytes] = []
+    async for chunk in content.iter_any():
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            rest.append(chunk)  # a long line comes in many chunks: joined once, when its end arrives
+            continue
+        rest.append(head)
+        lines = [line for line in b"".join(rest).split(b"\n") if line]
+        rest = [tail] if tail else []
+        if lines:
+            yield lines
+
+
+def _worth_repeating(error: ApiError, idempotent: bool) -> bool:
+    """Whether the same request may succeed in a moment, and sending it again is safe."""
+    if error.disrupts_budget or (error.retry_after or 0.0) > LONGEST_WAIT:
+        return False
+    if error.status == 429:
+        return error.initializing or error.retry_after is not None
+    return idempotent and error.status in _MOMENTARY

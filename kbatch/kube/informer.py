@@ -1,0 +1,221 @@
+"""A kind's objects as the model's events, for ever, losing none.
+
+List, then watch from the list's version; when the server has forgotten that version, list again and say what the gap
+has hidden: the objects that are gone, and those that were made anew under the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+import msgspec
+
+from kbatch.api.objects import AnyObject, Metadata
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.client import Api
+from kbatch.kube.decoding import Change, Page
+from kbatch.kube.errors import KubeError
+from kbatch.kube.kinds import Kind, key_of
+from kbatch.kube.lists import PAGE_SIZE, list_pages
+from kbatch.kube.watches import SILENCE, ExpiredError, Heartbeat, watch_continuously
+from kbatch.model.events import Delete, Event, Unreadable, Upsert
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that arrived together, in order.
+
+    `complete` is False only while the very first list is still coming in, page by page: from the first True on, whoever
+    has applied every batch has a whole picture.
+    """
+
+    events: tuple[Event, ...]
+    complete: bool
+
+
+class Informer(Generic[T]):
+    """One kind, listed and watched. Iterate over it once: `async for batch in informer`.
+
+    It never ends and never raises by itself: a server that is away, refuses or lacks the kind is asked again, at
+    growing intervals. `synced` is set once the first whole list has been handed out and taken.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        kind: Kind[T],
+        *,
+        namespace: str | None = None,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+        page_size: int = PAGE_SIZE,
+        silence: float = SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kind = kind
+        self.synced = asyncio.Event()
+        self.relists = 0
+        """How often the list had to be made again after the first."""
+        self._api = api
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._page_size = page_size
+        self._silence = silence
+        self._clock = clock
+        self._heartbeat = Heartbeat(clock)
+        self._version = ""
+        self._known: dict[str, tuple[str, str, str, str]] = {}  # key -> namespace, name, uid, version
+
+    @property
+    def last_activity(self) -> float | None:
+        """When the server was last heard, on the monotonic clock; None before the first answer."""
+        return self._heartbeat.last
+
+    def stale(self, limit: float | None = None) -> bool:
+        """Whether nothing was heard for longer than `limit` seconds (by default twice the silence allowed)."""
+        last = self._heartbeat.last
+        return last is None or self._clock() - last > (2 * self._silence if limit is None else limit)
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        backoff = Backoff()
+        failures = 0
+        while True:
+            try:
+                async with aclosing(self._listed()) as listed:
+                    async for batch in listed:
+                        yield batch
+                self.synced.set()
+                backoff.reset()
+                failures = 0
+                async with aclosing(self._watched()) as watched:
+                    async for changes in watched:
+                        events = tuple(event for one in changes for event in self._changed(one))
+                        if events:
+                            yield Batch(events, complete=True)
+            except ExpiredError as reason:
+                self.relists += 1
+                _log.info("listing %s anew: %s", self.kind.plural, reason)
+            except (KubeError, msgspec.DecodeError) as error:
+                failures += 1
+                level = logging.WARNING if failures & (failures - 1) == 0 else logging.DEBUG  # 1st, 2nd, 4th, 8th ...
+                _log.log(level, "listing %s failed %d times: %s", self.kind.plural, failures, error)
+            await asyncio.sleep(backoff.next())
+
+    async def _listed(self) -> AsyncGenerator[Batch, None]:
+        """The batches of one list; its version is where the watch begins."""
+        first = not self.synced.is_set()
+        seen: set[str] = set()
+        held: list[Event] = []
+        async for page in self._pages():
+            self._heartbeat.beat()
+            self._version = page.resource_version
+            events = self._page(page, seen)
+            if first and page.continue_:
+                yield Batch(tuple(events), complete=False)
+            else:
+                held += events
+        # Of a later list nothing is told before its end: a half-told one would look like a cluster that never was.
+        gone = [key for key in self._known if key not in seen]
+        deletes: list[Event] = [self._forget(key) for key in gone]
+        yield Batch((*deletes, *held), complete=True)
+
+    def _watched(self) -> AsyncGenerator[list[Change[T]], None]:
+        return watch_continuously(
+            self._api,
+            self.kind,
+            self._version,
+            namespace=self._namespace,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+            silence=self._silence,
+            heartbeat=self._heartbeat,
+        )
+
+    def _pages(self) -> AsyncIterator[Page[T]]:
+        return list_pages(
+            self._api,
+            self.kind,
+            namespace=self._namespace,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+            page_size=self._page_size,
+        )
+
+    def _page(self, page: Page[T], seen: set[str]) -> list[Event]:
+        events: list[Event] = []
+        for obj in page.objects:
+            metadata = _metadata(obj)
+            key = key_of(metadata.namespace, metadata.name)
+            seen.add(key)
+            known = self._known.get(key)
+            if known is None or known[3] != metadata.resource_version or known[2] != metadata.uid:
+                events += self._upserted(obj)
+        for one in page.unreadable:
+            seen.add(key_of(one.namespace, one.name))
+            events += self._unreadable(one, page.resource_version)
+        return events
+
+    def _changed(self, change: Change[T]) -> list[Event]:
+        if change.type == "BOOKMARK":
+            return []
+        if change.type != "DELETED":
+            if change.object is not None:
+                return self._upserted(change.object)
+            return self._unreadable(cast(Unreadable, change.unreadable), change.resource_version)
+        if change.object is not None:
+            metadata = _metadata(change.object)
+            key = key_of(metadata.namespace, metadata.name)
+        else:
+            bad = cast(Unreadable, change.unreadable)
+            key = key_of(bad.namespace, bad.name)
+        return [self._forget(key)] if key in self._known else []
+
+    def _upserted(self, obj: T) -> list[Event]:
+        metadata = _metadata(obj)
+        events = self._replaced(metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+        events.append(Upsert(cast(AnyObject, obj)))
+        return events
+
+    def _unreadable(self, one: Unreadable, version: str) -> list[Event]:
+        events = self._replaced(one.namespace, one.name, one.uid, version)
+        events.append(one)
+        return events
+
+    def _replaced(self, namespace: str, name: str, uid: str, version: str) -> list[Event]:
+        """Remember the object; where another one had its name, say first that that one is gone."""
+        key = key_of(namespace, name)
+        known = self._known.get(key)
+        events: list[Event] = [] if known is None or known[2] == uid else [self._forget(key)]
+        self._known[key] = (namespace, name, uid, version)
+        return events
+
+    def _forget(self, key: str) -> Delete:
+        namespace, name, _, _ = self._known.pop(key)
+        return Delete(cast("type[AnyObject]", self.kind.type), namespace, name)
+
+
+def informer(
+    api: Api,
+    kind: Kind[T],
+    *,
+    namespace: str | None = None,
+    field_selector: str | None = None,
+    label_selector: str | None = None,
+) -> Informer[T]:
+    """The objects of a kind as events, for ever; see `Informer`."""
+    return Informer(api, kind, namespace=namespace, field_selector=field_selector, label_selector=label_selector)
+
+
+def _metadata(obj: object) -> Metadata:
+    return cast(Metadata, getattr(obj, "metadata"))  # noqa: B009  (every kind's struct has one; the type variable cannot say so)
