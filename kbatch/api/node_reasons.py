@@ -1,6 +1,6 @@
 """Why one node does not take one pod: what predicates answer, counted into a group's NotEnoughResources.
 
-A predicate names the types; `short` is the text under which nodes are counted (`7 insufficient cpu, 5 taint dedicated`).
+A predicate names the types; `short` is the text under which nodes are counted: `7 insufficient cpu, 5 taint dedicated`.
 """
 
 from __future__ import annotations

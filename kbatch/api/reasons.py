@@ -189,7 +189,8 @@ class NotEnoughResources(Reason):
 
     `needed` pods must be placed together, `placeable` is the most that could be; `resource` is the dimension that is
     short, by `missing` over the whole minimum (empty where room is not what lacks). `fitting` of `nodes` nodes take
-    one more pod; the others are counted by `nodes_by_reason`, pairs of a short text (`kbatch.api.node_reasons`) and a count.
+    one more pod; the others are counted by `nodes_by_reason`: pairs of a short text (`kbatch.api.node_reasons`) and a
+    number of nodes.
     """
 
     code: ClassVar[str] = "NotEnoughResources"
