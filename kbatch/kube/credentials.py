@@ -124,7 +124,8 @@ class OfficialToken:
         from kubernetes.config.config_exception import ConfigException
         from kubernetes.config.kube_config import KubeConfigLoader
 
-        loader: Any = KubeConfigLoader(  # type: ignore[no-untyped-call]config_dict=self._merged, active_context=self._context, config_base_path=self._folder)
+        load: Any = KubeConfigLoader  # untyped upstream
+        loader = load(config_dict=self._merged, active_context=self._context, config_base_path=self._folder)
         try:
             loader._load_authentication()  # noqa: SLF001  (the public way also reads certificates that we read better)
         except (ConfigException, OSError, KeyError, ValueError) as error:
