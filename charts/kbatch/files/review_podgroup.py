@@ -1,0 +1,38 @@
+"""Ask a kbatch webhook to review a PodGroup: `review_podgroup.py URL CA_FILE`; status 0 if it was allowed."""
+
+import json
+import ssl
+import sys
+import urllib.request
+
+url, authority = sys.argv[1:]
+group = {
+    "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "helm-test", "namespace": "default"},
+    "spec": {"minMember": 1},
+}
+review = {
+    "apiVersion": "admission.k8s.io/v1",
+    "kind": "AdmissionReview",
+    "request": {
+        "uid": "helm-test",
+        "kind": {"group": "scheduling.incubator.k8s.io", "version": "v1alpha1", "kind": "PodGroup"},
+        "resource": {"group": "scheduling.incubator.k8s.io", "version": "v1alpha1", "resource": "podgroups"},
+        "name": "helm-test",
+        "namespace": "default",
+        "operation": "CREATE",
+        "userInfo": {"username": "helm-test"},
+        "object": group,
+        "oldObject": None,
+        "dryRun": True,
+    },
+}
+request = urllib.request.Request(
+    url, data=json.dumps(review).encode(), headers={"Content-Type": "application/json"}, method="POST"
+)
+context = ssl.create_default_context(cafile=authority)
+with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+    response = json.load(answer)["response"]
+print(json.dumps(response, indent=2))
+sys.exit(0 if response["allowed"] is True and response["uid"] == "helm-test" else 1)

@@ -1,0 +1,57 @@
+{{/* Names and labels. Those that take a component get (dict "root" $ "component" "scheduler"). */}}
+
+{{- define "kbatch.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The release's name, with the chart's where it is not part of it: `kbatch` for the release `kbatch`. */}}
+{{- define "kbatch.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "kbatch.name" . -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- $full | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kbatch.componentName" -}}
+{{- printf "%s-%s" (include "kbatch.fullname" .root) .component -}}
+{{- end -}}
+
+{{/* What finds the objects of this release again: never changed, as selectors of Deployments cannot be. */}}
+{{- define "kbatch.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "kbatch.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "kbatch.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "kbatch.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: kbatch
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "kbatch.componentLabels" -}}
+{{ include "kbatch.labels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "kbatch.componentSelectorLabels" -}}
+{{ include "kbatch.selectorLabels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "kbatch.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ printf "%s@%s" .repository .digest }}
+{{- else -}}
+{{ printf "%s:%s" .repository (default $.Chart.AppVersion .tag) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}

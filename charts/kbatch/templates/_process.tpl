@@ -1,0 +1,196 @@
+{{/*
+The Deployment, PodDisruptionBudget and ServiceAccount of one process.
+
+Takes (dict "root" $ "component" "queue" "args" LIST "mounts" LIST "volumes" LIST): its arguments besides those that
+all processes understand, and its volumes besides /tmp. Whatever the process reads from its arguments stands there as
+$(VARIABLE) where another runner than a kubelet may have to choose the value: ports, addresses, its own name.
+*/}}
+{{- define "kbatch.process" -}}
+{{- $root := .root -}}
+{{- $values := index $root.Values .component -}}
+{{- $name := include "kbatch.componentName" . -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "kbatch.componentLabels" . | nindent 4 }}
+spec:
+  replicas: {{ $values.replicas }}
+  revisionHistoryLimit: 3
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  selector:
+    matchLabels:
+      {{- include "kbatch.componentSelectorLabels" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "kbatch.componentLabels" . | nindent 8 }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ .component }}
+        {{- with $values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: true
+      # A Service called kbatch-metrics would otherwise put KBATCH_METRICS_PORT=tcp://... into the environment.
+      enableServiceLinks: false
+      {{- with $root.Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+      securityContext:
+        {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "kbatch.image" $root | quote }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          command: [kbatch-{{ .component }}]
+          args:
+            - --bind-address=$(BIND_ADDRESS)
+            - --health-port=$(HEALTH_PORT)
+            - --metrics-port=$(METRICS_PORT)
+            - --log-level={{ $root.Values.logLevel }}
+            - --log-format={{ $root.Values.logFormat }}
+            - --scheduler-name={{ $root.Values.schedulerName }}
+            {{- range .args }}
+            - {{ . | quote }}
+            {{- end }}
+            {{- range $values.extraArgs }}
+            - {{ . | quote }}
+            {{- end }}
+          env:
+            - name: POD_NAME
+              valueFrom: {fieldRef: {fieldPath: metadata.name}}
+            - name: POD_NAMESPACE
+              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+            - name: BIND_ADDRESS
+              value: {{ $root.Values.bindAddress | quote }}
+            {{- range $port := list "health" "metrics" "webhook" }}
+            {{- with index $values.ports $port }}
+            - name: {{ upper $port }}_PORT
+              value: {{ . | quote }}
+            {{- end }}
+            {{- end }}
+          ports:
+            {{- range $port := list "health" "metrics" "webhook" }}
+            {{- with index $values.ports $port }}
+            - {name: {{ $port }}, containerPort: {{ . }}, protocol: TCP}
+            {{- end }}
+            {{- end }}
+          startupProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 2
+            timeoutSeconds: 2
+            failureThreshold: 60
+          readinessProbe:
+            httpGet: {path: /readyz, port: health}
+            periodSeconds: 5
+            timeoutSeconds: 3
+            failureThreshold: 3
+          livenessProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 6
+          {{- if eq .component "webhook" }}
+          lifecycle:
+            # The API server goes on calling until it has heard that this replica leaves.
+            preStop: {sleep: {seconds: 5}}
+          {{- end }}
+          resources:
+            {{- toYaml $values.resources | nindent 12 }}
+          securityContext:
+            {{- toYaml $root.Values.securityContext | nindent 12 }}
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+            {{- with .mounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - name: tmp
+          emptyDir: {sizeLimit: 64Mi}
+        {{- with .volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if $root.Values.topologySpread.enabled }}
+      topologySpreadConstraints:
+        {{- range $root.Values.topologySpread.topologyKeys }}
+        - maxSkew: 1
+          topologyKey: {{ . }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- include "kbatch.componentSelectorLabels" $ | nindent 14 }}
+          # The pods of the revision before do not count.
+          matchLabelKeys: [pod-template-hash]
+        {{- end }}
+      {{- end }}
+      {{- with $values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "kbatch.componentLabels" . | nindent 4 }}
+  {{- with $values.serviceAccountAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+# Only the process itself asks for its token.
+automountServiceAccountToken: false
+{{- if and $values.podDisruptionBudget.enabled (gt (int $values.replicas) 1) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "kbatch.componentLabels" . | nindent 4 }}
+spec:
+  maxUnavailable: {{ $values.podDisruptionBudget.maxUnavailable }}
+  # A replica that does not work anyway must not hold up the drain of its node.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "kbatch.componentSelectorLabels" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* The arguments of a process of which at most one acts, as a JSON list. */}}
+{{- define "kbatch.leaderArguments" -}}
+{{- $election := .root.Values.leaderElection -}}
+{{- if $election.enabled -}}
+{{- list "--lease-namespace=$(POD_NAMESPACE)" (printf "--lease-name=kbatch-%s" .component) "--identity=$(POD_NAME)"
+    (printf "--lease-duration=%s" $election.leaseDuration) (printf "--renew-deadline=%s" $election.renewDeadline)
+    (printf "--retry-period=%s" $election.retryPeriod) | toJson -}}
+{{- else -}}
+{{- $replicas := index .root.Values .component "replicas" | int -}}
+{{- if gt $replicas 1 -}}
+{{- fail (printf "%s.replicas is %d, but without leaderElection.enabled two of them would act at once: set it to 1" .component $replicas) -}}
+{{- end -}}
+{{- list "--no-leader-elect" | toJson -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,64 @@
+{{- define "kbatch.webhookName" -}}
+{{- include "kbatch.componentName" (dict "root" . "component" "webhook") -}}
+{{- end -}}
+
+{{- define "kbatch.certificateSecret" -}}
+{{- $given := .Values.webhook.certificates.secretName -}}
+{{- if and (eq .Values.webhook.certificates.source "secret") (not $given) -}}
+{{- fail "webhook.certificates.source is secret: webhook.certificates.secretName must name it" -}}
+{{- end -}}
+{{- default (printf "%s-certificates" (include "kbatch.webhookName" .)) $given -}}
+{{- end -}}
+
+{{/*
+By what names and addresses the API server reaches the webhook, as JSON: {"names": [...], "addresses": [...]}.
+*/}}
+{{- define "kbatch.webhookHosts" -}}
+{{- $names := list -}}
+{{- $addresses := list -}}
+{{- if .Values.webhook.url -}}
+{{- $host := (urlParse .Values.webhook.url).hostname -}}
+{{- if regexMatch "^([0-9.]+|.*:.*)$" $host -}}
+{{- $addresses = append $addresses $host -}}
+{{- else -}}
+{{- $names = append $names $host -}}
+{{- end -}}
+{{- else -}}
+{{- $service := include "kbatch.webhookName" . -}}
+{{- range $suffix := list ".svc" ".svc.cluster.local" "" -}}
+{{- $names = append $names (printf "%s.%s%s" $service $.Release.Namespace $suffix) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "names" $names "addresses" $addresses | toJson -}}
+{{- end -}}
+
+{{/*
+The certificate that Helm makes, as JSON: {"ca", "certificate", "key", "renew"}, PEM in base64 and the time (seconds
+since 1970) from which on an upgrade makes a new one. That of the Secret in the cluster as long as it is whole, counts,
+and bears the right names.
+*/}}
+{{- define "kbatch.helmCertificate" -}}
+{{- $hosts := include "kbatch.webhookHosts" . -}}
+{{- $now := now | unixEpoch | int64 -}}
+{{- $kept := dict -}}
+{{- $found := lookup "v1" "Secret" .Release.Namespace (include "kbatch.certificateSecret" .) -}}
+{{- if $found -}}
+{{- $notes := default dict $found.metadata.annotations -}}
+{{- $data := default dict $found.data -}}
+{{- $renew := get $notes "kbatch.dev/certificate-renew-at" | default "0" | int64 -}}
+{{- $whole := and (get $data "tls.crt") (get $data "tls.key") (get $data "ca.crt") -}}
+{{- if and $whole (eq (get $notes "kbatch.dev/certificate-hosts") $hosts) (gt $renew $now) -}}
+{{- $kept = dict "ca" (get $data "ca.crt") "certificate" (get $data "tls.crt") "key" (get $data "tls.key") "renew" $renew -}}
+{{- end -}}
+{{- end -}}
+{{- if $kept -}}
+{{- $kept | toJson -}}
+{{- else -}}
+{{- $days := int .Values.webhook.certificates.validityDays -}}
+{{- $for := $hosts | fromJson -}}
+{{- $ca := genCA (printf "%s-ca" (include "kbatch.webhookName" .)) $days -}}
+{{- $made := genSignedCert (include "kbatch.webhookName" .) $for.addresses $for.names $days $ca -}}
+{{- $renew := add $now (div (mul $days 86400 9) 10) -}}
+{{- dict "ca" ($ca.Cert | b64enc) "certificate" ($made.Cert | b64enc) "key" ($made.Key | b64enc) "renew" $renew | toJson -}}
+{{- end -}}
+{{- end -}}
