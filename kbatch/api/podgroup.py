@@ -1,0 +1,214 @@
+"""PodGroup: pods that are placed together or not at all. The typed model, from which its CRD is generated."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field
+
+from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.api.schema import (
+    MOST_MEMBERS,
+    MOST_ROLES,
+    MOST_SECONDS,
+    ApiModel,
+    Conditions,
+    Count,
+    DnsLabel,
+    DnsName,
+    PrinterColumn,
+    ResourceList,
+    Rule,
+    StatusResourceList,
+)
+
+_INT32: Final = {"format": "int32"}
+_INT64: Final = {"format": "int64"}
+
+
+class Disruption(StrEnum):
+    """What of a running group may be evicted."""
+
+    SURPLUS = "Surplus"
+    WHOLE = "Whole"
+    NEVER = "Never"
+
+
+class TopologyMode(StrEnum):
+    """Whether closeness is a condition or a wish."""
+
+    REQUIRED = "Required"
+    PREFERRED = "Preferred"
+
+
+class PodGroupPhase(StrEnum):
+    """Where in its life a group stands."""
+
+    PENDING = "Pending"
+    IN_QUEUE = "InQueue"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class Topology(ApiModel):
+    """How close together pods must stand in the network."""
+
+    max_hops: Annotated[int, Field(ge=0, le=64, json_schema_extra=_INT32)] | None = None
+    """The most hops between any two pods; 0 is the same node. Without it, as few as can be had."""
+    mode: TopologyMode = TopologyMode.PREFERRED
+    """`Required`: rather wait than stand further apart. `Preferred`: as close as there is room."""
+
+
+class SubGroup(ApiModel):
+    """A role: identical pods of a group, with a minimum and a maximum of their own."""
+
+    name: DnsLabel
+    """The role's name; pods carry it in the label kbatch.dev/sub-group."""
+    min_member: Annotated[int, Field(ge=0, le=MOST_MEMBERS, json_schema_extra=_INT32)] = 0
+    """Pods of this role without which the group does not start."""
+    max_member: Annotated[int, Field(ge=1, le=MOST_MEMBERS, json_schema_extra=_INT32)] | None = None
+    """The most pods of this role, started as room lasts; as many as the minimum where it is not given."""
+    template: dict[str, Any] | None = Field(
+        default=None,
+        json_schema_extra={
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+    )
+    """A pod template. With it the operator creates the pods when the group is in queue; without it others do."""
+    topology: Topology | None = None
+    """How close the pods of this role must stand to one another."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            expression="!has(self.maxMember) || !has(self.minMember) || self.maxMember >= self.minMember",
+            message_expression="'maxMember %d is below minMember %d'.format([self.maxMember, self.minMember])",
+            message="maxMember must not be below minMember",
+            field_path=".maxMember",
+        ),
+    )
+
+
+class PodGroupSpec(ApiModel):
+    """What the user asks for."""
+
+    min_member: Annotated[int, Field(ge=1, le=MOST_MEMBERS, json_schema_extra=_INT32)] = 1
+    """Pods that must be placed together. With roles, the group's minimum is the larger of it and the sum of theirs."""
+    queue: DnsName = DEFAULT_QUEUE
+    """The Queue that the group belongs to. It cannot change once the group runs."""
+    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
+    """The PriorityClass whose value is the group's priority; without one, the highest priority of its pods."""
+    min_resources: ResourceList | None = None
+    """What must be had before the group's pods are let in; filled in where it can be derived from templates."""
+    sub_groups: (
+        Annotated[
+            list[SubGroup],
+            Field(
+                max_length=MOST_ROLES,
+                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            ),
+        ]
+        | None
+    ) = None
+    """The roles of the group, by unique names. It is placed when every role has its minimum."""
+    lifetime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
+    """How long after its start the group may be preempted for others; 0 from the start, never where it is not given."""
+    min_runtime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] = 0
+    """How long after its start the group is no victim, whatever else holds."""
+    disruption: Disruption = Disruption.SURPLUS
+    """What may be evicted: `Surplus` pods above the minimum only, the `Whole` group too but as one, `Never` any."""
+    topology: Topology | None = None
+    """How close all pods of the group must stand."""
+    schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
+    """How long the group may be in queue without being whole before its resources are released."""
+
+
+class SubGroupStatus(ApiModel):
+    """The pods of one role."""
+
+    name: str
+    """The role."""
+    running: Count = 0
+    """Pods that run."""
+    succeeded: Count = 0
+    """Pods that ended well."""
+    failed: Count = 0
+    """Pods that ended badly."""
+    pending: Count = 0
+    """Pods that wait for a node or for their start."""
+
+
+class PodGroupStatus(ApiModel):
+    """What kbatch sees and decided."""
+
+    phase: PodGroupPhase | None = None
+    """Where in its life the group stands."""
+    running: Count = 0
+    """Members that run."""
+    succeeded: Count = 0
+    """Members that ended well."""
+    failed: Count = 0
+    """Members that ended badly."""
+    pending: Count = 0
+    """Members that wait for a node or for their start."""
+    sub_groups: (
+        Annotated[
+            list[SubGroupStatus],
+            Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """The same, role by role."""
+    allocated: StatusResourceList | None = None
+    """What the members that have a node hold."""
+    conditions: Conditions | None = None
+    """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
+    scheduling_attempts: Count = 0
+    """How often the scheduler tried to place the group since it was last whole."""
+    estimated_start: Annotated[str, Field(max_length=1024)] | None = None
+    """When the group starts at the latest, and on what assumption; only while a reservation stands."""
+
+
+class PodGroup(ApiModel):
+    """A group of pods that is placed together or not at all."""
+
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
+    """What the user asks for."""
+    status: PodGroupStatus | None = None
+    """What kbatch sees and decided; written by kbatch alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            expression=(
+                "!has(oldSelf.status) || !has(oldSelf.status.phase) "
+                "|| !(oldSelf.status.phase in ['Running', 'Unknown']) || self.spec.queue == oldSelf.spec.queue"
+            ),
+            message="spec.queue cannot change while the group runs",
+            field_path=".spec.queue",
+        ),
+    )
+
+
+PODGROUP_COLUMNS: Final = (
+    PrinterColumn("Phase", "string", ".status.phase", "Where in its life the group stands"),
+    PrinterColumn("Min", "integer", ".spec.minMember", "Pods that must be placed together"),
+    PrinterColumn("Running", "integer", ".status.running", "Pods that run"),
+    PrinterColumn("Pending", "integer", ".status.pending", "Pods that wait", priority=1),
+    PrinterColumn("Succeeded", "integer", ".status.succeeded", "Pods that ended well", priority=1),
+    PrinterColumn("Failed", "integer", ".status.failed", "Pods that ended badly", priority=1),
+    PrinterColumn("Queue", "string", ".spec.queue", "The group's queue"),
+    PrinterColumn(
+        "Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "Why the group waits, or that it runs"
+    ),
+    PrinterColumn(
+        "Message",
+        "string",
+        '.status.conditions[?(@.type=="Scheduled")].message',
+        "The reason in words and numbers",
+        priority=1,
+    ),
+    PrinterColumn("Age", "date", ".metadata.creationTimestamp", "Since when the group exists"),
+)

@@ -1,0 +1,101 @@
+"""Queue: a share of the cluster for the PodGroups that name it. The typed model, from which its CRD is generated."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from kbatch.api.schema import (
+    ApiModel,
+    Conditions,
+    Count,
+    DnsName,
+    PrinterColumn,
+    ResourceList,
+    Rule,
+    StatusResourceList,
+)
+
+MOST_WEIGHT: Final = 1_000_000
+
+
+class QueueState(StrEnum):
+    """Whether a queue takes new groups."""
+
+    OPEN = "Open"
+    CLOSED = "Closed"
+
+
+class QueueSpec(ApiModel):
+    """What the administrator grants."""
+
+    weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT, json_schema_extra={"format": "int32"})] = 1
+    """The queue's part of the cluster, in relation to the weights of the other queues that ask for something."""
+    capability: ResourceList | None = None
+    """A hard cap: the queue's groups together never hold more, even while the cluster is idle."""
+    reclaimable: bool = True
+    """Whether other queues may take back what this one holds above its share."""
+    state: QueueState = QueueState.OPEN
+    """`Closed`: nothing new starts; what runs goes on."""
+    parent: DnsName | None = None
+    """The queue that this one shares its part with others under. Not used yet."""
+
+
+class QueueStatus(ApiModel):
+    """What kbatch sees and computed."""
+
+    state: QueueState | None = None
+    """The state that is in force."""
+    deserved: StatusResourceList | None = None
+    """The queue's fair share of the cluster as it is and as the queues ask now."""
+    allocated: StatusResourceList | None = None
+    """What the queue's pods hold: bound, about to be bound, or with room made for them."""
+    requested: StatusResourceList | None = None
+    """What the queue holds and waits for."""
+    share: Annotated[str, Field(max_length=64)] | None = None
+    """The largest ratio of allocated to deserved over all resources, as a decimal number."""
+    pending: Count = 0
+    """Groups that wait for their resources."""
+    inqueue: Count = 0
+    """Groups whose resources are reserved, and that are not placed yet."""
+    running: Count = 0
+    """Groups that run, whole or in part."""
+    completed: Count = 0
+    """Groups that ended, well or badly, and still exist."""
+    conditions: Conditions | None = None
+    """What is to be said about the queue beyond numbers."""
+
+
+class Queue(ApiModel):
+    """A share of the cluster."""
+
+    spec: QueueSpec = Field(default_factory=QueueSpec)
+    """What the administrator grants."""
+    status: QueueStatus | None = None
+    """What kbatch sees and computed; written by kbatch alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            expression="!has(self.spec.parent) || self.spec.parent != self.metadata.name",
+            message="a queue cannot be its own parent",
+            field_path=".spec.parent",
+        ),
+    )
+
+
+QUEUE_COLUMNS: Final = (
+    PrinterColumn("Weight", "integer", ".spec.weight", "The queue's part, in relation to the other queues' weights"),
+    PrinterColumn("State", "string", ".spec.state", "Whether the queue takes new groups"),
+    PrinterColumn("Share", "string", ".status.share", "The largest ratio of allocated to deserved"),
+    PrinterColumn("Deserved-CPU", "string", ".status.deserved.cpu", "CPU that the queue deserves"),
+    PrinterColumn("Allocated-CPU", "string", ".status.allocated.cpu", "CPU that the queue holds"),
+    PrinterColumn("Deserved-Memory", "string", ".status.deserved.memory", "Memory that the queue deserves", priority=1),
+    PrinterColumn("Allocated-Memory", "string", ".status.allocated.memory", "Memory that the queue holds", priority=1),
+    PrinterColumn("Pending", "integer", ".status.pending", "Groups that wait"),
+    PrinterColumn("InQueue", "integer", ".status.inqueue", "Groups with a reservation"),
+    PrinterColumn("Running", "integer", ".status.running", "Groups that run"),
+    PrinterColumn("Completed", "integer", ".status.completed", "Groups that ended", priority=1),
+    PrinterColumn("Age", "date", ".metadata.creationTimestamp", "Since when the queue exists"),
+)

@@ -1,0 +1,157 @@
+"""What the models of kbatch's own kinds are made of: a base, and field types that carry Kubernetes' own markers.
+
+Everything a CRD can say about a field stands on the field, as `json_schema_extra`; `kbatch.api.crd` turns the models
+into structural schemas. A rule (`Rule`) is an expression in CEL, evaluated by the API server at every write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+MOST_RESOURCES: Final = 32
+MOST_ROLES: Final = 64
+MOST_MEMBERS: Final = 1_000_000
+MOST_SECONDS: Final = 10 * 366 * 24 * 3600
+"""Ten years: nothing waits longer, and sums of milliseconds stay far below 2**53."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A validation in CEL: `expression` must be true; `message` or `message_expression` says why it was refused."""
+
+    expression: str
+    message: str = ""
+    message_expression: str = ""
+    field_path: str = ""
+    """Path of the field that the error names, from the place where the rule stands, such as `.spec.queue`."""
+
+    def to_schema(self) -> dict[str, str]:
+        """The rule as an entry of `x-kubernetes-validations`."""
+        parts = {
+            "fieldPath": self.field_path,
+            "message": self.message,
+            "messageExpression": self.message_expression,
+            "rule": self.expression,
+        }
+        return {name: part for name, part in parts.items() if part}
+
+
+class ApiModel(BaseModel):
+    """Base of all parts of PodGroup and Queue: camelCase in manifests, unknown fields refused, values not changed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        use_enum_values=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """What the API server checks of this part beyond its fields' types."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Pydantic's schema with the rules on it."""
+        schema = handler(core_schema)
+        if cls.rules:
+            handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = [rule.to_schema() for rule in cls.rules]
+        return schema
+
+
+Quantity: TypeAlias = Annotated[
+    int | str,
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+            # As `kbatch.resources` reads it: the whole grammar of Kubernetes' quantities, without a sign that is odd.
+            "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$",
+        }
+    ),
+]
+
+_NOT_NEGATIVE: Final = Rule(
+    # isLessThan on quantities; a bare integer in a manifest arrives as one.
+    expression="self.all(name, !quantity(string(self[name])).isLessThan(quantity('0')))",
+    message="amounts must not be negative",
+)
+
+ResourceList: TypeAlias = Annotated[
+    dict[str, Quantity],
+    Field(
+        json_schema_extra={
+            "maxProperties": MOST_RESOURCES,
+            "x-kubernetes-validations": [_NOT_NEGATIVE.to_schema()],
+        }
+    ),
+]
+"""Amounts by resource name, as a pod's requests are written; none is negative."""
+
+StatusResourceList: TypeAlias = dict[str, Quantity]
+"""Amounts by resource name in a status: written by kbatch alone, so not checked again."""
+
+DnsLabel: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+]
+DnsName: TypeAlias = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+    ),
+]
+Time: TypeAlias = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Count: TypeAlias = Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})]
+
+
+class Condition(ApiModel):
+    """One aspect of the object's state, as all Kubernetes objects tell it."""
+
+    type: Annotated[str, StringConstraints(min_length=1, max_length=316)]
+    """What it is about, in CamelCase."""
+    status: Annotated[str, Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})]
+    """True, False or Unknown."""
+    reason: Annotated[str, StringConstraints(max_length=1024)] = ""
+    """Why, in one word that programs may compare; `<plugin>/<Code>` where it is a plugin's own."""
+    message: Annotated[str, StringConstraints(max_length=32768)] = ""
+    """Why, for people: the numbers, and what would help."""
+    last_transition_time: Time | None = None
+    """When the status last flipped."""
+    observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """The generation of the spec that it speaks of."""
+
+
+Conditions: TypeAlias = Annotated[
+    list[Condition],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PrinterColumn:
+    """A column of `kubectl get`; of priority 1 only with `-o wide`."""
+
+    name: str
+    type: str
+    json_path: str
+    description: str
+    priority: int = 0
+
+    def to_schema(self) -> dict[str, Any]:
+        """The column as the CRD writes it."""
+        column: dict[str, Any] = {
+            "description": self.description,
+            "jsonPath": self.json_path,
+            "name": self.name,
+            "type": self.type,
+        }
+        if self.priority:
+            column["priority"] = self.priority
+        return column
