@@ -1,6 +1,6 @@
 """What happened to the cluster, as typed facts.
 
-Whoever watches the world (the live scheduler, the queue operator, the simulator, a replayed log) turns it into these and
+Whoever watches the world (the live scheduler, the queue operator, the simulator, a replayed log) makes these of it and
 feeds them to a `kbatch.model.cluster.ClusterModel`. The order of events between kinds does not matter: a pod may come
 before its node, a group after its pods.
 """

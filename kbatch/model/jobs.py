@@ -1,0 +1,234 @@
+"""Groups of pods and queues: what each consists of, and the sums that shares are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, PodGroup, Queue
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, parse_resources, subtract
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A sub-group: its pods carry its name, at least `min_member` of them must be placed with the group."""
+
+    name: str
+    min_member: int
+    max_member: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A PodGroup, or the *shadow group* of pods that name none. Changed by the `ClusterModel` alone.
+
+    Attributes:
+        key: unique in the cluster: `namespace/name` of a PodGroup; a shadow group's has `#` and its owner's uid behind.
+        name: `namespace/name`, for people; for a shadow group that of its owner or its only pod.
+        group: the PodGroup; None for a shadow group, and while pods name a PodGroup that does not exist.
+        minimum: pods that must be placed together; at least the sum of the roles' minimums.
+        outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
+            or over. This is what enqueue reserves.
+        bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
+        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`.
+        waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        settled: nothing to decide and nothing to say about it: a cycle passes it by.
+    """
+
+    key: str
+    name: str
+    namespace: str
+    shadow: bool
+    created: int = 0
+    group: PodGroup | None = None
+    minimum: int = 1
+    roles: tuple[Role, ...] = ()
+    queue: str = ""
+    min_resources: Resources = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    generation: int = 0
+
+    priority: int = 0
+    priority_class_missing: str = ""
+    bound: Resources = field(default_factory=dict)
+    nominated: Resources = field(default_factory=dict)
+    request: Resources = field(default_factory=dict)
+    outstanding: Resources = field(default_factory=dict)
+    waiting: list[Task] = field(default_factory=list)
+    nominees: list[Task] = field(default_factory=list)
+    holding: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    started: int | None = None
+    settled: bool = False
+    allocated: Resources = field(default_factory=dict)
+    counted: tuple[str, Resources, Resources] | None = None
+    """What of it stands in its queue's sums: the queue, allocated, request."""
+
+    def condition(self, type_: str) -> Condition | None:
+        """A condition of its PodGroup as the API server has it."""
+        return conditions.find(self.group.status.conditions, type_) if self.group is not None else None
+
+    def is_true(self, type_: str) -> bool:
+        """Whether that condition stands and is "True"."""
+        condition = self.condition(type_)
+        return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def disruption(self) -> str:
+        """Surplus, Whole or Never."""
+        return self.group.spec.disruption if self.group is not None else "Surplus"
+
+    @property
+    def gang(self) -> bool:
+        """Whether there is anything to break: more than one pod, or roles."""
+        return self.minimum > 1 or bool(self.roles)
+
+    @property
+    def over(self) -> bool:
+        """Completed or given up: nothing of it is left and nothing will come."""
+        if self.holding or self.waiting or self.terminating:
+            return False
+        if self.is_true(conditions.COMPLETED) or self.is_true(conditions.FAILED):
+            return True
+        return self.succeeded >= self.minimum
+
+    def refresh(self) -> None:
+        """Work out all sums from the tasks; costs what the group has pods."""
+        waiting: list[Task] = []
+        nominees: list[Task] = []
+        bound: Resources = {}
+        nominated: Resources = {}
+        asked: Resources = {}
+        own: Resources = {}
+        holding = succeeded = failed = terminating = 0
+        started: int | None = None
+        for task in self.tasks.values():
+            if task.terminal:
+                if task.succeeded:
+                    succeeded += 1
+                    _add(own, task.cls.request)
+                else:
+                    failed += 1
+            elif task.terminating:
+                terminating += 1
+            elif task.node:
+                holding += 1
+                _add(bound, task.cls.request)
+                if started is None or task.started < started:
+                    started = task.started
+            else:
+                waiting.append(task)
+                _add(asked, task.cls.request)
+                if task.nominated:
+                    nominees.append(task)
+                    _add(nominated, task.cls.request)
+        _add(own, bound)
+        self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
+        self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
+        self.started = started
+        if holding + succeeded >= self.minimum or self.over:
+            self.outstanding = {}
+        else:
+            self.outstanding = {k: v for k, v in subtract(self.min_resources, own).items() if v and k != PODS}
+        self.allocated = bound
+        if nominated:
+            self.allocated = dict(bound)
+            _add(self.allocated, nominated)
+        self.request = dict(bound)
+        for name in asked.keys() | self.outstanding.keys():
+            more = max(asked.get(name, 0), self.outstanding.get(name, 0))
+            self.request[name] = self.request.get(name, 0) + more
+        self.settled = not waiting and self._said_all()
+
+    def _said_all(self) -> bool:
+        """Whether its PodGroup already says what there is to say of a group without waiting pods."""
+        if self.group is None:
+            return True
+        if self.over:
+            return True
+        if not self._whole():
+            return False
+        return (
+            self.is_true(conditions.ENQUEUED)
+            and self.is_true(conditions.SCHEDULED)
+            and not self.is_true(conditions.UNSCHEDULABLE)
+        )
+
+    def _whole(self) -> bool:
+        if self.holding + self.succeeded < self.minimum:
+            return False
+        if not self.roles:
+            return True
+        placed = self.placed_by_role()
+        return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
+
+    def placed_by_role(self) -> dict[str, int]:
+        """Pods that hold a node or have succeeded, by role."""
+        placed: dict[str, int] = {}
+        for task in self.tasks.values():
+            if task.succeeded or task.holds:
+                placed[task.role] = placed.get(task.role, 0) + 1
+        return placed
+
+    def read(self, group: PodGroup | None) -> None:
+        """Take over what the PodGroup says.
+
+        Raises:
+            QuantityError: its minResources cannot be read.
+        """
+        if group is not None:
+            spec = group.spec
+            self.min_resources = parse_resources(spec.min_resources or {})
+            self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
+            self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
+        self.group = group
+
+
+@dataclass(eq=False, slots=True)
+class QueueRecord:
+    """A queue and the sums of its groups. Without `queue` it is only named by groups and does not exist.
+
+    Attributes:
+        allocated: what its pods hold and are nominated to, terminating ones left out.
+        request: `allocated` and all that its groups ask for besides.
+        capability: the hard cap; None: none.
+    """
+
+    name: str
+    queue: Queue | None = None
+    weight: int = 1
+    capability: Resources | None = None
+    reclaimable: bool = True
+    open: bool = True
+    jobs: dict[str, Job] = field(default_factory=dict)
+    allocated: Resources = field(default_factory=dict)
+    request: Resources = field(default_factory=dict)
+
+    def read(self, queue: Queue) -> None:
+        """Take over what the Queue says.
+
+        Raises:
+            QuantityError: its capability cannot be read.
+        """
+        spec = queue.spec
+        self.capability = parse_resources(spec.capability) if spec.capability is not None else None
+        self.queue, self.weight = queue, spec.weight
+        self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
+
+    def count(self, allocated: Resources, request: Resources, sign: int) -> None:
+        """Add (1) or take away (-1) the sums of one group."""
+        for vector, change in ((self.allocated, allocated), (self.request, request)):
+            for name, amount in change.items():
+                left = vector.get(name, 0) + sign * amount
+                if left:
+                    vector[name] = left
+                else:
+                    vector.pop(name, None)
+
+
+def _add(vector: Resources, more: Resources) -> None:
+    for name, amount in more.items():
+        vector[name] = vector.get(name, 0) + amount

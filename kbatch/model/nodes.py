@@ -1,0 +1,227 @@
+"""Nodes: what each holds, kept per event in plain integers, and all of them as columns for the engine.
+
+Rows of the table stand in the order of names, so "the first of equals" is "the first by name". An event changes one
+`NodeRecord` (dictionaries: cheaper than single cells of numpy arrays); a snapshot carries the changed records over into
+the columns, so it costs what changed. Arrays in a table are never written while a snapshot reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kbatch.api.objects import Node, Taint
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, parse_resources
+
+Column = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+DEFAULT_PODS = 110
+"""Places on a node that does not say how many it has: the kubelet's own default."""
+
+
+@dataclass(eq=False, slots=True)
+class NodeRecord:
+    """One node and what stands on it. A record without `node` waits for its Node object.
+
+    Attributes:
+        used: requests of every pod on it that is not terminal, with `pods`; also foreign and terminating ones.
+        releasing: the part of `used` whose pods are terminating.
+        foreign: the part of `used` that belongs to other schedulers, with `pods`.
+        closed_by: keys of unreadable pods on it; while there is one, nothing is placed here.
+    """
+
+    name: str
+    node: Node | None = None
+    allocatable: Resources = field(default_factory=dict)
+    used: Resources = field(default_factory=dict)
+    releasing: Resources = field(default_factory=dict)
+    foreign: Resources = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    closed_by: set[str] = field(default_factory=set)
+
+    def count(self, task: Task, sign: int) -> None:
+        """Add (1) or take away (-1) what a task uses here."""
+        needs = task.cls.needs
+        _accumulate(self.used, needs, sign)
+        if task.terminating:
+            _accumulate(self.releasing, needs, sign)
+        if not task.job:
+            _accumulate(self.foreign, needs, sign)
+        if sign > 0:
+            self.tasks[task.key] = task
+        else:
+            self.tasks.pop(task.key, None)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its conditions allow pods at all: Ready, and its network is there."""
+        if self.node is None:
+            return False
+        for condition in self.node.status.conditions or ():
+            if condition.type == "Ready" and condition.status != "True":
+                return False
+            if condition.type == "NetworkUnavailable" and condition.status == "True":
+                return False
+        return True
+
+    @property
+    def schedulable(self) -> bool:
+        """Whether its room counts as capacity: ready, not cordoned, and all that stands on it is known."""
+        return self.node is not None and not self.node.spec.unschedulable and not self.closed_by and self.ready
+
+    def capacity(self) -> Resources:
+        """What it offers to the pods of this scheduler: allocatable less what others use; nothing if unschedulable."""
+        if not self.schedulable:
+            return {}
+        return {name: max(0, amount - self.foreign.get(name, 0)) for name, amount in self.allocatable.items()}
+
+
+def read_allocatable(node: Node) -> Resources:
+    """The allocatable amounts of a node, `pods` included.
+
+    Raises:
+        QuantityError: one of them cannot be read.
+    """
+    raw = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
+    amounts = parse_resources(raw or {})
+    amounts.setdefault(PODS, DEFAULT_PODS)
+    return amounts
+
+
+def _accumulate(vector: Resources, needs: Iterable[tuple[str, int]], sign: int) -> None:
+    for name, amount in needs:
+        vector[name] = vector.get(name, 0) + sign * amount
+
+
+class NodeTable:
+    """All nodes as columns; row i is the i-th node by name.
+
+    Attributes:
+        names: of the rows; `row` is its inverse.
+        allocatable, idle, releasing: an int64 column for each dimension. `idle` is allocatable less used and may be
+            below zero; a dimension that some node lacks stands there as 0. `pods` is a dimension like the others.
+        capacity: allocatable less foreign use, 0 on rows that are not schedulable.
+        open: rows whose every pod is known. ready, cordoned: of the node's own conditions and spec.
+        taint_set: for each row the index of its taints in `taint_sets`.
+        static_generation: moves when anything but use changed on any node: what depends on labels, taints, conditions
+            and images alone may be kept in `static_cache` until then (the cache is emptied by the move).
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.row: dict[str, int] = {}
+        self.records: list[NodeRecord] = []
+        self.allocatable: dict[str, Column] = {}
+        self.idle: dict[str, Column] = {}
+        self.releasing: dict[str, Column] = {}
+        self.capacity: dict[str, Column] = {}
+        self.open: Mask = np.zeros(0, np.bool_)
+        self.ready: Mask = np.zeros(0, np.bool_)
+        self.cordoned: Mask = np.zeros(0, np.bool_)
+        self.taint_set: Ids = np.zeros(0, np.int32)
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self.static_generation = 0
+        self.static_cache: dict[Any, Any] = {}
+        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
+        self._labels: dict[str, tuple[Ids, list[str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def node(self, row: int) -> Node:
+        """The Node object of a row."""
+        node = self.records[row].node
+        if node is None:  # rows are made of records that have one
+            raise LookupError(self.names[row])
+        return node
+
+    def labels(self, key: str) -> tuple[Ids, list[str]]:
+        """A label as integers: for each row the index of its value in the list, -1 where the node has no such label."""
+        found = self._labels.get(key)
+        if found is None:
+            ids = np.full(len(self.names), -1, np.int32)
+            values: list[str] = []
+            index: dict[str, int] = {}
+            for row, record in enumerate(self.records):
+                labels = record.node.metadata.labels if record.node is not None else None
+                value = labels.get(key) if labels else None
+                if value is not None:
+                    at = index.get(value)
+                    if at is None:
+                        at = index[value] = len(values)
+                        values.append(value)
+                    ids[row] = at
+            found = self._labels[key] = (ids, values)
+        return found
+
+    # --- kept up to date by the ClusterModel --------------------------------------------------------------------------
+
+    def rebuild(self, records: Mapping[str, NodeRecord], dimensions: Iterable[str]) -> None:
+        """Take over all records that have a Node, after nodes came, went or changed in themselves."""
+        self.names = sorted(name for name, record in records.items() if record.node is not None)
+        self.row = {name: row for row, name in enumerate(self.names)}
+        self.records = [records[name] for name in self.names]
+        self.allocatable, self.idle, self.releasing, self.capacity = {}, {}, {}, {}
+        found = set(dimensions)
+        for record in self.records:
+            found.update(record.allocatable)
+        self.open = np.array([not record.closed_by for record in self.records], np.bool_)
+        self.ready = np.array([record.ready for record in self.records], np.bool_)
+        self.cordoned = np.array(
+            [record.node is not None and record.node.spec.unschedulable for record in self.records], np.bool_
+        )
+        self.taint_set = np.array([self._taints(record) for record in self.records], np.int32)
+        self._labels = {}
+        self.static_cache = {}
+        self.static_generation += 1
+        for name in sorted(found):
+            self._fill(name)
+
+    def ensure(self, dimensions: Iterable[str]) -> None:
+        """Make sure that each of these dimensions has columns."""
+        for name in dimensions:
+            if name not in self.idle:
+                self._fill(name)
+
+    def update(self, records: Iterable[NodeRecord]) -> None:
+        """Take over what these records hold now; their nodes themselves did not change."""
+        rows = [self.row[record.name] for record in records if record.name in self.row]
+        if not rows:
+            return
+        index = np.array(sorted(rows), np.intp)
+        picked = [self.records[row] for row in index]
+        schedulable = [record.schedulable for record in picked]
+        for name, idle in self.idle.items():
+            used = np.array([record.used.get(name, 0) for record in picked], np.int64)
+            foreign = np.array([record.foreign.get(name, 0) for record in picked], np.int64)
+            allocatable = self.allocatable[name][index]
+            idle[index] = allocatable - used
+            self.releasing[name][index] = [record.releasing.get(name, 0) for record in picked]
+            self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
+        self.open[index] = [not record.closed_by for record in picked]
+
+    def _fill(self, name: str) -> None:
+        records = self.records
+        allocatable = np.array([record.allocatable.get(name, 0) for record in records], np.int64)
+        used = np.array([record.used.get(name, 0) for record in records], np.int64)
+        foreign = np.array([record.foreign.get(name, 0) for record in records], np.int64)
+        self.allocatable[name] = allocatable
+        self.idle[name] = allocatable - used
+        self.releasing[name] = np.array([record.releasing.get(name, 0) for record in records], np.int64)
+        usable = self.open & self.ready & ~self.cordoned
+        self.capacity[name] = np.where(usable, np.maximum(allocatable - foreign, 0), 0)
+
+    def _taints(self, record: NodeRecord) -> int:
+        taints = (record.node.spec.taints or ()) if record.node is not None else ()
+        at = self._taint_index.get(taints)
+        if at is None:
+            at = self._taint_index[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return at

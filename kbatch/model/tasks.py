@@ -1,0 +1,229 @@
+"""Pods as the scheduler sees them: a task, and the class of tasks that are alike in all that a decision reads.
+
+Tasks are classed by content, never by owner: two Jobs with the same template share one class, so that what is worked
+out for a class (which nodes may take it, how it scores there) is worked out once. The labels of a pod count towards its
+class only once some pod in the cluster selects other pods (inter-pod affinity, topology spread), and then only the
+labels that are selected by: an index label that differs in each pod does not split a gang of a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
+from kbatch.model.requests import effective_request
+from kbatch.resources import PODS, Resources
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+@dataclass(eq=False, slots=True)
+class TaskClass:
+    """Tasks that ask the same of a node.
+
+    Attributes:
+        id: small integer, unique within one `ClassTable`; equal content gives the same object.
+        request: the effective request without `pods`; a shared value, not to be changed.
+        needs: `request` above zero plus one place (`pods`), as pairs in the order of names: what room must hold.
+        spec: the spec of the first pod of the class; every field that a predicate or a score may read is equal in all.
+        namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
+        couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
+    """
+
+    id: int
+    request: Resources
+    needs: tuple[tuple[str, int], ...]
+    spec: PodSpec
+    namespace: str
+    labels: dict[str, str]
+    couples: bool
+
+    @property
+    def best_effort(self) -> bool:
+        """Whether it asks for nothing but a place."""
+        return len(self.needs) == 1
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """One pod. Changed in place by the `ClusterModel` alone; everything else only reads it.
+
+    Attributes:
+        key: `namespace/name`.
+        job: key of its `Job`; "" for a pod of another scheduler.
+        node: where it is bound, or assumed to be while its bind is under way; "" where it is not.
+        terminal: Succeeded or Failed; it holds nothing any more.
+        terminating: being deleted, or its eviction is under way; its room is being released.
+        release_at: when its grace ends, in ms; None while that is not known or it is not terminating.
+        nominated: the node that is being cleared for it; "" where none is.
+        priority: resolved through PriorityClasses.
+        never_preempts: its preemptionPolicy is Never.
+        started: since when it is bound, in ms, as far as the API server says; else its creation.
+    """
+
+    key: str
+    uid: str
+    pod: Pod
+    cls: TaskClass
+    job: str = ""
+    role: str = ""
+    created: int = 0
+    node: str = ""
+    assumed: bool = False
+    terminal: bool = False
+    succeeded: bool = False
+    running: bool = False
+    terminating: bool = False
+    release_at: int | None = None
+    nominated: str = ""
+    gated: bool = False
+    priority: int = 0
+    never_preempts: bool = False
+    started: int = 0
+
+    @property
+    def pending(self) -> bool:
+        """Waits for a node and could take one, but for its gates."""
+        return not (self.node or self.terminal or self.terminating)
+
+    @property
+    def holds(self) -> bool:
+        """Stands on a node for good: bound or assumed, not on its way out."""
+        return bool(self.node) and not (self.terminal or self.terminating)
+
+
+@dataclass
+class ClassTable:
+    """All classes ever met, interned by content."""
+
+    _by_template: dict[bytes, tuple[TaskClass, bytes]] = field(default_factory=dict)
+    _by_content: dict[bytes, TaskClass] = field(default_factory=dict)
+    _variants: dict[tuple[int, str, tuple[tuple[str, str], ...]], TaskClass] = field(default_factory=dict)
+    _count: int = 0
+    selected_keys: set[str] = field(default_factory=set)
+    coupled: bool = False
+    generation: int = 0
+    """Moves when labels begin to count that did not before: tasks must then be classed again."""
+
+    def classify(self, pod: Pod) -> TaskClass:
+        """The class of a pod.
+
+        Raises:
+            QuantityError: its requests cannot be read.
+        """
+        spec = pod.spec
+        volumes = _volumes(pod)
+        template = _encode(
+            (
+                spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.node_selector, spec.affinity,
+                spec.tolerations, spec.topology_spread_constraints, spec.priority, spec.priority_class_name,
+                spec.preemption_policy, spec.host_network, volumes,
+            )
+        )  # fmt: skip
+        found = self._by_template.get(template)
+        if found is None:
+            found = self._meet(pod, volumes)
+            self._by_template[template] = found
+        base = found[0]
+        if not self.coupled:
+            return base
+        labels = pod.metadata.labels or {}
+        if self.selected_keys and labels:
+            seen = tuple(sorted([(key, labels[key]) for key in self.selected_keys if key in labels]))
+        else:
+            seen = ()
+        key = (base.id, pod.metadata.namespace, seen)
+        variant = self._variants.get(key)
+        if variant is None:
+            variant = self._new(base.request, spec, pod.metadata.namespace, dict(seen), couples=base.couples)
+            self._variants[key] = variant
+        return variant
+
+    def _meet(self, pod: Pod, volumes: tuple[str, ...]) -> tuple[TaskClass, bytes]:
+        """A template not seen before: the class of its content, which another template may share."""
+        spec = pod.spec
+        request = effective_request(spec)
+        ports = sorted(
+            (port.host_port, port.protocol, port.host_ip)
+            for container in (*spec.containers, *(spec.init_containers or ()))
+            for port in container.ports or ()
+            if port.host_port
+        )
+        images = sorted({container.image for container in spec.containers})
+        content = _encode(
+            (
+                sorted(request.items()), sorted((spec.node_selector or {}).items()), spec.affinity, spec.tolerations,
+                spec.topology_spread_constraints, spec.priority, spec.priority_class_name, spec.preemption_policy,
+                spec.host_network, ports, images, volumes,
+            )
+        )  # fmt: skip
+        cls = self._by_content.get(content)
+        if cls is None:
+            couples = False
+            for selector, keys in _pod_selectors(spec):
+                couples = True
+                self._select(selector, keys)
+            cls = self._by_content[content] = self._new(
+                request, spec, pod.metadata.namespace if volumes else "", {}, couples=couples
+            )
+        return cls, content
+
+    def _select(self, selector: LabelSelector | None, keys: tuple[str, ...]) -> None:
+        """Labels under these keys count from now on."""
+        wanted = set(keys)
+        if selector is not None:
+            wanted.update(selector.match_labels or ())
+            wanted.update(requirement.key for requirement in selector.match_expressions or ())
+        if not self.coupled or not wanted <= self.selected_keys:
+            self.coupled = True
+            self.selected_keys |= wanted
+            self.generation += 1
+            self._variants.clear()
+
+    def _new(
+        self, request: Resources, spec: PodSpec, namespace: str, labels: dict[str, str], *, couples: bool
+    ) -> TaskClass:
+        self._count += 1
+        needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
+        return TaskClass(self._count, request, needs, spec, namespace, labels, couples)
+
+
+def _volumes(pod: Pod) -> tuple[str, ...]:
+    """What volumes tie the pod to: its claims, which make it unlike the others, and drivers of inline volumes."""
+    if not pod.spec.volumes:
+        return ()
+    found: list[str] = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            found.append(f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            found.append(f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}")
+        elif volume.csi is not None:
+            found.append(f"csi:{volume.csi.driver}")
+    return tuple(found)
+
+
+def _pod_selectors(spec: PodSpec) -> Iterator[tuple[LabelSelector | None, tuple[str, ...]]]:
+    """Every selector by which the spec looks at other pods, with the label keys it takes from the pod itself."""
+    affinity = spec.affinity
+    if affinity is not None:
+        for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
+            if part is not None:
+                for term in part.required or ():
+                    yield term.label_selector, (*(term.match_label_keys or ()), *(term.mismatch_label_keys or ()))
+                for weighted in part.preferred or ():
+                    term = weighted.pod_affinity_term
+                    yield term.label_selector, (*(term.match_label_keys or ()), *(term.mismatch_label_keys or ()))
+    for constraint in spec.topology_spread_constraints or ():
+        yield constraint.label_selector, constraint.match_label_keys or ()
+
+
+def started_ms(pod: Pod) -> int | None:
+    """When the pod came onto its node, in ms: its condition PodScheduled, else its status' start time."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+            return timestamp_ms(condition.last_transition_time)
+    return timestamp_ms(pod.status.start_time)
