@@ -1,0 +1,235 @@
+"""Kubernetes Events, as an aside: never waited for, never in the way.
+
+What is told twice is one Event with a count. A queue of bounded length holds what is still to be written; when it is
+full, the newest Event is dropped and counted, because losing a remark is better than holding up a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kbatch.kube.client import MERGE, Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.kinds import EVENTS
+
+_log = logging.getLogger(__name__)
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+_NOTE_BYTES: Final = 1024
+_REASON_LENGTH: Final = 128
+_LEAVE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(slots=True)
+class _Told:
+    """One Event: how often it was told, and what of that the server knows."""
+
+    regarding: Regarding
+    type: str
+    reason: str
+    action: str
+    note: str
+    first: str
+    last: str
+    touched: float
+    count: int = 1
+    name: str = field(default="")
+    written: int = 0
+    due: float = 0.0
+    queued: bool = False
+
+
+class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
+    """Writes Events (`events.k8s.io/v1`) in the background while its context is open.
+
+    Args:
+        api: where to write them.
+        controller: who reports, for example `kbatch-scheduler`.
+        instance: which of its replicas.
+        capacity: how many may wait to be written.
+        rate: Events written in a second, at most.
+        repeat_seconds: a repetition is written this long after the last write, at the earliest.
+        memory: how many different Events are remembered, to count repetitions.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        controller: str,
+        instance: str,
+        capacity: int = 1000,
+        rate: float = 50.0,
+        repeat_seconds: float = 30.0,
+        memory: int = 4096,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dropped = 0
+        """Events that were not even queued because too many waited."""
+        self.failed = 0
+        """Events that the server did not take."""
+        self.written = 0
+        self._api = api
+        self._controller = controller
+        self._instance = instance[:128]
+        self._capacity = capacity
+        self._gap = 1.0 / rate
+        self._repeat = repeat_seconds
+        self._memory = memory
+        self._clock = clock
+        self._told: OrderedDict[tuple[Regarding, str, str, str, str], _Told] = OrderedDict()
+        self._queue: asyncio.Queue[_Told] = asyncio.Queue()
+        self._later: set[asyncio.TimerHandle] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def normal(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+        """Tell that something went as it should."""
+        self.tell(regarding, NORMAL, reason, action, note)
+
+    def warning(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+        """Tell that something needs somebody's attention."""
+        self.tell(regarding, WARNING, reason, action, note)
+
+    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+        """Note an Event; returns at once.
+
+        `reason` and `action` are words in CamelCase, `note` a sentence, cut to 1,024 bytes. The same Event told again
+        is counted, and written again no sooner than `repeat_seconds` later.
+        """
+        note = note.encode()[:_NOTE_BYTES].decode(errors="ignore")
+        reason, action = reason[:_REASON_LENGTH], action[:_REASON_LENGTH]
+        key = (regarding, type_, reason, action, note)
+        now = self._clock()
+        told = self._told.get(key)
+        if told is None:
+            if self._queue.qsize() >= self._capacity:
+                self.dropped += 1
+                return
+            stamp = _stamp()
+            told = self._told[key] = _Told(regarding, type_, reason, action, note, stamp, stamp, now)
+            if len(self._told) > self._memory:
+                self._told.popitem(last=False)
+        else:
+            self._told.move_to_end(key)
+            told.count += 1
+            told.last, told.touched = _stamp(), now
+        if not told.queued:
+            told.queued = True
+            if told.due <= now:
+                self._queue.put_nowait(told)
+            else:
+                self._put_later(told, told.due - now)
+
+    def _put_later(self, told: _Told, delay: float) -> None:
+        def put() -> None:
+            self._later.discard(handle)
+            if self._queue.qsize() >= self._capacity:
+                told.queued = False
+                self.dropped += 1
+            else:
+                self._queue.put_nowait(told)
+
+        handle = asyncio.get_running_loop().call_later(delay, put)
+        self._later.add(handle)
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="events")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what waits, for two seconds at most, and stop."""
+        for handle in self._later:
+            handle.cancel()
+        self._later.clear()
+        if self._task is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._queue.join(), _LEAVE_SECONDS)
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            told = await self._queue.get()
+            told.queued = False
+            told.due = self._clock() + self._repeat
+            try:
+                await self._write(told)
+                self.written += 1
+            except KubeError as error:
+                self.failed += 1
+                _log.debug("event %s for %s: %s", told.reason, told.regarding.name, error)
+            finally:
+                self._queue.task_done()
+            await asyncio.sleep(self._gap)
+
+    async def _write(self, told: _Told) -> None:
+        # Events of cluster-scoped objects live in the namespace "default", as everybody's do.
+        namespace = told.regarding.namespace or "default"
+        count = told.count
+        if told.written:
+            patch = {"series": {"count": count, "lastObservedTime": told.last}}
+            try:
+                await self._api.request(
+                    "PATCH", EVENTS.path(namespace, told.name), body=patch, content_type=MERGE, attempts=2
+                )
+            except ApiError as error:
+                if error.status != 404:  # after its hour the server drops an Event: write a new one
+                    raise
+                told.written = 0
+        if not told.written:
+            told.name = f"{told.regarding.name[:200]}.{uuid.uuid4().hex[:16]}"
+            await self._api.request("POST", EVENTS.path(namespace), body=self._body(told, namespace), attempts=2)
+        told.written = count
+
+    def _body(self, told: _Told, namespace: str) -> dict[str, Any]:
+        about = told.regarding
+        regarding = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            regarding["namespace"] = about.namespace
+        body: dict[str, Any] = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.name,
+            "metadata": {"name": told.name, "namespace": namespace},
+            "eventTime": told.first,
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "type": told.type,
+            "reason": told.reason,
+            "action": told.action,
+            "note": told.note,
+            "regarding": regarding,
+        }
+        if told.count > 1:
+            body["series"] = {"count": told.count, "lastObservedTime": told.last}
+        return body
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
