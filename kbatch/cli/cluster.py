@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def up(
     name: Name = "kbatch",
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many fake nodes to have.")] = 12,
-    demo: Annotated[bool, typer.Option("--demo", help="Also submit two example gangs and show what becomes of them.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Also submit two gangs and show what becomes of them.")] = False,
     control_plane_only: Annotated[
         bool, typer.Option("--control-plane-only", help="Kubernetes and its nodes, without kbatch.")
     ] = False,

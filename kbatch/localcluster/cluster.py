@@ -35,8 +35,10 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok-control
 """The programs that run always, in the order in which they start."""
 
 SCHEDULER = "kube-scheduler"
+HOST_MODULE = "kbatch.localcluster.host"
 _READY_TIMEOUT = 60.0
 _ROOM_FOR_STATE = 500 * 2**20
+_STAGES = Path(__file__).with_name("stages.yaml")
 
 
 class State(enum.Enum):
@@ -176,13 +178,14 @@ class Cluster:
 
     def remove(self) -> None:
         """End every process of this cluster and remove its folder; nothing happens if there is nothing."""
-        processes.end(processes.working_on(self.folder, {"kbatch-host"}), grace=15.0)
+        # The supervisor first, and gently: it ends its own processes.
+        processes.end(processes.working_on(self.folder, {HOST_MODULE}), grace=15.0)
         processes.end(self._strays())
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
     def _strays(self) -> dict[int, str]:
-        return processes.working_on(self.folder, {*COMPONENTS, SCHEDULER, "kwokctl", "kbatch-host"})
+        return processes.working_on(self.folder, {*COMPONENTS, SCHEDULER, HOST_MODULE, "kwokctl"})
 
     def _create(self, programs: Programs, options: Options) -> Record:
         reserved = {port for record in all_records() for port in record.ports}
@@ -191,7 +194,8 @@ class Cluster:
             ports[0] = require_free_port(options.api_port, "the API server")
         self._kwok_home.mkdir()
         configuration = self._kwok_home / "kwok.yaml"
-        configuration.write_text(yaml.safe_dump(_kwok_configuration(programs, options, ports)), encoding="utf-8")
+        documents = (yaml.safe_dump(_kwok_configuration(programs, options, ports)), _STAGES.read_text(encoding="utf-8"))
+        configuration.write_text("---\n".join(documents), encoding="utf-8")
         arguments = ["create", "cluster", "--name", self.name, "--config", str(configuration), "--kubeconfig", ""]
         for argument in ("kube-controller-manager=leader-elect=false", *options.extra_args):
             arguments += ["--extra-args", argument]

@@ -49,20 +49,34 @@ def require_free(folder: Path, needed: int) -> None:
 def exclusive(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a lock shared by all processes of this user; `waiting` is called once if another one has it.
 
-    The kernel drops the lock when its holder dies, so a crash never leaves it closed. The file itself stays.
+    The kernel drops the lock when its holder dies, so a crash never leaves it closed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting:
-                waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting:
+                    waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is_still(path, descriptor):
+                continue  # its holder removed the file while we waited for it
+            try:
+                yield
+            finally:
+                path.unlink()
+        finally:
+            os.close(descriptor)
+        return
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _xdg(variable: str, fallback: str) -> Path:

@@ -34,10 +34,11 @@ def arguments(pid: int) -> list[str]:
 
 
 def working_on(folder: Path, programs: Collection[str]) -> dict[int, str]:
-    """Return the live processes of these programs that name this folder in an argument, with the program's name.
+    """Return the live processes of these programs that name a path in this folder in an argument, with their program.
 
-    Every part of a cluster has such an argument (its data, certificates, kubeconfig), so that even one whose pid was
-    never written down is found. The programs are matched too: somebody who reads a log there is not part of it.
+    A program is the name of a file, or a Python module run with -m. Every part of a cluster has such an argument (its
+    data, certificates, kubeconfig), so that even one whose pid was never written down is found. The programs are
+    matched too: somebody who reads a log there is not part of it.
     """
     marker = f"{folder}/"
     found = {}
@@ -45,10 +46,9 @@ def working_on(folder: Path, programs: Collection[str]) -> dict[int, str]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         pid, command = int(entry.name), arguments(int(entry.name))
-        if not command or Path(command[0]).name not in programs:
-            continue
-        if any(marker in argument for argument in command[1:]) and alive(pid):
-            found[pid] = Path(command[0]).name
+        program = _program(command)
+        if program in programs and any(marker in argument for argument in command[1:]) and alive(pid):
+            found[pid] = program
     return found
 
 
@@ -73,6 +73,12 @@ def wait_until(condition: Callable[[], bool], timeout: float, *, every: float = 
             return False
         time.sleep(every)
     return True
+
+
+def _program(command: list[str]) -> str:
+    if "-m" in command[:3]:
+        return next(iter(command[command.index("-m") + 1 :]), "")
+    return Path(command[0]).name if command else ""
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:

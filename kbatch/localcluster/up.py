@@ -11,6 +11,7 @@ from kbatch.localcluster.errors import NoSuchClusterError
 from kbatch.localcluster.folders import checkout
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.programs import Programs, ensure_programs
+from kbatch.localcluster.release import Release, addresses, components
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,14 +65,26 @@ def up(
             if started:
                 progress(f"starting the control plane {name}")
                 cluster.start(programs, options)
-            progress(f"{nodes} nodes")
+            progress(f"waiting for {nodes} nodes")
             with cluster.api() as api:
                 ensure_nodes(api, nodes)
+            if not control_plane_only:
+                _ensure_release(Release(cluster.kubeconfig, cluster.host_folder, programs), progress)
         except BaseException:
             if started:
                 cluster.remove()
             raise
-    return _report(cluster, programs)
+        return _report(cluster, programs)
+
+
+def _ensure_release(release: Release, progress: Progress) -> None:
+    """Have the chart installed and its processes ready; what is so already stays as it is."""
+    if not (release.supervisor() and release.installed()):
+        progress("installing the chart with Helm")
+        release.install()
+    progress("starting kbatch's processes")
+    release.start()
+    release.wait_ready()
 
 
 def down(name: str) -> bool:
@@ -95,4 +108,15 @@ def status(name: str) -> tuple[State, Report]:
 
 
 def _report(cluster: Cluster, programs: Programs) -> Report:
-    return Report(cluster.name, str(cluster.kubeconfig), str(programs.kubectl))
+    states = Release(cluster.kubeconfig, cluster.host_folder, programs).states()
+    running = {component: (states[component], *addresses(states[component])) for component in components(states)}
+    return Report(
+        cluster.name,
+        str(cluster.kubeconfig),
+        str(programs.kubectl),
+        {
+            component: ProcessReport(state.pid, metrics, health)
+            for component, (state, metrics, health) in running.items()
+            if state.pid is not None
+        },
+    )
