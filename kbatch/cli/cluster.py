@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kbatch.localcluster.demo import Row
     from kbatch.localcluster.up import Report
 
 
@@ -50,10 +51,17 @@ def up(
     Nothing happens to a cluster that runs already. The first time the programs are built from source.
     """
     with _sentences():
+        from kbatch.localcluster.up import demo as show
         from kbatch.localcluster.up import up as bring_up
 
-        report = bring_up(name, nodes=nodes, control_plane_only=control_plane_only, progress=_progress())
+        if demo and control_plane_only:
+            raise typer.BadParameter("the demo needs kbatch: leave out one of --demo and --control-plane-only")
+        progress = _progress()
+        report = bring_up(name, nodes=nodes, control_plane_only=control_plane_only, progress=progress)
+        rows = show(name, progress) if demo else []
     _print(report, output)
+    if rows and output is Output.TEXT:
+        _print_groups(rows)
 
 
 def down(name: Name = "kbatch") -> None:
@@ -89,6 +97,22 @@ def _print(report: Report, output: Output) -> None:
     typer.echo(f"alias kubectl={report.kubectl}")
     for component, process in report.processes.items():
         typer.echo(f"# {component}: process {process.pid}, {process.health}, {process.metrics}")
+
+
+def _print_groups(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    for heading in ("NAMESPACE", "NAME", "PHASE", "MIN", "RUNNING", "REASON"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("MESSAGE", overflow="fold")
+    for row in rows:
+        cells = (row.namespace, row.name, row.phase, str(row.minimum), str(row.running), row.reason, row.message)
+        table.add_row(*cells)
+    console = Console()
+    # What is piped into a file has no width, and must not be folded.
+    console.print(table, width=None if console.is_terminal else 400)
 
 
 def _progress() -> Callable[[str], None]:

@@ -82,9 +82,16 @@ class StartError(LocalClusterError):
     """A part of the cluster did not come up in time, or died."""
 
     def __init__(self, what: str, reason: str, log: Path | None = None) -> None:
-        where = f" (see {log})" if log else ""
-        super().__init__(f"{what} did not start: {reason.rstrip('.')}{where}.")
+        super().__init__(what, reason, log)
         self.what, self.reason, self.log = what, reason, log
+
+    def __str__(self) -> str:
+        where = f" (see {self.log})" if self.log else ""
+        return f"{self.what} did not start: {self.reason.rstrip('.')}{where}."
+
+    def moved(self, log: Path) -> None:
+        """Point at the log's new place."""
+        self.log = log
 
 
 class ChartError(LocalClusterError):

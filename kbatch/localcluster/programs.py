@@ -13,12 +13,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbatch.localcluster.errors import BuildError, DiskFullError, last_line
+from kbatch.localcluster.errors import BuildError, DiskFullError, LocalClusterError, last_line
 from kbatch.localcluster.folders import cache_root, checkout, exclusive, require_free
 from kbatch.localcluster.golang import find_go
 
@@ -259,3 +260,16 @@ def _explain(target: _Target, text: str, log: Path, folder: Path) -> BuildError 
 def _minutes(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def main() -> None:
+    """Have the programs built: what a run of tests does before its clock starts."""
+    try:
+        ensure_programs(lambda line: print(line, file=sys.stderr, flush=True))
+    except LocalClusterError as error:
+        print(f"kbatch: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbatch.localcluster.cluster import Cluster, Options, State
-from kbatch.localcluster.errors import NoSuchClusterError
-from kbatch.localcluster.folders import checkout
+from kbatch.localcluster.demo import Row, submit, wait_decided
+from kbatch.localcluster.errors import NoSuchClusterError, StartError
+from kbatch.localcluster.folders import checkout, state_root
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.programs import Programs, ensure_programs
 from kbatch.localcluster.release import Release, addresses, components
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 class ProcessReport:
     """One process of the installed chart: its pid and the addresses of its metrics and of its health."""
 
-    pid: int
+    pid: int | None
+    """None while it is being restarted."""
     metrics: str
     health: str
 
@@ -70,8 +73,9 @@ def up(
                 ensure_nodes(api, nodes)
             if not control_plane_only:
                 _ensure_release(Release(cluster.kubeconfig, cluster.host_folder, programs), progress)
-        except BaseException:
+        except BaseException as error:
             if started:
+                _keep_log(error, cluster)
                 cluster.remove()
             raise
         return _report(cluster, programs)
@@ -85,6 +89,27 @@ def _ensure_release(release: Release, progress: Progress) -> None:
     progress("starting kbatch's processes")
     release.start()
     release.wait_ready()
+
+
+def _keep_log(error: BaseException, cluster: Cluster) -> None:
+    """Save the log that an error points at from the removal of everything else."""
+    if isinstance(error, StartError) and error.log and error.log.exists():
+        kept = state_root() / "failed" / f"{cluster.name}-{error.log.name}"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(error.log, kept)
+        error.moved(kept)
+
+
+def demo(name: str, progress: Progress) -> list[Row]:
+    """Submit the two example gangs to a running cluster, and return what became of them."""
+    cluster = Cluster(name)
+    record = cluster.record()
+    if record is None:
+        raise NoSuchClusterError(name)
+    progress("submitting a gang that fits and one that cannot")
+    submit(Programs(bin=Path(record.programs)).kubectl, cluster.kubeconfig)
+    with cluster.api() as api:
+        return wait_decided(api)
 
 
 def down(name: str) -> bool:
@@ -117,6 +142,5 @@ def _report(cluster: Cluster, programs: Programs) -> Report:
         {
             component: ProcessReport(state.pid, metrics, health)
             for component, (state, metrics, health) in running.items()
-            if state.pid is not None
         },
     )
