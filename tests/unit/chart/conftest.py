@@ -1,0 +1,89 @@
+"""The chart as Helm renders it, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import helm_python
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "kbatch"
+NAMESPACE = "kbatch-system"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The objects of one rendering, and the notes that Helm would print."""
+
+    objects: tuple[Object, ...]
+    notes: str
+
+    def of(self, kind: str) -> list[Object]:
+        return [item for item in self.objects if item["kind"] == kind]
+
+    def names(self, kind: str) -> set[str]:
+        return {item["metadata"]["name"] for item in self.of(kind)}
+
+    def one(self, kind: str, name: str) -> Object:
+        (found,) = (item for item in self.of(kind) if item["metadata"]["name"] == name)
+        return found
+
+    def pod_spec(self, component: str) -> Object:
+        (found,) = (
+            item["spec"]["template"]["spec"]
+            for item in self.of("Deployment")
+            if item["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        )
+        spec: Object = found
+        return spec
+
+    def container(self, component: str) -> Object:
+        (container,) = self.pod_spec(component)["containers"]
+        found: Object = container
+        return found
+
+
+@pytest.fixture(scope="session")
+def chart() -> Iterator[helm_python.Chart]:
+    with helm_python.Chart.load(CHART) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="session")
+def render(chart: helm_python.Chart) -> Callable[..., Rendered]:
+    """Render the chart with values; `apis` are those that the cluster is to have besides Kubernetes' own."""
+
+    def rendered(values: Object | None = None, *, release: str = "kbatch", apis: tuple[str, ...] = ()) -> Rendered:
+        options = {"name": release, "namespace": NAMESPACE, "is_install": True, "api_versions": list(apis)}
+        # Chart.render has no argument for the APIs that a cluster has; the library underneath does.
+        text = helm_python._native.call_string(
+            "helm_render", chart._raw(), json.dumps(values or {}), json.dumps(options)
+        )
+        files: dict[str, str] = json.loads(text)
+        notes = "".join(files.pop(name) for name in list(files) if name.endswith("NOTES.txt"))
+        documents = (document for name in sorted(files) for document in yaml.safe_load_all(files[name]))
+        return Rendered(tuple(document for document in documents if document), notes)
+
+    return rendered
+
+
+@pytest.fixture(scope="session")
+def default(render: Callable[..., Rendered]) -> Rendered:
+    """The chart with its own values."""
+    return render()
+
+
+@pytest.fixture(scope="session")
+def values_files() -> dict[str, Object]:
+    """The values of charts/kbatch/ci by file name."""
+    return {path.name: yaml.safe_load(path.read_text()) for path in sorted((CHART / "ci").glob("*-values.yaml"))}

@@ -1,0 +1,150 @@
+"""What Helm makes of the chart, with several values: objects that Kubernetes takes, under the right names."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
+VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+NOT_KUBERNETES = {"cert-manager.io", "monitoring.coreos.com"}
+COMPONENTS = ("scheduler", "podgroup", "queue", "webhook")
+
+
+@pytest.fixture(params=VALUES, ids=lambda path: path.name.removesuffix("-values.yaml"))
+def rendered(request: pytest.FixtureRequest, render: Callable[..., Any]) -> Any:
+    return render(yaml.safe_load(request.param.read_text()), apis=("monitoring.coreos.com/v1",))
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name.removesuffix("-values.yaml"))
+def test_lint_finds_nothing(path: Path) -> None:
+    report = helm_python.lint(CHART, yaml.safe_load(path.read_text()), strict=True, kube_version="v1.30.0")
+    assert report["total_charts_linted"] == 1
+    assert not report["errors"]
+    assert [message for message in report["messages"] if "icon is recommended" not in message["error"]] == []
+
+
+@functools.cache
+def validate(document: str, version: str) -> None:
+    # Most objects are the same whatever the values, and a validation takes 20 ms.
+    kubernetes_validate.validate(json.loads(document), version, strict=True)
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.36"])
+def test_objects_match_the_schemas_of_kubernetes(rendered: Any, version: str) -> None:
+    objects = [item for item in rendered.objects if item["apiVersion"].partition("/")[0] not in NOT_KUBERNETES]
+    assert len(objects) >= 17
+    for item in objects:
+        validate(json.dumps(item, sort_keys=True), version)
+
+
+def test_no_object_is_made_twice(rendered: Any) -> None:
+    keys = [(item["apiVersion"], item["kind"], item["metadata"]["name"]) for item in rendered.objects]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_object_says_to_whom_it_belongs(rendered: Any) -> None:
+    for item in rendered.objects:
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        if "helm.sh/hook" not in item["metadata"].get("annotations", {}):
+            assert {"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version"} <= set(labels)
+
+
+def test_selectors_find_the_pods_and_nothing_else(rendered: Any) -> None:
+    pods = {
+        item["metadata"]["labels"]["app.kubernetes.io/component"]: item["spec"]["template"]["metadata"]["labels"]
+        for item in rendered.of("Deployment")
+    }
+    assert set(pods) == set(COMPONENTS)
+
+    def found(selector: dict[str, str]) -> set[str]:
+        return {component for component, labels in pods.items() if selector.items() <= labels.items()}
+
+    for item in [*rendered.of("Deployment"), *rendered.of("PodDisruptionBudget")]:
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        assert found(item["spec"]["selector"]["matchLabels"]) == {component}
+    for item in rendered.of("Service"):
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        assert found(item["spec"]["selector"]) == ({"webhook"} if component == "webhook" else set(COMPONENTS))
+    for pod in rendered.of("Pod"):
+        for service in rendered.of("Service"):
+            assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_names_of_the_objects(default: Any, render: Callable[..., Any]) -> None:
+    assert default.names("Deployment") == {f"kbatch-{component}" for component in COMPONENTS}
+    assert default.names("ServiceAccount") == default.names("Deployment")
+    assert default.names("ConfigMap") == {"kbatch-scheduler"}
+    assert render(release="prod").names("Deployment") == {f"prod-kbatch-{component}" for component in COMPONENTS}
+    assert render({"fullnameOverride": "b"}).names("Deployment") == {f"b-{component}" for component in COMPONENTS}
+
+
+def test_helm_owns_no_queue_and_no_crd_of_the_templates(rendered: Any) -> None:
+    assert {"Queue", "PodGroup", "CustomResourceDefinition"}.isdisjoint(item["kind"] for item in rendered.objects)
+
+
+def test_the_crds_come_with_the_chart(chart: helm_python.Chart) -> None:
+    names = {yaml.safe_load(crd["data"])["metadata"]["name"] for crd in chart.crds}
+    assert names == {"podgroups.scheduling.incubator.k8s.io", "queues.scheduling.incubator.k8s.io"}
+
+
+def test_budgets_only_where_there_is_more_than_one_replica(render: Callable[..., Any]) -> None:
+    assert render({"queue": {"replicas": 1}, "webhook": {"replicas": 0}}).names("PodDisruptionBudget") == {
+        "kbatch-scheduler",
+        "kbatch-podgroup",
+    }
+    disabled = {component: {"podDisruptionBudget": {"enabled": False}} for component in COMPONENTS}
+    assert render(disabled).of("PodDisruptionBudget") == []
+
+
+def test_service_monitor_only_where_it_is_wanted_and_known(render: Callable[..., Any]) -> None:
+    wanted = {"metrics": {"serviceMonitor": {"enabled": True}}}
+    assert render(apis=("monitoring.coreos.com/v1",)).of("ServiceMonitor") == []
+    unknown = render(wanted)
+    assert unknown.of("ServiceMonitor") == []
+    assert "no ServiceMonitors" in unknown.notes
+    known = render(wanted, apis=("monitoring.coreos.com/v1",))
+    (monitor,) = known.of("ServiceMonitor")
+    (service,) = (item for item in known.of("Service") if item["metadata"]["name"] == "kbatch-metrics")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert "no ServiceMonitors" not in known.notes
+
+
+def test_network_policies_leave_the_declared_ports_open(render: Callable[..., Any], default: Any) -> None:
+    assert default.of("NetworkPolicy") == []
+    rendered = render({"networkPolicy": {"enabled": True}})
+    open_ports = {
+        port["port"]
+        for policy in rendered.of("NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+    declared = {port["name"] for component in COMPONENTS for port in rendered.container(component)["ports"]}
+    assert open_ports == declared == {"health", "metrics", "webhook"}
+
+
+def test_notes_say_what_to_type_next(default: Any, render: Callable[..., Any]) -> None:
+    assert "kubectl get queue default" in default.notes
+    assert "schedulerName: kube-batch" in default.notes
+    assert "WARNING" not in default.notes
+    assert "less than two replicas" in render({"webhook": {"failurePolicy": "Fail", "replicas": 1}}).notes
+
+
+def test_user_roles_become_part_of_those_of_kubernetes(default: Any) -> None:
+    edit, view = default.one("ClusterRole", "kbatch-edit"), default.one("ClusterRole", "kbatch-view")
+    assert edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert {resource for rule in edit["rules"] for resource in rule["resources"]} == {"podgroups"}
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}

@@ -1,0 +1,227 @@
+"""The four Deployments: programs, arguments and environment as the processes understand them, probes, security."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from kbatch.api import configuration, names
+from kbatch.localcluster.pods import expand, port_names
+from kbatch.process.settings import LeaderSettings, ProcessSettings, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[3]
+ELECTED = ("scheduler", "podgroup", "queue")
+COMPONENTS = (*ELECTED, "webhook")
+
+COMMON = [
+    "--bind-address=$(BIND_ADDRESS)",
+    "--health-port=$(HEALTH_PORT)",
+    "--metrics-port=$(METRICS_PORT)",
+    "--log-level=info",
+    "--log-format=json",
+    "--scheduler-name=kube-batch",
+]
+
+
+def lease(component: str) -> list[str]:
+    return [
+        "--lease-namespace=$(POD_NAMESPACE)",
+        f"--lease-name=kbatch-{component}",
+        "--identity=$(POD_NAME)",
+        "--lease-duration=15s",
+        "--renew-deadline=10s",
+        "--retry-period=2s",
+    ]
+
+
+ARGUMENTS = {
+    "scheduler": [
+        *COMMON,
+        *lease("scheduler"),
+        "--scheduler-conf=/etc/kbatch/scheduler/scheduler.yaml",
+        "--schedule-period=1s",
+        "--cycle-gap=50ms",
+        "--default-queue=default",
+        "--bind-parallelism=64",
+    ],
+    "podgroup": [*COMMON, *lease("podgroup")],
+    "queue": [*COMMON, *lease("queue")],
+    "webhook": [*COMMON, "--port=$(WEBHOOK_PORT)", "--certificates=/etc/kbatch/certificates"],
+}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_programs_and_arguments(default: Any, component: str) -> None:
+    container = default.container(component)
+    assert container["command"] == [f"kbatch-{component}"]
+    assert container["args"] == ARGUMENTS[component]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_program_is_a_script_of_the_project(default: Any, component: str) -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert default.container(component)["command"][0] in scripts
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_the_shared_settings_understand_the_arguments(default: Any, component: str) -> None:
+    container = default.container(component)
+    environment = {entry["name"]: entry.get("value", entry["name"].lower()) for entry in container["env"]}
+    own = ("--scheduler-conf", "--schedule-period", "--cycle-gap", "--default-queue", "--bind-parallelism", "--port")
+    given = [expand(argument, environment) for argument in container["args"]]
+    shared = [argument for argument in given if not argument.startswith((*own, "--certificates"))]
+    kind = LeaderSettings if component in ELECTED else ProcessSettings
+    settings = parse(kind, prog=component, argv=shared, environ={})
+    assert (settings.bind_address, settings.health_port, settings.metrics_port) == ("0.0.0.0", 8081, 8080)  # noqa: S104
+    assert settings.scheduler_name == names.DEFAULT_SCHEDULER_NAME
+    if isinstance(settings, LeaderSettings):
+        assert settings.leader_elect
+        assert settings.lease_name == f"kbatch-{component}"
+        assert (settings.resolved_lease_namespace(), settings.resolved_identity()) == ("pod_namespace", "pod_name")
+        assert (settings.lease_duration, settings.renew_deadline, settings.retry_period) == (15, 10, 2)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_environment_names_every_port_address_and_the_pod_itself(default: Any, component: str) -> None:
+    container = default.container(component)
+    ports = {"health": 8081, "metrics": 8080} | ({"webhook": 9443} if component == "webhook" else {})
+    assert port_names({"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": [container]}}}}) == ports
+    environment = {entry["name"]: entry for entry in container["env"]}
+    assert set(environment) == {
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "BIND_ADDRESS",
+        *(f"{port.upper()}_PORT" for port in ports),
+    }
+    assert environment["BIND_ADDRESS"]["value"] == "0.0.0.0"  # noqa: S104
+    assert environment["POD_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert environment["POD_NAMESPACE"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_no_argument_refers_to_a_variable_that_is_not_there(default: Any, component: str) -> None:
+    container = default.container(component)
+    known = {entry["name"]: "" for entry in container["env"]}
+    assert [argument for argument in container["args"] if "$(" in expand(argument, known)] == []
+
+
+def test_a_single_replica_without_election(render: Callable[..., Any]) -> None:
+    one = {component: {"replicas": 1} for component in COMPONENTS}
+    rendered = render({"leaderElection": {"enabled": False}, **one})
+    for component in ELECTED:
+        arguments = rendered.container(component)["args"]
+        assert "--no-leader-elect" in arguments
+        assert not any(argument.startswith(("--lease", "--identity")) for argument in arguments)
+    assert rendered.of("Role") == []
+
+
+def test_values_reach_the_arguments(render: Callable[..., Any]) -> None:
+    rendered = render(
+        {
+            "schedulerName": "batch",
+            "defaultQueue": "everybody",
+            "bindAddress": "127.0.0.1",
+            "logLevel": "debug",
+            "scheduler": {"schedulePeriod": "5s", "bindParallelism": 8, "extraArgs": ["--cycle-gap=1ms"]},
+            "webhook": {"ports": {"webhook": 10250}},
+        }
+    )
+    arguments = rendered.container("scheduler")["args"]
+    assert {"--scheduler-name=batch", "--default-queue=everybody", "--schedule-period=5s"} <= set(arguments)
+    assert {"--bind-parallelism=8", "--log-level=debug"} <= set(arguments)
+    assert arguments[-1] == "--cycle-gap=1ms"
+    assert {"name": "BIND_ADDRESS", "value": "127.0.0.1"} in rendered.container("queue")["env"]
+    assert {"name": "WEBHOOK_PORT", "value": "10250"} in rendered.container("webhook")["env"]
+
+
+def test_the_image(render: Callable[..., Any], chart: Any, default: Any) -> None:
+    version = chart.metadata["appVersion"]
+    assert {default.container(component)["image"] for component in COMPONENTS} == {f"kbatch-operators:{version}"}
+    digest = "sha256:" + "0" * 64
+    assert render({"image": {"digest": digest}}).container("queue")["image"] == f"kbatch-operators@{digest}"
+
+
+def test_the_version_of_the_chart_is_that_of_the_project(chart: Any) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert chart.version == chart.metadata["appVersion"] == version
+
+
+def test_replicas_and_what_the_default_installation_survives(default: Any) -> None:
+    for item in default.of("Deployment"):
+        assert item["spec"]["replicas"] == 2
+        assert item["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+        spec = item["spec"]["template"]["spec"]
+        keys = [constraint["topologyKey"] for constraint in spec["topologySpreadConstraints"]]
+        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+        assert spec["priorityClassName"] == "system-cluster-critical"
+    assert {budget["spec"]["maxUnavailable"] for budget in default.of("PodDisruptionBudget")} == {1}
+    assert default.names("PodDisruptionBudget") == default.names("Deployment")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_probes_ask_the_health_port(default: Any, component: str) -> None:
+    container = default.container(component)
+    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    assert {name: container[name]["httpGet"] for name in paths} == {
+        name: {"path": path, "port": "health"} for name, path in paths.items()
+    }
+
+
+def test_every_container_is_restricted(default: Any) -> None:
+    specs = [item["spec"]["template"]["spec"] for item in default.of("Deployment")]
+    specs += [item["spec"] for item in default.of("Pod")]
+    assert len(specs) == 5
+    for spec in specs:
+        pod = spec["securityContext"]
+        assert pod["runAsNonRoot"] is True
+        assert pod["runAsUser"] > 0
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert spec["enableServiceLinks"] is False
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"requests", "limits"} <= set(container["resources"])
+            assert "memory" in container["resources"]["limits"]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_volumes(default: Any, component: str) -> None:
+    spec = default.pod_spec(component)
+    mounts = {mount["mountPath"]: mount for mount in default.container(component)["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert {mount["name"] for mount in mounts.values()} == set(volumes)
+    assert "emptyDir" in volumes[mounts["/tmp"]["name"]]
+    # Whole folders: Kubernetes never refreshes a file that is mounted by its own path.
+    assert not any("subPath" in mount for mount in mounts.values())
+    if component == "scheduler":
+        volume = volumes[mounts["/etc/kbatch/scheduler"]["name"]]
+        assert default.one("ConfigMap", volume["configMap"]["name"])["data"].keys() == {"scheduler.yaml"}
+    if component == "webhook":
+        volume = volumes[mounts["/etc/kbatch/certificates"]["name"]]
+        data = default.one("Secret", volume["secret"]["secretName"])["data"]
+        assert data.keys() == {"tls.crt", "tls.key", "ca.crt"}
+        # Its owner is root and its group fsGroup: only with this bit the process may read it.
+        assert volume["secret"]["defaultMode"] & 0o040
+
+
+def test_a_new_configuration_does_not_restart_the_scheduler(render: Callable[..., Any], default: Any) -> None:
+    other = render({"scheduler": {"configuration": 'actions: "allocate"\n'}})
+    assert other.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"].strip() == 'actions: "allocate"'
+    assert other.one("Deployment", "kbatch-scheduler") == default.one("Deployment", "kbatch-scheduler")
+
+
+def test_the_default_configuration_is_the_schedulers_own(default: Any) -> None:
+    text = default.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"]
+    configuration.parse(text, "scheduler.yaml")
+    assert yaml.safe_load(text) == yaml.safe_load(configuration.DEFAULT_TEXT)

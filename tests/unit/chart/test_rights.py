@@ -1,0 +1,78 @@
+"""Least privilege: the rendered roles hold exactly the rights of rights.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load((Path(__file__).parent / "rights.yaml").read_text())
+COMPONENTS = ("scheduler", "podgroup", "queue", "webhook")
+
+
+def rights(rules: list[dict[str, list[str]]]) -> Iterator[tuple[str, str]]:
+    """Each right of some rules by itself: `jobs.batch` or `leases.coordination.k8s.io NAME`, and a verb."""
+    for rule in rules:
+        assert rule.keys() <= {"apiGroups", "resources", "resourceNames", "verbs"}
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", [""]):
+                    what = f"{resource}.{group}" if group else resource
+                    for verb in rule["verbs"]:
+                        yield (f"{what} {name}" if name else what), verb
+
+
+def table(component: str, where: str) -> set[tuple[str, str]]:
+    return {(what, verb) for what, verbs in TABLE[component].get(where, {}).items() for verb in verbs}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize(("kind", "where"), [("ClusterRole", "everywhere"), ("Role", "own namespace")])
+def test_each_role_holds_exactly_what_the_table_says(default: Any, component: str, kind: str, where: str) -> None:
+    wanted = table(component, where)
+    if not wanted:
+        assert f"kbatch-{component}" not in default.names(kind)
+        return
+    rules = default.one(kind, f"kbatch-{component}")["rules"]
+    assert set(rights(rules)) == wanted
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_each_role_is_bound_to_the_account_of_its_process_alone(default: Any, component: str) -> None:
+    account = {"kind": "ServiceAccount", "name": f"kbatch-{component}", "namespace": "kbatch-system"}
+    bindings = [*default.of("ClusterRoleBinding"), *default.of("RoleBinding")]
+    mine = [binding for binding in bindings if account in binding["subjects"]]
+    assert len(mine) == (0 if component == "webhook" else 2)
+    for binding in mine:
+        assert binding["subjects"] == [account]
+        assert binding["roleRef"]["name"] == f"kbatch-{component}"
+    assert default.pod_spec(component)["serviceAccountName"] == f"kbatch-{component}"
+
+
+def test_nothing_is_granted_by_a_star_and_nobody_reads_secrets(default: Any) -> None:
+    roles = [*default.of("ClusterRole"), *default.of("Role")]
+    assert len(roles) == 8
+    granted = [right for role in roles for right in rights(role["rules"])]
+    assert not [right for right in granted if "*" in "".join(right)]
+    assert not [right for right in granted if right[0].startswith(("secrets", "serviceaccounts", "configmaps"))]
+    assert not [right for right in granted if right[1] in {"impersonate", "bind", "escalate"}]
+
+
+def test_tokens_only_for_the_processes(default: Any) -> None:
+    assert {account["automountServiceAccountToken"] for account in default.of("ServiceAccount")} == {False}
+    for item in default.of("Deployment"):
+        assert item["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+    (test,) = default.of("Pod")
+    assert test["spec"]["automountServiceAccountToken"] is False
+
+
+def test_rights_may_be_somebody_elses_business(render: Callable[..., Any]) -> None:
+    rendered = render({"rbac": {"create": False}})
+    kinds = {item["kind"] for item in rendered.objects}
+    assert kinds.isdisjoint({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
+    assert "ServiceAccount" in kinds

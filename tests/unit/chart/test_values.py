@@ -1,0 +1,130 @@
+"""The schema of the values: nothing unknown passes, and nothing known is forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import helm_python
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def resolve(schema: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref")
+    return resolve(SCHEMA["definitions"][reference.rpartition("/")[2]]) if reference else schema
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    schema = resolve(schema)
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+
+
+def test_every_object_of_the_schema_is_closed() -> None:
+    # What only Kubernetes can describe is passed through: the inside of an affinity, and what other charts say.
+    passed_through = {"global", "nodeAffinity", "podAffinity", "podAntiAffinity"}
+    closed = 0
+    for path, schema in nodes(SCHEMA):
+        if schema.get("type") != "object" or path.rpartition(".")[2] in passed_through:
+            continue
+        assert schema.get("additionalProperties") is not None, path
+        assert schema["additionalProperties"] is False or "type" in schema["additionalProperties"], path
+        closed += schema["additionalProperties"] is False
+    assert closed > 20
+
+
+def test_every_value_has_a_default_and_every_default_is_in_the_schema() -> None:
+    partly_given = {"podSecurityContext", "securityContext", "resources"}
+
+    def compare(schema: dict[str, Any], defaults: dict[str, Any], path: str) -> None:
+        properties = resolve(schema)["properties"]
+        assert set(defaults) == set(properties) - {"global"}, path
+        for name, value in defaults.items():
+            # An object with a default of its own; that of a Kubernetes object may leave most of it out.
+            if (
+                isinstance(value, dict)
+                and value
+                and "properties" in resolve(properties[name])
+                and name not in partly_given
+            ):
+                compare(properties[name], value, f"{path}.{name}")
+
+    compare(SCHEMA, DEFAULTS, "")
+
+
+def test_the_values_files_of_the_tests_pass(chart: helm_python.Chart, values_files: dict[str, Any]) -> None:
+    assert len(values_files) >= 7
+    for values in values_files.values():
+        chart.validate_schema(values)
+
+
+def test_as_a_part_of_another_chart(chart: helm_python.Chart) -> None:
+    chart.validate_schema({"global": {"imageRegistry": "registry.example"}})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicas": 2},
+        {"scheduler": {"replica": 2}},
+        {"scheduler": {"ports": {"webhook": 9443}}},
+        {"podgroup": {"podDisruptionBudget": {"minAvailable": 1}}},
+        {"queue": {"resources": {"request": {"cpu": 1}}}},
+        {"webhook": {"certificates": {"certManager": {"issuer": "x"}}}},
+        {"leaderElection": {"leaseSeconds": 15}},
+        {"metrics": {"serviceMonitor": {"enable": True}}},
+        {"securityContext": {"readonlyRootFilesystem": True}},
+    ],
+    ids=json.dumps,
+)
+def test_an_unknown_value_is_refused(chart: helm_python.Chart, values: dict[str, Any]) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match=r"additional properties '[A-Za-z]+' not allowed"):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"webhook": {"timeoutSeconds": 6}}, "maximum: got 6, want 5"),
+        ({"webhook": {"failurePolicy": "Allow"}}, "must be one of 'Ignore', 'Fail'"),
+        ({"webhook": {"url": "http://127.0.0.1:40123"}}, "does not match pattern"),
+        ({"webhook": {"url": "https://127.0.0.1:40123/path"}}, "does not match pattern"),
+        ({"webhook": {"certificates": {"source": "vault"}}}, "must be one of"),
+        ({"scheduler": {"replicas": -1}}, "minimum: got -1, want 0"),
+        ({"scheduler": {"replicas": "2"}}, "got string, want integer"),
+        ({"scheduler": {"schedulePeriod": "1"}}, "does not match pattern"),
+        ({"scheduler": {"configuration": {"actions": "allocate"}}}, "got object, want string"),
+        ({"queue": {"ports": {"health": 80}}}, "minimum: got 80, want 1,?024"),
+        ({"logLevel": "trace"}, "must be one of"),
+        ({"image": {"digest": "abc"}}, "does not match pattern"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, values: dict[str, Any], why: str) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match=why):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
+        ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(
+    render: Callable[..., Any], values: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(helm_python.HelmRenderError, match=why):
+        render(values)

@@ -1,0 +1,231 @@
+"""The webhook: what is sent to it, by which address, and under which certificate."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
+SERVICE = "kbatch-webhook.kbatch-system.svc"
+
+
+def webhook(rendered: Any) -> dict[str, Any]:
+    (configuration,) = rendered.of("MutatingWebhookConfiguration")
+    (found,) = configuration["webhooks"]
+    result: dict[str, Any] = found
+    return result
+
+
+def pem(data: dict[str, str], key: str) -> str:
+    return base64.b64decode(data[key]).decode()
+
+
+def server_context(data: dict[str, str], folder: Path) -> ssl.SSLContext:
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).write_text(pem(data, name))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return context
+
+
+def shake_hands(server: ssl.SSLContext, authority: str, host: str) -> None:
+    """A TLS handshake in memory; raises ssl.SSLCertVerificationError where the client does not trust the server."""
+    trust = ssl.create_default_context(cadata=authority)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [trust.wrap_bio(down, up, server_hostname=host), server.wrap_bio(up, down, server_side=True)]
+    for _ in range(5):
+        for end in list(ends):
+            try:
+                end.do_handshake()
+                ends.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+    assert not ends
+
+
+def test_only_podgroups_are_sent_and_only_with_a_new_spec(default: Any) -> None:
+    found = webhook(default)
+    assert found["rules"] == [
+        {
+            "apiGroups": ["scheduling.incubator.k8s.io"],
+            "apiVersions": ["v1alpha1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["podgroups"],
+            "scope": "Namespaced",
+        }
+    ]
+    (condition,) = found["matchConditions"]
+    assert "object.spec != oldObject.spec" in condition["expression"]
+    assert found["matchPolicy"] == "Equivalent"
+    assert found["reinvocationPolicy"] == "IfNeeded"
+    assert found["sideEffects"] == "None"
+
+
+def test_a_broken_webhook_stops_nobody_by_default(default: Any) -> None:
+    found = webhook(default)
+    assert found["failurePolicy"] == "Ignore"
+    assert found["timeoutSeconds"] <= 5
+
+
+@pytest.mark.parametrize(
+    ("excluded", "expected"),
+    [
+        (None, ["kbatch-system", "kube-system"]),
+        ([], ["kbatch-system"]),
+        (["kbatch-system", "a"], ["kbatch-system", "a"]),
+    ],
+)
+def test_the_release_and_kube_system_are_left_alone(
+    render: Callable[..., Any], excluded: list[str] | None, expected: list[str]
+) -> None:
+    found = webhook(render({} if excluded is None else {"webhook": {"excludedNamespaces": excluded}}))
+    assert found["namespaceSelector"] == {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": expected}]
+    }
+
+
+def test_the_service_leads_to_the_webhook(default: Any, tmp_path: Path) -> None:
+    client = webhook(default)["clientConfig"]
+    assert client["service"] == {
+        "name": "kbatch-webhook",
+        "namespace": "kbatch-system",
+        "port": 443,
+        "path": "/podgroup-defaults",
+    }
+    (port,) = default.one("Service", "kbatch-webhook")["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "webhook")
+    data = default.one("Secret", "kbatch-webhook-certificates")["data"]
+    assert client["caBundle"] == data["ca.crt"]
+    server = server_context(data, tmp_path)
+    shake_hands(server, pem(data, "ca.crt"), SERVICE)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(server, pem(data, "ca.crt"), "other.kbatch-system.svc")
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "stranger"),
+    [
+        ("https://127.0.0.1:40123", "127.0.0.1", "127.0.0.2"),
+        ("https://[::1]:40123", "::1", "::2"),
+        ("https://webhook.example:8443/", "webhook.example", "example"),
+    ],
+)
+def test_a_url_takes_the_place_of_the_service(
+    render: Callable[..., Any], tmp_path: Path, url: str, host: str, stranger: str
+) -> None:
+    rendered = render({"webhook": {"url": url}})
+    client = webhook(rendered)["clientConfig"]
+    assert client["url"] == f"{url.rstrip('/')}/podgroup-defaults"
+    assert "service" not in client
+    data = rendered.one("Secret", "kbatch-webhook-certificates")["data"]
+    server = server_context(data, tmp_path)
+    shake_hands(server, pem(data, "ca.crt"), host)
+    for other in (stranger, SERVICE):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shake_hands(server, pem(data, "ca.crt"), other)
+    # Nothing inside of the cluster could reach it.
+    assert rendered.of("Pod") == []
+
+
+def test_certificates_by_cert_manager(render: Callable[..., Any], values_files: dict[str, Any]) -> None:
+    rendered = render(values_files["self-signed-values.yaml"])
+    assert rendered.of("Secret") == []
+    (certificate,), (issuer,) = rendered.of("Certificate"), rendered.of("Issuer")
+    assert certificate["spec"]["secretName"] == "webhook-tls"
+    assert SERVICE in certificate["spec"]["dnsNames"]
+    assert certificate["spec"]["issuerRef"] == {"kind": "Issuer", "name": issuer["metadata"]["name"]}
+    (configuration,) = rendered.of("MutatingWebhookConfiguration")
+    assert configuration["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": f"kbatch-system/{certificate['metadata']['name']}"
+    }
+    assert "caBundle" not in webhook(rendered)["clientConfig"]
+    volumes = {volume["name"]: volume for volume in rendered.pod_spec("webhook")["volumes"]}
+    assert volumes["certificates"]["secret"]["secretName"] == "webhook-tls"
+
+    given = render(values_files["cert-manager-values.yaml"])
+    assert given.of("Issuer") == []
+    assert given.of("Certificate")[0]["spec"]["issuerRef"]["name"] == "company"
+
+
+def test_certificates_of_an_existing_secret(render: Callable[..., Any], values_files: dict[str, Any]) -> None:
+    values = values_files["secret-values.yaml"]
+    rendered = render(values)
+    assert rendered.of("Secret") == rendered.of("Certificate") == []
+    authority = base64.b64decode(webhook(rendered)["clientConfig"]["caBundle"]).decode()
+    assert authority == values["webhook"]["certificates"]["caBundle"]
+    volumes = {volume["name"]: volume for volume in rendered.pod_spec("webhook")["volumes"]}
+    assert volumes["certificates"]["secret"]["secretName"] == "webhook-tls"
+
+
+class Reviewer(BaseHTTPRequestHandler):
+    """Answers reviews at the path that the chart configures."""
+
+    allowed = True
+
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        right = self.path == "/podgroup-defaults" and review["request"]["object"]["kind"] == "PodGroup"
+        response = {"uid": review["request"]["uid"], "allowed": self.allowed and right}
+        body = json.dumps({**review, "response": response}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def reviewer(render: Callable[..., Any], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server with the chart's certificate for 127.0.0.1: its URL, and the file of its authority."""
+    rendered = render({"webhook": {"url": "https://127.0.0.1:40123"}})
+    data = rendered.one("Secret", "kbatch-webhook-certificates")["data"]
+    (tmp_path / "ca.crt").write_text(pem(data, "ca.crt"))
+    server = HTTPServer(("127.0.0.1", 0), Reviewer)
+    server.socket = server_context(data, tmp_path).wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}/podgroup-defaults", tmp_path / "ca.crt"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def run_helm_test(default: Any, url: str, authority: Path) -> int:
+    """Run the program of the `helm test` pod as it stands in the manifest, with other arguments."""
+    (pod,) = default.of("Pod")
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["python", "-c"]
+    script, asked, trusted = container["args"]
+    assert asked == f"https://{SERVICE}/podgroup-defaults"
+    assert trusted == "/etc/kbatch/authority/ca.crt"
+    return subprocess.run([sys.executable, "-c", script, url, authority], capture_output=True, check=False).returncode
+
+
+def test_helm_test_passes_only_where_the_webhook_answers_and_allows(
+    default: Any, reviewer: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    url, authority = reviewer
+    assert run_helm_test(default, url, authority) == 0
+    assert run_helm_test(default, url.replace("podgroup-defaults", "nowhere"), authority) == 1
+    monkeypatch.setattr(Reviewer, "allowed", False)
+    assert run_helm_test(default, url, authority) == 1
+
+
+def test_helm_test_sees_only_the_authority_of_the_secret(default: Any) -> None:
+    (pod,) = default.of("Pod")
+    (volume,) = pod["spec"]["volumes"]
+    assert volume["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
