@@ -84,16 +84,25 @@ _NOT_NEGATIVE: Final = Rule(
     message="amounts must not be negative",
 )
 
+_COUNTABLE: Final = Rule(
+    # 2**53 units, as `kbatch.resources` counts: milli-cores of cpu, base units of everything else.
+    expression=(
+        "self.all(name, !quantity(string(self[name]))"
+        ".isGreaterThan(quantity(name == 'cpu' ? '9007199254740992m' : '9007199254740992')))"
+    ),
+    message="amounts must not be larger than 2^53 units (milli-cores of cpu)",
+)
+
 ResourceList: TypeAlias = Annotated[
     dict[str, Quantity],
     Field(
         json_schema_extra={
             "maxProperties": MOST_RESOURCES,
-            "x-kubernetes-validations": [_NOT_NEGATIVE.to_schema()],
+            "x-kubernetes-validations": [_NOT_NEGATIVE.to_schema(), _COUNTABLE.to_schema()],
         }
     ),
 ]
-"""Amounts by resource name, as a pod's requests are written; none is negative."""
+"""Amounts by resource name, as a pod's requests are written; none negative, none beyond what kbatch counts exactly."""
 
 StatusResourceList: TypeAlias = dict[str, Quantity]
 """Amounts by resource name in a status: written by kbatch alone, so not checked again."""

@@ -1,0 +1,172 @@
+"""Reasons: their precedence, and messages that hold the numbers and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
+
+import pytest
+
+from kbatch.api import node_reasons, reasons
+from kbatch.api.reasons import (
+    ClusterTooSmall,
+    GangExceedsReclaimableShare,
+    Gated,
+    NotEnoughResources,
+    NotEnoughTasks,
+    PodGroupNotFound,
+    QueueCapabilityExceeded,
+    QueueNotFound,
+    QuotaExceeded,
+    Reason,
+    WaitingInQueue,
+    most_specific,
+)
+
+GI = 2**30
+
+
+def test_precedence_is_that_of_the_design() -> None:
+    assert [reason.code for reason in reasons.GROUP_REASONS] == [
+        "PodGroupNotFound",
+        "QueueNotFound",
+        "QueueClosed",
+        "PriorityClassNotFound",
+        "NotEnoughTasks",
+        "QueueCapabilityExceeded",
+        "QuotaExceeded",
+        "NotEnoughResources",
+        "GangExceedsReclaimableShare",
+        "TopologyUnsatisfied",
+        "WaitingInQueue",
+        "QueueOverused",
+        "Reserved",
+        "VictimsTerminating",
+        "BindFailed",
+        "Gated",
+        "NotEnoughResources",
+    ]
+    ranks = [reason.rank for reason in reasons.GROUP_REASONS]
+    assert ranks == sorted(set(ranks))
+
+
+def test_the_most_specific_reason_wins_whatever_the_order() -> None:
+    missing, few, room = QueueNotFound("q"), NotEnoughTasks(1, 3), NotEnoughResources(3, 1)
+    assert most_specific([room, few, missing]) is missing
+    assert most_specific([None, room, few]) is few
+    assert most_specific([room, NotEnoughResources(3, 2)]) is room
+    assert most_specific([]) is None
+    assert most_specific([room, ClusterTooSmall(3, 1), WaitingInQueue("q", "cpu", 1, 1, 1, 1)]) == ClusterTooSmall(3, 1)
+
+
+def test_not_enough_resources_tells_placeable_short_dimension_and_nodes() -> None:
+    reason = NotEnoughResources(
+        needed=6,
+        placeable=4,
+        resource="cpu",
+        missing=2500,
+        nodes=12,
+        fitting=0,
+        nodes_by_reason=(("taint dedicated", 5), ("insufficient cpu", 7)),
+    )
+    assert reason.message == (
+        "4 of 6 pods can be placed; short of 2500m cpu; "
+        "0/12 nodes fit: 7 insufficient cpu, 5 taint dedicated; free 2500m cpu or add nodes"
+    )
+
+
+def test_node_counts_are_bounded_and_ordered_by_number_then_name() -> None:
+    many = tuple((f"reason {index:02}", 1 + (index == 3)) for index in range(12))
+    message = NotEnoughResources(needed=1, placeable=0, nodes=13, nodes_by_reason=many).message
+    assert "0/13 nodes fit: 2 reason 03, 1 reason 00, 1 reason 01" in message
+    assert message.endswith("4 for other reasons; free or add nodes that take these pods")
+
+
+def test_a_cluster_that_can_never_hold_the_group_is_told_apart_by_words_not_by_code() -> None:
+    reason = ClusterTooSmall(needed=6, placeable=4, resource="memory", missing=2 * GI, nodes=3, role="worker")
+    assert reason.code == "NotEnoughResources"
+    assert reason.message == (
+        "4 of 6 pods of role worker would fit the cluster even without kbatch's other pods; short of 2Gi memory; "
+        "0/3 nodes fit; add larger or more nodes, or lower minMember or the pods' requests"
+    )
+
+
+def test_an_empty_cluster_is_said_to_be_empty() -> None:
+    assert NotEnoughResources(needed=2, placeable=0).message == "0 of 2 pods can be placed; 0/0 nodes fit; add nodes"
+
+
+def test_tasks_tell_created_and_needed() -> None:
+    assert NotEnoughTasks(created=3, needed=6).message == "3 of 6 pods exist; create 3 more, or lower minMember"
+    assert "pods of role ps exist" in NotEnoughTasks(created=3, needed=6, role="ps").message
+
+
+def test_limits_tell_asked_reserved_used_and_hard() -> None:
+    quota = QuotaExceeded(quota="team", resource="requests.cpu", asked=4000, reserved=1500, used=2000, hard=6000)
+    assert quota.message == (
+        "asks for 4 requests.cpu, over ResourceQuota team: 2 used and 1500m reserved of 6; "
+        "wait for other groups or pods of the namespace to end, or raise the quota"
+    )
+    cap = QueueCapabilityExceeded(queue="q", resource="memory", asked=9 * GI, reserved=0, used=0, hard=8 * GI)
+    assert cap.message == (
+        "asks for 9Gi memory, over the capability of Queue q: 0 used and 0 reserved of 8Gi; "
+        "it can never fit: raise the capability or ask for less"
+    )
+
+
+def test_shares_tell_allocated_and_deserved() -> None:
+    reason = GangExceedsReclaimableShare(
+        queue="q", resource="cpu", asked=9000, allocated=1000, deserved=4000, idle=2500
+    )
+    for part in ("asks for 9 cpu", "holds 1 cpu", "deserved 4 cpu", "2500m cpu is idle"):
+        assert part in reason.message
+
+
+@pytest.mark.parametrize(
+    ("type_", "lacks"),
+    [(NotEnoughResources, True), (ClusterTooSmall, True), (QuotaExceeded, False), (reasons.QueueOverused, False)],
+)
+def test_only_lack_of_capacity_is_an_autoscalers_business(type_: type[Reason], lacks: bool) -> None:
+    assert type_.lacks_capacity is lacks
+
+
+def test_foreign_text_is_bounded() -> None:
+    assert len(reasons.BindFailed(pod="p", node="n", failures=1, why="x" * 100_000).message) < 700
+    assert len(Gated(gated=1, needed=2, gates=("g" * 300,) * 1000).message) < 3000
+
+
+def test_reasons_are_values() -> None:
+    reason = PodGroupNotFound("g")
+    assert reason == PodGroupNotFound("g")
+    assert len({reason, PodGroupNotFound("g")}) == 1
+    with pytest.raises(FrozenInstanceError):
+        reason.group = "h"  # type: ignore[misc]
+
+
+def test_a_plugins_reason_stands_just_before_the_catch_all() -> None:
+    @dataclass(frozen=True, slots=True)
+    class NoLicence(Reason):
+        code: ClassVar[str] = "licences/NoLicence"
+        product: str
+
+        @property
+        def message(self) -> str:
+            return f"no licence of {self.product} is free"
+
+    own = NoLicence("solver")
+    assert most_specific([NotEnoughResources(1, 0), own]) is own
+    assert most_specific([own, Gated(1, 1, ())]) == Gated(1, 1, ())
+
+
+@pytest.mark.parametrize("code", ["lower", "Two Words", "a/b/C", "/C", "plugin/", "", "Plugin/C"])
+def test_a_code_that_cannot_stand_in_a_condition_is_refused(code: str) -> None:
+    with pytest.raises(TypeError, match="not of the form"):
+        type("Bad", (Reason,), {"code": code})
+
+
+def test_node_reasons_are_counted_under_distinct_words() -> None:
+    words = [type_().short for type_ in node_reasons.NODE_REASONS]
+    assert len(set(words)) == len(words)
+    assert all(word and word == word.lower() for word in words)
+    assert node_reasons.Insufficient("nvidia.com/gpu").short == "insufficient nvidia.com/gpu"
+    assert node_reasons.UntoleratedTaint("dedicated").short == "taint dedicated"
+    assert node_reasons.TooManyPods().message == "the node does not take the pod: too many pods"
