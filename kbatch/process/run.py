@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
 from kbatch.process import logs
 from kbatch.process.health import Health, HealthServer
@@ -151,14 +152,23 @@ async def run(
             )
             with _signals(runtime.stopping, on_stop):
                 await _until_stopped(serve(runtime), runtime.stopping)
-    except (ProcessError, OSError) as error:
-        _log.error("kbatch-%s ends: %s", name, error)
-        return 1
-    except Exception:  # noqa: BLE001 - whatever it was: say it, and end with a status that gets us restarted
-        _log.exception("kbatch-%s failed", name)
+    except Exception as error:  # noqa: BLE001 - whatever it was: say it, and end with a status that gets us restarted
+        expected = _sentences(error)
+        if expected is None:
+            _log.exception("kbatch-%s failed", name)
+        else:
+            _log.error("kbatch-%s ends: %s", name, expected)
         return 1
     _log.info("kbatch-%s stopped", name)
     return 0
+
+
+def _sentences(error: BaseException) -> str | None:
+    """What errors say that are written for people; None if one among them is a defect and needs its traceback."""
+    if isinstance(error, BaseExceptionGroup):
+        parts = [_sentences(inner) for inner in error.exceptions]
+        return None if None in parts else "; ".join(part for part in parts if part is not None)
+    return str(error) if isinstance(error, ProcessError | KubeError | OSError) else None
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None], stopping: asyncio.Event) -> None:
@@ -218,7 +228,7 @@ async def while_leading(
         await work()
         return
     async with leadership:
-        if not await _either(leadership.wait_leader(), runtime.stopping):
+        if not await before_stop(leadership.wait_leader(), runtime.stopping):
             return
         _log.info("leading")
         task = asyncio.ensure_future(work())
@@ -233,8 +243,11 @@ async def while_leading(
             await cancelled(task)
 
 
-async def _either(wanted: Awaitable[object], stopping: asyncio.Event) -> bool:
-    """Whether the wanted thing came before the request to stop."""
+async def before_stop(wanted: Awaitable[object], stopping: asyncio.Event) -> bool:
+    """Await something until a stop is asked for, and cancel it then; whether it ended by itself.
+
+    What it raises is raised here.
+    """
     first = asyncio.ensure_future(wanted)
     stop = asyncio.create_task(stopping.wait(), name="stop requested")
     try:

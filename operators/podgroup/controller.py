@@ -1,0 +1,160 @@
+"""The work of the podgroup operator: bring each group's status in line with what was seen, and write only changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from kbatch.api.objects import PodGroup
+from kbatch.kube.client import Api
+from kbatch.kube.decoding import decoder
+from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import PODGROUPS, key_of
+from kbatch.kube.lists import list_pages
+from kbatch.kube.writes import apply_status
+from kbatch.metrics import ReconcileMetrics
+from kbatch.model.events import Event
+from kbatch.process.workqueue import WorkQueue
+from operators.podgroup.reconcile import observe, reconcile, standing
+from operators.podgroup.world import World
+
+_log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "kbatch-podgroup"
+GAP_SECONDS: Final = 0.2
+"""One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
+_FIRST_RETRY: Final = 0.5
+_LAST_RETRY: Final = 30.0
+
+
+def utc_now() -> str:
+    """The time as conditions carry it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Controller:
+    """Keeps the status of all PodGroups.
+
+    Args:
+        api: for reads and writes; refuses writes while this process does not lead.
+        metrics: what it did.
+        now: the time for conditions.
+    """
+
+    def __init__(self, api: Api, metrics: ReconcileMetrics, *, now: Callable[[], str] = utc_now) -> None:
+        self.world = World()
+        self.queue = WorkQueue(gap=GAP_SECONDS)
+        self.listed = asyncio.Event()
+        """Set once all PodGroups were listed."""
+        self._api = api
+        self._metrics = metrics
+        self._now = now
+        self._failures: dict[str, int] = {}
+        metrics.backlog.set_function(lambda: len(self.queue))
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def receive(self, batch: Batch) -> None:
+        """Take in what an informer saw."""
+        for event in batch.events:
+            self.hint(event)
+
+    def hint(self, event: Event) -> None:
+        """Take in one event and want work on what it touches."""
+        for key in self.world.apply(event):
+            self.queue.add(key)
+
+    async def resync(self) -> None:
+        """List all groups and want work on each: finds what no watch told, the deleted ones above all.
+
+        Raises:
+            KubeError: the list failed.
+        """
+        present: set[str] = set()
+        version = ""
+        async for page in list_pages(self._api, PODGROUPS):
+            version = page.resource_version
+            for group in page.objects:
+                self.world.put_group(group)
+                present.add(key_of(group.metadata.namespace, group.metadata.name))
+            for one in page.unreadable:
+                _log.warning("PodGroup %s/%s cannot be read: %s", one.namespace, one.name, one.why)
+        self.world.keep_groups(present, version)
+        for key in present:
+            self.queue.add(key)
+        self.listed.set()
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    async def run(self, workers: int) -> None:
+        """Work for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(workers):
+                group.create_task(self._work(), name=f"podgroup worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            again_in: float | None = None
+            started = time.monotonic()
+            try:
+                result = await self.reconcile(key)
+                self._failures.pop(key, None)
+            except NotLeadingError:
+                result = "failed"  # the process is about to end; the next leader does it
+            except Exception as error:  # noqa: BLE001 - one group must not stop the others
+                result = "failed"
+                again_in = self._failed(key, error)
+            finally:
+                self.queue.done(key, again_in)
+            self._metrics.reconciles.labels(result).inc()
+            self._metrics.seconds.observe(time.monotonic() - started)
+
+    def _failed(self, key: str, error: Exception) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        wait = min(_LAST_RETRY, _FIRST_RETRY * 2.0 ** (failures - 1))
+        if isinstance(error, KubeError | msgspec.DecodeError):
+            _log.warning("PodGroup %s: %s; again in %g s", key, error, wait)
+        else:
+            _log.error("PodGroup %s: again in %g s", key, wait, exc_info=error)
+        return wait
+
+    async def reconcile(self, key: str) -> str:
+        """Bring one group in line; what was done: `gone`, `unchanged` or `written`.
+
+        Raises:
+            KubeError: the write failed.
+        """
+        group = self.world.groups.get(key)
+        if group is None or group.metadata.deletion_timestamp is not None:
+            return "gone"
+        wanted = reconcile(group, observe(self.world, group), self._now())
+        if wanted == standing(group.status):
+            return "unchanged"
+        manifest = {
+            "metadata": {"namespace": group.metadata.namespace, "name": group.metadata.name},
+            "status": wanted.manifest(),
+        }
+        try:
+            answer = await apply_status(self._api, PODGROUPS, manifest, FIELD_MANAGER, force=True)
+        except ApiError as error:
+            self._metrics.writes.labels("PodGroup", _result(error)).inc()
+            if error.status == 404:
+                self.world.drop_group(key, group.metadata.uid)
+                return "gone"
+            raise
+        self._metrics.writes.labels("PodGroup", "ok").inc()
+        # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
+        self.world.put_group(decoder(PodGroup).decode(answer))
+        return "written"
+
+
+def _result(error: ApiError) -> str:
+    return {404: "gone", 409: "conflict"}.get(error.status, "failed")

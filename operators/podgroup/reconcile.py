@@ -1,0 +1,238 @@
+"""What a PodGroup's status should say, as a pure function of what was seen.
+
+`reconcile` gives the operator's own part of the status; compared with what stands there it says whether anything must
+be written. The scheduler's part (Enqueued, Scheduled, Unschedulable) is read, never written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.kube.kinds import key_of
+from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
+from kbatch.resources import Resources, format_resources, total
+from operators.podgroup.world import Member, Stage, World
+
+_HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that a group's status depends on besides the group itself.
+
+    Attributes:
+        members: the pods that name the group.
+        gave_up: nobody makes more members, although some failed.
+    """
+
+    members: tuple[Member, ...] = ()
+    gave_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatus:
+    """The part of a PodGroup's status that this operator owns."""
+
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    pending: int = 0
+    sub_groups: tuple[SubGroupStatus, ...] = ()
+    allocated: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def manifest(self) -> dict[str, Any]:
+        """The status as it stands in an apply: everything owned, each time."""
+        status: dict[str, Any] = {
+            "phase": self.phase,
+            "running": self.running,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "pending": self.pending,
+        }
+        if self.sub_groups:
+            status["subGroups"] = [_explicit(role) for role in self.sub_groups]
+        if self.allocated:
+            status["allocated"] = dict(self.allocated)
+        if self.conditions:
+            status["conditions"] = [msgspec.to_builtins(condition) for condition in self.conditions]
+        return status
+
+
+def observe(world: World, group: PodGroup) -> Observed:
+    """What the world says about a group."""
+    key = key_of(group.metadata.namespace, group.metadata.name)
+    members = tuple(world.members(key))
+    return Observed(members, _gave_up(world, group, key, members))
+
+
+def standing(status: PodGroupStatus) -> OwnStatus:
+    """The operator's part of the status that stands."""
+    return OwnStatus(
+        phase=status.phase,
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        pending=status.pending,
+        sub_groups=status.sub_groups or (),
+        allocated=tuple(sorted((name, str(amount)) for name, amount in (status.allocated or {}).items())),
+        conditions=conditions.of_types(status.conditions, conditions.PODGROUP_TYPES),
+    )
+
+
+def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
+    """The operator's part of the status that should stand; `now` (RFC 3339) dates conditions that flip."""
+    counts = count(observed.members)
+    phase = derive(facts(group, observed))
+    return OwnStatus(
+        phase=phase.value,
+        running=counts.running,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        pending=counts.pending + counts.bound,
+        sub_groups=tuple(
+            _role_status(role.name, _of_role(observed.members, role.name)) for role in group.spec.sub_groups or ()
+        ),
+        allocated=tuple(sorted(format_resources(allocated(observed.members)).items())),
+        conditions=_conditions(group, phase, counts, now),
+    )
+
+
+def facts(group: PodGroup, observed: Observed) -> GroupFacts:
+    """The facts from which the phase follows."""
+    roles = group.spec.sub_groups or ()
+    status = group.status
+    return GroupFacts(
+        minimum=minimum(group),
+        members=count(observed.members),
+        roles=tuple(RoleFacts(role.min_member, count(_of_role(observed.members, role.name))) for role in roles),
+        enqueued=_verdict(status.conditions, conditions.ENQUEUED),
+        scheduled=_verdict(status.conditions, conditions.SCHEDULED),
+        unschedulable=_verdict(status.conditions, conditions.UNSCHEDULABLE),
+        gave_up=observed.gave_up,
+        current=Phase(status.phase) if status.phase in set(Phase) else None,
+    )
+
+
+def minimum(group: PodGroup) -> int:
+    """The group's minimum: the larger of minMember and the sum of the roles' minimums."""
+    return max(group.spec.min_member, sum(role.min_member for role in group.spec.sub_groups or ()))
+
+
+def count(members: Iterable[Member]) -> MemberCounts:
+    """Members by stage; those being deleted count nowhere."""
+    stages = Counter(member.stage for member in members)
+    return MemberCounts(
+        bound=stages[Stage.BOUND],
+        running=stages[Stage.RUNNING],
+        succeeded=stages[Stage.SUCCEEDED],
+        failed=stages[Stage.FAILED],
+        pending=stages[Stage.PENDING],
+    )
+
+
+def allocated(members: Iterable[Member]) -> Resources:
+    """What the members hold that have a node, have not ended, and are not being deleted."""
+    return total(member.request for member in members if member.stage in _HOLDING)
+
+
+def _gave_up(world: World, group: PodGroup, key: str, members: tuple[Member, ...]) -> bool:
+    """Whether nobody will make more members although some failed.
+
+    Who makes members: the Jobs whose template names the group, the Job that owns it, the controllers of its pods. Only
+    of Jobs is it known when they stop; any other controller may always make more.
+    """
+    makers = {maker.uid: maker for maker in world.makers(key)}
+    for uid in {member.controller for member in members if member.controller}:
+        maker = world.maker(uid)
+        if maker is None:
+            return False
+        makers[uid] = maker
+    for owner in group.metadata.owner_references:
+        maker = world.maker(owner.uid)
+        if maker is not None:
+            makers[owner.uid] = maker
+    if not all(maker.ended for maker in makers.values()):
+        return False
+    bare = any(member.stage is Stage.FAILED and not member.controller for member in members)
+    return bare or any(maker.failed for maker in makers.values())
+
+
+def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:
+    condition = conditions.find(held, type_)
+    if condition is None or condition.status == conditions.UNKNOWN:
+        return None
+    return condition.status == conditions.TRUE
+
+
+def _of_role(members: Iterable[Member], role: str) -> list[Member]:
+    return [member for member in members if member.role == role]
+
+
+def _role_status(name: str, members: list[Member]) -> SubGroupStatus:
+    counts = count(members)
+    return SubGroupStatus(
+        name=name,
+        running=counts.running,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        pending=counts.pending + counts.bound,
+    )
+
+
+def _explicit(role: SubGroupStatus) -> dict[str, Any]:
+    return {
+        "name": role.name,
+        "running": role.running,
+        "succeeded": role.succeeded,
+        "failed": role.failed,
+        "pending": role.pending,
+    }
+
+
+def _conditions(group: PodGroup, phase: Phase, counts: MemberCounts, now: str) -> tuple[Condition, ...]:
+    """The operator's conditions: those that hold, and those that once held, retracted."""
+    existing = conditions.of_types(group.status.conditions, conditions.PODGROUP_TYPES)
+    needed = minimum(group)
+    holding = {
+        conditions.COMPLETED: (
+            phase is Phase.COMPLETED,
+            "MinimumSucceeded",
+            f"{counts.succeeded} pods succeeded, {needed} needed",
+        ),
+        conditions.FAILED: (
+            phase is Phase.FAILED,
+            "MinimumUnattainable",
+            f"{counts.alive + counts.succeeded} pods run or succeeded, {needed} needed, and nobody makes more",
+        ),
+    }
+    wanted: list[Condition] = []
+    for type_, (holds, reason, message) in holding.items():
+        old = conditions.find(existing, type_)
+        if holds and old is not None and old.status == conditions.TRUE:
+            wanted.append(old)  # what was true stays as it was said: pods that are cleaned up later change no history
+        elif holds:
+            wanted.append(_condition(group, type_, conditions.TRUE, reason, message))
+        elif old is not None and old.status == conditions.TRUE:
+            wanted.append(_condition(group, type_, conditions.FALSE, "MembersAgain", "members were made again"))
+        elif old is not None:
+            wanted.append(old)
+    return conditions.merge(existing, wanted, now)
+
+
+def _condition(group: PodGroup, type_: str, status: str, reason: str, message: str) -> Condition:
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=group.metadata.generation or None,
+    )
