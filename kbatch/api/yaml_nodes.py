@@ -102,9 +102,8 @@ def root_of(text: str) -> MappingNode:
         _check_events(text)
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
         why = " ".join(part for part in (error.context, error.problem) if part)
-        raise YamlError(mark.line + 1 if mark is not None else None, f"not YAML: {why}") from None
+        raise YamlError(_line_of(error, text), f"not YAML: {why}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(None, f"not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(node, yaml.MappingNode):
@@ -133,6 +132,13 @@ def read_value(node: Node) -> Value:
     except (ValueError, KeyError, yaml.YAMLError):
         raise YamlError(node.line, f"{node.value[:64]!r} is not a {node.tag.removeprefix(_TAG)}") from None
     return value
+
+
+def _line_of(error: yaml.MarkedYAMLError, text: str) -> int | None:
+    # A word without its colon is noticed only where the next one starts: the word's own line is what helps.
+    early = error.context_mark if "simple key" in (error.context or "") else None
+    mark = early or error.problem_mark or error.context_mark
+    return None if mark is None else min(mark.line + 1, max(1, len(text.splitlines())))
 
 
 def _check_events(text: str) -> None:

@@ -145,8 +145,16 @@ def test_what_is_printed_reads_as_the_same_amount(resource: str, amount: int) ->
 
 
 _SUFFIXES = {
-    **{"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": KI, "Mi": MI, "Gi": GI},
-    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")},
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "Ki": KI,
+    "Mi": MI,
+    "Gi": GI,
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
 }
 
 

@@ -164,6 +164,8 @@ def test_both_spellings_at_once_may_agree_and_must_not_contradict() -> None:
         ("leastrequested.weight: 2", "leastrequested.weight: !!int two", 11, "'two' is not a int"),
         ("weight: 2", "weight: &two 2\n      other: *two", 12, "the alias *two is not allowed"),
         ("  - name: gang", "\t- name: gang", 5, "not YAML"),
+        ("tiers:", "tiers", 2, "not YAML: while scanning a simple key could not find expected ':'"),
+        ("weight: 2", "weight: 2\nend", 12, "not YAML: while scanning a simple key could not find expected ':'"),
         ("enableJobOrder: false", "enableJobOrder: false\n---\nactions: x", 7, "only one document"),
     ],
 )  # fmt: skip
