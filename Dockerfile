@@ -1,0 +1,39 @@
+# One image with the four processes of kbatch (kbatch-scheduler, kbatch-podgroup, kbatch-queue, kbatch-webhook); which of
+# them runs is the command of the container:
+#
+#   docker build -t kbatch-operators:0.1.0 .
+
+ARG PYTHON=3.11
+
+FROM ghcr.io/astral-sh/uv:0.13.8 AS uv
+
+FROM python:${PYTHON}-slim AS build
+COPY --from=uv /uv /usr/local/bin/uv
+# The environment is made where it will stand, as its scripts name their interpreter by its full path.
+ENV UV_PROJECT_ENVIRONMENT=/opt/kbatch \
+    UV_PYTHON_DOWNLOADS=never \
+    UV_COMPILE_BYTECODE=1 \
+    UV_LINK_MODE=copy
+WORKDIR /src
+# First what changes rarely: the dependencies, exactly as locked.
+COPY pyproject.toml uv.lock ./
+RUN uv sync --locked --no-dev --no-install-project
+COPY README.md LICENSE ./
+COPY kbatch kbatch
+COPY operators operators
+COPY webhooks webhooks
+RUN uv sync --locked --no-dev --no-editable
+
+FROM python:${PYTHON}-slim
+LABEL org.opencontainers.image.title="kbatch" \
+      org.opencontainers.image.description="A batch scheduler for Kubernetes" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/kbatch /opt/kbatch
+# The root file system is read-only in the chart: nothing is compiled later.
+ENV PATH=/opt/kbatch/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# A number, so that Kubernetes can see that it is not root.
+USER 65532:65532
+WORKDIR /tmp
+CMD ["kbatch", "--help"]
