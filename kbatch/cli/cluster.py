@@ -127,9 +127,14 @@ def _sentences() -> Iterator[None]:
     from kbatch.localcluster.errors import LocalClusterError
 
     def interrupt(*_: Any) -> NoReturn:
+        # Once: whoever presses ctrl-C again must not interrupt the cleaning up.
+        for number in previous:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number in previous:
+        signal.signal(number, interrupt)
     try:
         yield
     except LocalClusterError as error:

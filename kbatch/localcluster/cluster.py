@@ -139,9 +139,11 @@ class Cluster:
         """Look what there is."""
         if self.record() is None:
             return State.BROKEN if self.folder.exists() or self._strays() else State.ABSENT
-        if not all(self.pid(component) for component in COMPONENTS):
-            return State.BROKEN
-        return State.RUNNING if self.healthy() else State.BROKEN
+        return State.RUNNING if self.complete() and self.healthy() else State.BROKEN
+
+    def complete(self) -> bool:
+        """Tell whether the cluster was started as a whole and all of its components run."""
+        return self.record() is not None and all(self.pid(component) for component in COMPONENTS)
 
     def healthy(self) -> bool:
         """Tell whether the API server says that it is ready."""

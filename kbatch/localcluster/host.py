@@ -244,10 +244,8 @@ class Supervisor:
             pods.component_of(deployment): deployment
             for deployment in await asyncio.to_thread(self._preparation.deployments)
         }
-        for component in self._containers.keys() - deployments.keys():
-            log.info("%s: its Deployment is gone", component)
-            await self._containers.pop(component)[1].stop()
-            shutil.rmtree(self._folder.pod(component), ignore_errors=True)
+        gone = self._containers.keys() - deployments.keys()
+        await asyncio.gather(*(self._forget(component) for component in gone))
         self._problems = {}
         for component, deployment in deployments.items():
             try:
@@ -255,6 +253,11 @@ class Supervisor:
             except (ChartError, MissingToolError) as error:
                 self._problems[component] = str(error)
         self._publish()
+
+    async def _forget(self, component: str) -> None:
+        log.info("%s: its Deployment is gone", component)
+        await self._containers.pop(component)[1].stop()
+        shutil.rmtree(self._folder.pod(component), ignore_errors=True)
 
     async def _reconcile(self, component: str, deployment: Mapping[str, Any]) -> None:
         await asyncio.to_thread(self._preparation.refresh, deployment)

@@ -12,6 +12,7 @@ from kbatch.localcluster.demo import Row, submit, wait_decided
 from kbatch.localcluster.errors import NoSuchClusterError, StartError
 from kbatch.localcluster.folders import checkout, state_root
 from kbatch.localcluster.nodes import ensure_nodes
+from kbatch.localcluster.processes import wait_until
 from kbatch.localcluster.programs import Programs, ensure_programs
 from kbatch.localcluster.release import Release, addresses, components
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Progress = Callable[[str], None]
+
+
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ def up(
     programs = ensure_programs(progress)
     with cluster.locked():
         found = cluster.state()
+        if found is State.BROKEN and cluster.complete():
+            # Busy or just restarted, perhaps: a cluster that can still answer is not thrown away.
+            progress(f"waiting for the API server of {name}")
+            if wait_until(cluster.healthy, _PATIENCE, every=0.5):
+                found = State.RUNNING
         if found is State.BROKEN:
             progress(f"the cluster {name} is left over from a crash: cleaning it up")
             cluster.remove()
@@ -87,8 +96,14 @@ def _ensure_release(release: Release, progress: Progress) -> None:
         progress("installing the chart with Helm")
         release.install()
     progress("starting kbatch's processes")
-    release.start()
-    release.wait_ready()
+    ran_before = release.supervisor()
+    try:
+        release.start()
+        release.wait_ready()
+    except BaseException:
+        if not ran_before:
+            release.stop()
+        raise
 
 
 def _keep_log(error: BaseException, cluster: Cluster) -> None:
