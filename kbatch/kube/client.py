@@ -104,9 +104,12 @@ class Client:
         connector = aiohttp.TCPConnector(
             limit=limit, ssl=self._credentials.tls or True, keepalive_timeout=60.0, ttl_dns_cache=30
         )
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector, headers=self._headers, auto_decompress=False, read_bufsize=2**18
         )
+        # aiohttp would send a PUT a second time on its own, and a lost first answer would look like a conflict.
+        session._retry_connection = False  # noqa: SLF001  (there is no public switch)
+        return session
 
     async def request(
         self,

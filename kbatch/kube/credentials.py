@@ -235,11 +235,13 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
     found = False
     for path in paths:
         try:
-            content = yaml.safe_load(path.read_text()) or {}
+            content = yaml.safe_load(path.read_text())
         except FileNotFoundError:
             continue  # as kubectl does: of several files some may be absent
         except (OSError, yaml.YAMLError) as error:
             raise CredentialsError(f"kubeconfig {path}: {error}") from error
+        if content is None:
+            continue
         if not isinstance(content, dict):
             raise CredentialsError(f"kubeconfig {path}: not a mapping")
         found = True

@@ -1,0 +1,79 @@
+"""Events: counted, bounded, never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from kbatch.kube.events import EventRecorder, Regarding
+from tests.unit.kube.server import FakeServer, refuses, says, serving
+
+POD = Regarding("v1", "Pod", "n", "p", "u")
+
+
+async def until_requests(fake: FakeServer, count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(fake.requests) < count:  # noqa: ASYNC110  (the fake has no event to wait for)
+            await asyncio.sleep(0.005)
+
+
+async def test_telling_never_waits_and_what_is_too_much_is_dropped() -> None:
+    async with serving() as fake, fake.client() as client:
+        recorder = EventRecorder(client, controller="c", instance="i", capacity=10)
+        began = time.monotonic()
+        for number in range(1000):
+            recorder.normal(POD, "Reason", "Action", f"note {number}")
+        assert time.monotonic() - began < 0.5
+        assert recorder.dropped == 990
+        assert fake.requests == []
+
+
+async def test_repetitions_become_a_count_written_later() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201), says({})]
+        async with EventRecorder(client, controller="c", instance="i", repeat_seconds=0.2) as recorder:
+            recorder.warning(POD, "Reason", "Action", "same")
+            await until_requests(fake, 1)
+            for _ in range(6):
+                recorder.warning(POD, "Reason", "Action", "same")
+            assert len(fake.requests) == 1
+            await until_requests(fake, 2)
+        (post, post_path, post_body), (patch, patch_path, patch_body) = fake.requests
+        assert (post, patch) == ("POST", "PATCH")
+        assert patch_path == f"{post_path}/{json.loads(post_body)['metadata']['name']}"
+        assert json.loads(patch_body)["series"]["count"] == 7
+
+
+async def test_an_event_that_the_server_has_dropped_is_written_anew() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201), refuses(404, "NotFound"), says({}, 201)]
+        async with EventRecorder(client, controller="c", instance="i", repeat_seconds=0.05) as recorder:
+            recorder.normal(POD, "Reason", "Action", "same")
+            await until_requests(fake, 1)
+            recorder.normal(POD, "Reason", "Action", "same")
+            await until_requests(fake, 3)
+        assert [method for method, _, _ in fake.requests] == ["POST", "PATCH", "POST"]
+        assert json.loads(fake.requests[2][2])["series"]["count"] == 2
+
+
+async def test_refused_events_are_counted_and_the_next_is_written() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [refuses(403, "Forbidden"), says({}, 201)]
+        async with EventRecorder(client, controller="c", instance="i") as recorder:
+            recorder.normal(POD, "Reason", "Action", "first")
+            recorder.normal(POD, "Reason", "Action", "second")
+            await until_requests(fake, 2)
+        assert (recorder.failed, recorder.written) == (1, 1)
+
+
+async def test_a_long_note_is_cut_at_a_whole_letter_and_cluster_objects_go_to_default() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201)]
+        async with EventRecorder(client, controller="c", instance="i") as recorder:
+            recorder.normal(Regarding("v1", "Node", "", "n"), "Reason", "Action", "ü" * 1000)
+            await until_requests(fake, 1)
+        _, path, body = fake.requests[0]
+        assert path == "/apis/events.k8s.io/v1/namespaces/default/events"
+        assert json.loads(body)["note"] == "ü" * 512
+        assert "namespace" not in json.loads(body)["regarding"]

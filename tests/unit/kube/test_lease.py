@@ -1,0 +1,238 @@
+"""The election, with a clock in the test's hand and an API server that is one object in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbatch.kube.client import JSON
+from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
+from kbatch.kube.lease import Elector, Fenced
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class LeaseServer:
+    """One Lease with optimistic locking; `fault` may lose a request before or after it is carried out."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.fault: str = ""
+        self.writes = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        idempotent: bool | None = None,
+        attempts: int = 6,
+        timeout_seconds: float = 30.0,
+        guard: Callable[[], None] | None = None,
+    ) -> bytes:
+        assert attempts == 1
+        if self.fault == "before":
+            raise NoAnswerError(method, path, sent=False, why="test")
+        answer = self._carry_out(method, body)
+        if self.fault == "after":
+            raise NoAnswerError(method, path, sent=True, why="test")
+        return answer
+
+    def _carry_out(self, method: str, body: Any) -> bytes:
+        if method == "GET":
+            if self.lease is None:
+                raise ApiError(404, "NotFound")
+        else:
+            if (method == "POST") != (self.lease is None):
+                raise ApiError(404 if self.lease is None else 409, "Conflict")
+            if self.lease and body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]:
+                raise ApiError(409, "Conflict")
+            assert re.fullmatch(r"....-..-..T..:..:..\.\d{6}Z", body["spec"]["renewTime"])
+            assert body["spec"]["leaseDurationSeconds"] >= 1
+            self.store(body)
+            self.writes += 1
+        return json.dumps(self.lease).encode()
+
+    def store(self, body: dict[str, Any]) -> None:
+        self.version += 1
+        self.lease = json.loads(json.dumps(body))
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        raise NotImplementedError
+
+
+def elector(server: LeaseServer, identity: str, clock: Clock) -> Elector:
+    return Elector(server, namespace="n", name="l", identity=identity, clock=clock)
+
+
+async def test_the_first_creates_the_lease_and_the_second_waits_its_whole_duration() -> None:
+    server, clock = LeaseServer(), Clock()
+    a, b = elector(server, "a", clock), elector(server, "b", clock)
+    assert await a.attempt()
+    assert not await b.attempt()
+    clock.now += 14.9
+    assert not a.is_leader, "past its renew deadline a leader has stopped, whatever its task does"
+    assert not await b.attempt()
+    clock.now += 0.2
+    assert await b.attempt()
+    assert b.token == a.token + 1
+    assert not await a.attempt()
+    assert a.lost.is_set()
+    assert a.holder == "b"
+
+
+async def test_renewals_are_seen_and_keep_others_away() -> None:
+    server, clock = LeaseServer(), Clock()
+    a, b = elector(server, "a", clock), elector(server, "b", clock)
+    for _ in range(30):
+        assert await a.attempt()
+        assert not await b.attempt()
+        clock.now += 2
+    assert a.token == 0
+    assert server.writes == 30, "a renewal is one write and no read"
+
+
+async def test_leadership_is_counted_from_before_the_request_was_sent() -> None:
+    server, clock = LeaseServer(), Clock()
+    a = elector(server, "a", clock)
+    carry_out = server._carry_out
+
+    def slowly(method: str, body: Any) -> bytes:
+        clock.now += 4
+        return carry_out(method, body)
+
+    server._carry_out = slowly  # type: ignore[method-assign]
+    before = clock.now
+    assert await a.attempt()
+    clock.now = before + 4 + 9.9  # the read took 4 s, then the write began
+    assert a.is_leader
+    clock.now = before + 4 + 10.1
+    assert not a.is_leader
+    with pytest.raises(NotLeadingError):
+        a.check()
+
+
+async def test_a_renewal_whose_answer_was_lost_is_found_out() -> None:
+    server, clock = LeaseServer(), Clock()
+    a = elector(server, "a", clock)
+    await a.attempt()
+    server.fault = "after"
+    with pytest.raises(NoAnswerError):
+        await a.attempt()
+    server.fault = ""
+    clock.now += 2
+    assert await a.attempt()
+    assert not a.lost.is_set()
+
+
+async def test_a_restarted_process_takes_its_own_lease_at_once_in_a_new_term() -> None:
+    server, clock = LeaseServer(), Clock()
+    old = elector(server, "a", clock)
+    await old.attempt()
+    new = elector(server, "a", clock)
+    assert await new.attempt()
+    assert new.token == old.token + 1
+    assert not await old.attempt(), "a namesake that still lives learns from the term that it was replaced"
+    assert old.lost.is_set()
+
+
+async def test_a_leader_whose_lease_was_deleted_steps_down_and_may_stand_again() -> None:
+    server, clock = LeaseServer(), Clock()
+    a = elector(server, "a", clock)
+    await a.attempt()
+    server.lease = None
+    assert not await a.attempt()
+    assert a.lost.is_set()
+    assert await a.attempt()
+    assert not a.lost.is_set()
+
+
+async def test_nothing_of_somebody_elses_in_the_lease_is_lost() -> None:
+    server, clock = LeaseServer(), Clock()
+    labels = {"app": "x"}
+    server.store({"metadata": {"name": "l", "namespace": "n", "labels": labels}, "spec": {"strategy": "S"}})
+    a = elector(server, "a", clock)
+    assert await a.attempt()
+    assert server.lease is not None
+    assert server.lease["metadata"]["labels"] == labels
+    assert server.lease["spec"]["strategy"] == "S"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"renew_deadline": 15.0},
+        {"retry_period": 10.0},
+        {"lease_duration": 10.5, "renew_deadline": 10.0},
+        {"identity": ""},
+    ],
+)
+def test_what_could_not_be_safe_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"need|whole|identity"):
+        Elector(LeaseServer(), **{"namespace": "n", "name": "l", "identity": "a"} | options)
+
+
+async def test_a_fenced_client_reads_always_and_writes_only_while_leading() -> None:
+    class Recording(LeaseServer):
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            options["guard"]()
+            return b"sent"
+
+    clock = Clock()
+    a = elector(LeaseServer(), "a", clock)
+    fenced = Fenced(Recording(), a)
+    assert await fenced.request("GET", "/x") == b"sent"
+    with pytest.raises(NotLeadingError):
+        await fenced.request("POST", "/x")
+    await a.attempt()
+    assert await fenced.request("POST", "/x") == b"sent"
+    clock.now += 11
+    with pytest.raises(NotLeadingError):
+        await fenced.request("POST", "/x")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.floats(0.0, 6.0), st.sampled_from(["", "", "", "before", "after"]), st.booleans()
+        ),
+        max_size=60,
+    )
+)
+async def test_never_two_at_once(steps: list[tuple[int, float, str, bool]]) -> None:
+    """Whoever tries when, and whatever is lost: at no instant do two lead."""
+    server, clock = LeaseServer(), Clock()
+    electors = [elector(server, name, clock) for name in "abc"]
+    for who, wait, fault, leave in steps:
+        clock.now += wait
+        server.fault = fault
+        try:
+            if leave and electors[who].is_leader:
+                electors[who]._step_down("test")
+                await electors[who]._release()
+            else:
+                await electors[who].attempt()
+        except NoAnswerError:
+            pass
+        assert sum(one.is_leader for one in electors) <= 1
