@@ -54,7 +54,7 @@ def operator_settings(domain: str) -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=domain)
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = 10.0
-    settings.watching.server_timeout = 300.0
+    settings.watching.server_timeout = 300  # a whole number, or the API server refuses it
     settings.watching.chunk_size = 500
     settings.queueing.exit_timeout = 0.5
     settings.execution.default_backoff = 5.0
@@ -86,7 +86,7 @@ class KopfHost:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[BaseException | None] | None = None
 
-        @kopf.on.login(registry=registry)
+        @kopf.on.login(registry=registry, id="login")
         async def login(**_: Any) -> kopf.AiohttpSession:
             return self._session()
 

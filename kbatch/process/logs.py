@@ -33,7 +33,15 @@ _SECRETS: Final = (
 )
 REDACTED: Final = "<redacted>"
 
-_CHATTY: Final = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING, "kubernetes": logging.WARNING}
+_CHATTY: Final = (
+    "aiohttp.access",
+    "asyncio",
+    "kubernetes",
+    "kopf.objects",
+    "kopf.activities",
+    "kopf._core.engines.activities",
+)
+"""Loggers that say at `info` what belongs to `debug`."""
 
 
 def redact(text: str) -> str:
@@ -100,6 +108,6 @@ def configure(*, level: str, style: str, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(level.upper())
     if level != "debug":
-        for name, least in _CHATTY.items():
-            logging.getLogger(name).setLevel(least)
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)

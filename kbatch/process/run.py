@@ -230,7 +230,6 @@ async def while_leading(
     async with leadership:
         if not await before_stop(leadership.wait_leader(), runtime.stopping):
             return
-        _log.info("leading")
         task = asyncio.ensure_future(work())
         lost = asyncio.create_task(leadership.lost.wait(), name="lease lost")
         try:

@@ -1,0 +1,155 @@
+"""The work of the queue operator: keep the model, and write what changed of each Queue's status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from kbatch.api.objects import Queue
+from kbatch.kube.client import Api
+from kbatch.kube.decoding import decoder
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import QUEUES
+from kbatch.kube.writes import apply_status, create
+from kbatch.metrics import QueueMetrics, ReconcileMetrics
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+from kbatch.resources import CPU, Resources
+from operators.queue.status import Report, manifest, reports, same
+
+_log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "kbatch-queue"
+GAP_SECONDS: Final = 0.4
+"""Between two rounds: a thousand pods that start are a few writes for each queue."""
+_RETRY_SECONDS: Final = 1.0
+_PARALLEL: Final = 8
+
+
+class Controller:
+    """Keeps the status of all Queues.
+
+    Args:
+        api: for writes; refuses them while this process does not lead.
+        model: kept up to date here, by `receive`.
+        shares, work: metrics.
+    """
+
+    def __init__(self, api: Api, model: ClusterModel, shares: QueueMetrics, work: ReconcileMetrics) -> None:
+        self.model = model
+        self._api = api
+        self._shares = shares
+        self._work = work
+        self._dirty = asyncio.Event()
+        self._shown: dict[str, set[str]] = {}
+
+    def receive(self, batch: Batch) -> None:
+        """Take in what an informer saw."""
+        for event in batch.events:
+            self.model.apply(event)
+        if batch.events:
+            self._dirty.set()
+
+    def hint(self) -> None:
+        """Something about Queues may have changed: look again."""
+        self._dirty.set()
+
+    async def ensure_queue(self, name: str) -> None:
+        """Create the Queue, unless there is one by that name: that one is left as it is.
+
+        Raises:
+            KubeError: it could not be created for another reason.
+        """
+        try:
+            await create(
+                self._api, QUEUES, {"metadata": {"name": name}, "spec": {"weight": 1}}, field_manager=FIELD_MANAGER
+            )
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        else:
+            _log.info("made the Queue %s", name)
+
+    async def run(self) -> None:
+        """Report for ever: a round when something changed, at most one in each gap."""
+        self._dirty.set()
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            started = time.monotonic()
+            failed = await self.round()
+            self._work.seconds.observe(time.monotonic() - started)
+            if failed:
+                self._dirty.set()
+            await asyncio.sleep(_RETRY_SECONDS if failed else GAP_SECONDS)
+
+    async def round(self) -> int:
+        """Compare every Queue once and write what differs; how many writes failed."""
+        found = reports(self.model)
+        self._show(found)
+        changed: list[tuple[Queue, Report]] = []
+        for name, report in found.items():
+            queue = self.model.queues[name].queue
+            if queue is None or queue.metadata.deletion_timestamp is not None:
+                continue
+            if same(queue.status, report.status()):
+                self._work.reconciles.labels("unchanged").inc()
+            else:
+                changed.append((queue, report))
+        limit = asyncio.Semaphore(_PARALLEL)
+        results = await asyncio.gather(*(self._write(limit, queue, report) for queue, report in changed))
+        return results.count(False)
+
+    async def _write(self, limit: asyncio.Semaphore, queue: Queue, report: Report) -> bool:
+        """Write one status; whether there is nothing left to do for it."""
+        name = queue.metadata.name
+        async with limit:
+            try:
+                answer = await apply_status(
+                    self._api,
+                    QUEUES,
+                    {"metadata": {"name": name}, "status": manifest(report.status())},
+                    FIELD_MANAGER,
+                    force=True,
+                )
+            except KubeError as error:
+                gone = isinstance(error, ApiError) and error.status == 404
+                self._work.writes.labels("Queue", "gone" if gone else "failed").inc()
+                self._work.reconciles.labels("gone" if gone else "failed").inc()
+                if not gone:
+                    _log.warning("Queue %s: %s", name, error)
+                return gone
+        self._work.writes.labels("Queue", "ok").inc()
+        self._work.reconciles.labels("written").inc()
+        known = self.model.queues.get(name)
+        if known is not None and known.queue is queue:  # else the watch was faster, and knows better
+            self.model.apply(Upsert(decoder(Queue).decode(answer)))
+        return True
+
+    def _show(self, found: dict[str, Report]) -> None:
+        """Bring the metrics in line: amounts in cores and base units; what is gone is no longer shown."""
+        for name in self._shown.keys() - found.keys():
+            self._shares.forget(name)
+            del self._shown[name]
+        for name, report in found.items():
+            dimensions = report.deserved.keys() | report.allocated.keys() | report.requested.keys()
+            shown = self._shown.setdefault(name, set())
+            shown |= dimensions
+            for gauge, vector in (
+                (self._shares.deserved, report.deserved),
+                (self._shares.allocated, report.allocated),
+                (self._shares.requested, report.requested),
+            ):
+                for dimension in shown:
+                    gauge.labels(name, dimension).set(_amount(vector, dimension))
+            self._shares.share.labels(name).set(float(report.share))
+            for phase, count in report.groups.items():
+                self._shares.groups.labels(name, phase).set(count)
+
+
+def _amount(vector: Resources, dimension: str) -> float:
+    amount = vector.get(dimension, 0)
+    return amount / 1000 if dimension == CPU else float(amount)
