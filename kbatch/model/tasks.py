@@ -15,6 +15,7 @@ import msgspec
 
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
 from kbatch.model.requests import effective_request
+from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -31,6 +32,7 @@ class TaskClass:
         spec: the spec of the first pod of the class; every field that a predicate or a score may read is equal in all.
         namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
+        volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
     """
 
     id: int
@@ -40,6 +42,7 @@ class TaskClass:
     namespace: str
     labels: dict[str, str]
     couples: bool
+    volumes: tuple[str, ...] = ()
 
     @property
     def best_effort(self) -> bool:
@@ -138,7 +141,9 @@ class ClassTable:
         key = (base.id, pod.metadata.namespace, seen)
         variant = self._variants.get(key)
         if variant is None:
-            variant = self._new(base.request, spec, pod.metadata.namespace, dict(seen), couples=base.couples)
+            variant = self._new(
+                base.request, spec, pod.metadata.namespace, dict(seen), base.volumes, couples=base.couples
+            )
             self._variants[key] = variant
         return variant
 
@@ -146,12 +151,7 @@ class ClassTable:
         """A template not seen before: the class of its content, which another template may share."""
         spec = pod.spec
         request = effective_request(spec)
-        ports = sorted(
-            (port.host_port, port.protocol, port.host_ip)
-            for container in (*spec.containers, *(spec.init_containers or ()))
-            for port in container.ports or ()
-            if port.host_port
-        )
+        ports = sorted(host_ports(spec))
         images = sorted({container.image for container in spec.containers})
         content = _encode(
             (
@@ -167,7 +167,7 @@ class ClassTable:
                 couples = True
                 self._select(selector, keys)
             cls = self._by_content[content] = self._new(
-                request, spec, pod.metadata.namespace if volumes else "", {}, couples=couples
+                request, spec, pod.metadata.namespace if volumes else "", {}, volumes, couples=couples
             )
         return cls, content
 
@@ -184,11 +184,18 @@ class ClassTable:
             self._variants.clear()
 
     def _new(
-        self, request: Resources, spec: PodSpec, namespace: str, labels: dict[str, str], *, couples: bool
+        self,
+        request: Resources,
+        spec: PodSpec,
+        namespace: str,
+        labels: dict[str, str],
+        volumes: tuple[str, ...],
+        *,
+        couples: bool,
     ) -> TaskClass:
         self._count += 1
         needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
-        return TaskClass(self._count, request, needs, spec, namespace, labels, couples)
+        return TaskClass(self._count, request, needs, spec, namespace, labels, couples, volumes)
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:

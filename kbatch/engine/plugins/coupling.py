@@ -1,0 +1,286 @@
+"""Pods that look at other pods: how many of which kind stand in each topology domain, kept while a session decides.
+
+Inter-pod affinity, anti-affinity and topology spread all ask the same question: how many pods that some selector
+chooses stand in the domain (zone, rack, host) of this node? An index answers it for all nodes at once from counters:
+
+* a *target* counter counts the pods that a term of a waiting pod speaks of;
+* a *carrier* counter counts the pods that carry a term themselves, for terms that bind others too (anti-affinity
+  forbids its domain to those it names, whoever came first; preferred terms draw or repel).
+
+Pods count by class, and classes are matched with terms through one label that the term demands, so that thousands of
+gangs, each with a selector of its own, cost thousands of look-ups and not millions of comparisons. Placing a pod moves
+a handful of counters by one.
+
+Terminating pods do not count: whoever looks at a domain asks about the time when they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from kbatch.api.objects import LabelSelector, LabelSelectorRequirement, PodAffinityTerm
+from kbatch.model.nodes import Column, Ids, Mask, NodeTable
+from kbatch.model.selectors import requirement_matches, with_label_keys
+from kbatch.model.tasks import TaskClass
+
+_T = TypeVar("_T")
+
+NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str]]
+
+_NOTHING: Final = LabelSelectorRequirement(key="", operator="In", values=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """A label selector in a form that can be compared and hashed."""
+
+    equal: tuple[tuple[str, str], ...]
+    expressions: tuple[LabelSelectorRequirement, ...]
+
+    def match(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(key) == value for key, value in self.equal) and all(
+            requirement_matches(each, labels) for each in self.expressions
+        )
+
+
+def _labels(selector: LabelSelector | None) -> _Labels:
+    if selector is None:
+        return _Labels((), (_NOTHING,))
+    return _Labels(tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions or ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Pods of some namespaces with some labels."""
+
+    labels: _Labels
+    namespaces: frozenset[str]
+    namespace_labels: _Labels | None
+
+    def match(self, namespace: str, labels: Mapping[str, str], labels_of: NamespaceLabels) -> bool:
+        if not self.labels.match(labels):
+            return False
+        if namespace in self.namespaces:
+            return True
+        return self.namespace_labels is not None and self.namespace_labels.match(labels_of(namespace))
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Which pods are meant: those for which every part holds."""
+
+    parts: tuple[_Part, ...]
+
+    def match(self, cls: TaskClass, labels_of: NamespaceLabels) -> bool:
+        """Whether pods of a class are meant."""
+        return all(part.match(cls.namespace, cls.labels, labels_of) for part in self.parts)
+
+    @property
+    def anchor(self) -> tuple[str, str] | None:
+        """A label that every pod that is meant carries; None where there is no such one."""
+        for part in self.parts:
+            if part.labels.equal:
+                return part.labels.equal[0]
+            for each in part.labels.expressions:
+                if each.operator == "In" and each.values is not None and len(each.values) == 1:
+                    return each.key, each.values[0]
+        return None
+
+
+def who_of(term: PodAffinityTerm, carrier: TaskClass) -> Who:
+    """The pods that a term speaks of when pods of class `carrier` carry it."""
+    return Who((_part_of(term, carrier),))
+
+
+def who_of_all(terms: Iterable[PodAffinityTerm], carrier: TaskClass) -> Who:
+    """The pods of which all the terms speak: those that required affinity counts."""
+    return Who(tuple(_part_of(term, carrier) for term in terms))
+
+
+def who_alike(selector: LabelSelector | None, keys: tuple[str, ...] | None, carrier: TaskClass) -> Who:
+    """The pods of the carrier's own namespace that a spread constraint counts."""
+    narrowed = with_label_keys(selector, carrier.labels, keys)
+    return Who((_Part(_labels(narrowed), frozenset((carrier.namespace,)), None),))
+
+
+def _part_of(term: PodAffinityTerm, carrier: TaskClass) -> _Part:
+    narrowed = with_label_keys(term.label_selector, carrier.labels, term.match_label_keys, term.mismatch_label_keys)
+    names = frozenset(term.namespaces or ())
+    if not names and term.namespace_selector is None:
+        names = frozenset((carrier.namespace,))
+    selector = _labels(term.namespace_selector) if term.namespace_selector is not None else None
+    return _Part(_labels(narrowed), names, selector)
+
+
+class Counter:
+    """A number for each domain of a topology: `counts[domain]`; the last cell is of nodes that stand in no domain.
+
+    Attributes:
+        domain: for each row the index of its domain, -1 for none: nodes without the label, or that do not take part.
+        total: over all nodes, those in no domain included.
+    """
+
+    __slots__ = ("counts", "domain", "total")
+
+    def __init__(self, domain: Ids, domains: int) -> None:
+        self.domain = domain
+        self.counts: Column = np.zeros(domains + 1, np.int64)
+        self.total = 0
+
+    def add(self, row: int, amount: int) -> None:
+        """Count `amount` more on a row."""
+        self.total += amount
+        domain = self.domain[row]
+        if domain >= 0:
+            self.counts[domain] += amount
+
+    def on(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Column:
+        """The count of each row's domain; 0 for rows in no domain."""
+        found: Column = self.counts[self.domain[rows]]
+        return found
+
+    def inside(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Mask:
+        """Which rows stand in a domain at all."""
+        found: Mask = self.domain[rows] >= 0
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """A counter and the pods it is about."""
+
+    who: Who
+    counter: Counter
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A term that pods of a class carry and that matters to others.
+
+    `kind` keeps terms of different effect apart; `weight` is what one pod counts.
+    """
+
+    kind: str
+    topology_key: str
+    who: Who
+    weight: int = 1
+
+
+@dataclass(eq=False, slots=True)
+class _Met:
+    """A class that the index knows: its pods by row, the counters they move, the carriers whose terms mean them."""
+
+    cls: TaskClass
+    rows: dict[int, int] = field(default_factory=dict)
+    moves: list[tuple[Counter, int]] = field(default_factory=list)
+    faces: dict[str, list[Counter]] = field(default_factory=dict)
+
+
+class CouplingIndex:
+    """Counters over the pods that stand, or will stand, on nodes.
+
+    Args:
+        table: the nodes.
+        carried: the terms that pods of a class carry and that matter to others.
+        labels_of: the labels of a namespace.
+    """
+
+    def __init__(
+        self, table: NodeTable, carried: Callable[[TaskClass], Iterable[Carried]], labels_of: NamespaceLabels
+    ) -> None:
+        self._table = table
+        self._carried = carried
+        self._labels_of = labels_of
+        self._met: dict[int, _Met] = {}
+        self._met_by_label: dict[tuple[str, str], list[_Met]] = {}
+        self._targets: dict[object, _Watch] = {}
+        self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
+        self._carriers: dict[tuple[str, str, Who], Counter] = {}
+        self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def meet(self, cls: TaskClass) -> None:
+        """Know a class from now on, whether or not pods of it stand anywhere."""
+        if cls.id not in self._met:
+            self._meet(cls)
+
+    def add(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """A pod of a class stands on a row (1), or no longer (-1)."""
+        met = self._met.get(cls.id)
+        if met is None:
+            met = self._meet(cls)
+        met.rows[row] = met.rows.get(row, 0) + sign
+        for counter, weight in met.moves:
+            counter.add(row, sign * weight)
+
+    def _meet(self, cls: TaskClass) -> _Met:
+        met = self._met[cls.id] = _Met(cls)
+        for label in cls.labels.items():
+            self._met_by_label.setdefault(label, []).append(met)
+        for watch in self._near(self._targets_by_label, cls):
+            if watch.who.match(cls, self._labels_of):
+                met.moves.append((watch.counter, 1))
+        for kind, watch in self._near(self._carriers_by_label, cls):
+            if watch.who.match(cls, self._labels_of):
+                met.faces.setdefault(kind, []).append(watch.counter)
+        for term in self._carried(cls):
+            met.moves.append((self._carrier(term), term.weight))
+        return met
+
+    @staticmethod
+    def _near(by_label: Mapping[tuple[str, str] | None, list[_T]], cls: TaskClass) -> Iterator[_T]:
+        """What may mean the class: under one of its labels, or under none."""
+        yield from by_label.get(None, ())
+        for label in cls.labels.items():
+            yield from by_label.get(label, ())
+
+    def _candidates(self, who: Who) -> Iterable[_Met]:
+        anchor = who.anchor
+        return self._met.values() if anchor is None else self._met_by_label.get(anchor, ())
+
+    # --- counters -----------------------------------------------------------------------------------------------------
+
+    def target(self, topology_key: str, who: Who) -> Counter:
+        """The pods that are meant, by domain of a topology."""
+        return self._target((topology_key, who), who, lambda: self._counter(topology_key))
+
+    def target_among(self, token: object, domain: Ids, domains: int, who: Who) -> Counter:
+        """The same over domains of the caller's making; `token` tells them apart from others."""
+        return self._target((token, who), who, lambda: Counter(domain, domains))
+
+    def facing(self, cls: TaskClass, kind: str) -> list[Counter]:
+        """The carriers' counters of all terms of a kind that mean pods of this class."""
+        self.meet(cls)
+        return self._met[cls.id].faces.get(kind, [])
+
+    def _target(self, key: object, who: Who, make: Callable[[], Counter]) -> Counter:
+        watch = self._targets.get(key)
+        if watch is None:
+            watch = self._targets[key] = _Watch(who, make())
+            self._targets_by_label.setdefault(who.anchor, []).append(watch)
+            for met in self._candidates(who):
+                if who.match(met.cls, self._labels_of):
+                    met.moves.append((watch.counter, 1))
+                    for row, count in met.rows.items():
+                        watch.counter.add(row, count)
+        return watch.counter
+
+    def _carrier(self, term: Carried) -> Counter:
+        key = (term.kind, term.topology_key, term.who)
+        counter = self._carriers.get(key)
+        if counter is None:
+            counter = self._carriers[key] = self._counter(term.topology_key)
+            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.kind, _Watch(term.who, counter)))
+            for met in self._candidates(term.who):
+                if term.who.match(met.cls, self._labels_of):
+                    met.faces.setdefault(term.kind, []).append(counter)
+        return counter
+
+    def _counter(self, topology_key: str) -> Counter:
+        ids, values = self._table.labels(topology_key)
+        return Counter(ids, len(values))
