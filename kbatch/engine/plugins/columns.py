@@ -186,9 +186,9 @@ def image_locality(table: NodeTable, spec: PodSpec) -> Column:
     """How much of a pod's images each node has already, 0..100.
 
     The bytes of the images there, each scaled by the part of all nodes that has it (so that one node with a rare image
-    does not draw all pods), between 23 MiB and 1000 MiB per container: kube-scheduler's scale.
+    does not draw all pods), between 23 MiB and 1000 MiB per image: kube-scheduler's scale.
     """
-    images = tuple(sorted(_with_tag(container.image) for container in _with_images(spec)))
+    images = tuple(sorted({_with_tag(container.image) for container in spec.containers if container.image}))
     return cached(table, ("images", images), lambda: _image_locality(table, images))
 
 
@@ -218,10 +218,6 @@ def _image_sizes(table: NodeTable) -> dict[str, list[tuple[int, int]]]:
         return found
 
     return cached(table, ("image sizes",), make)
-
-
-def _with_images(spec: PodSpec) -> list[Any]:
-    return [container for container in (*spec.containers, *(spec.init_containers or ())) if container.image]
 
 
 def _with_tag(name: str) -> str:

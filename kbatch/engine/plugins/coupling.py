@@ -23,6 +23,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from kbatch.api.objects import LabelSelector, LabelSelectorRequirement, PodAffinityTerm
+from kbatch.engine.room import Index
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.selectors import requirement_matches, with_label_keys
 from kbatch.model.tasks import TaskClass
@@ -121,7 +122,7 @@ class Counter:
 
     Attributes:
         domain: for each row the index of its domain, -1 for none: nodes without the label, or that do not take part.
-        total: over all nodes, those in no domain included.
+        total: over all domains.
     """
 
     __slots__ = ("counts", "domain", "total")
@@ -133,17 +134,17 @@ class Counter:
 
     def add(self, row: int, amount: int) -> None:
         """Count `amount` more on a row."""
-        self.total += amount
         domain = self.domain[row]
         if domain >= 0:
             self.counts[domain] += amount
+            self.total += amount
 
-    def on(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Column:
+    def on(self, rows: Index) -> Column:
         """The count of each row's domain; 0 for rows in no domain."""
         found: Column = self.counts[self.domain[rows]]
         return found
 
-    def inside(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Mask:
+    def inside(self, rows: Index) -> Mask:
         """Which rows stand in a domain at all."""
         found: Mask = self.domain[rows] >= 0
         return found
@@ -181,7 +182,7 @@ class _Met:
 
 
 class CouplingIndex:
-    """Counters over the pods that stand, or will stand, on nodes.
+    """Counters over the pods that stand, or will stand, on nodes. `pods` is how many it counts.
 
     Args:
         table: the nodes.
@@ -195,6 +196,7 @@ class CouplingIndex:
         self._table = table
         self._carried = carried
         self._labels_of = labels_of
+        self.pods = 0
         self._met: dict[int, _Met] = {}
         self._met_by_label: dict[tuple[str, str], list[_Met]] = {}
         self._targets: dict[object, _Watch] = {}
@@ -215,6 +217,7 @@ class CouplingIndex:
         if met is None:
             met = self._meet(cls)
         met.rows[row] = met.rows.get(row, 0) + sign
+        self.pods += sign
         for counter, weight in met.moves:
             counter.add(row, sign * weight)
 
