@@ -175,6 +175,8 @@ class Cluster:
 
     def restart_dead(self, programs: Programs) -> None:
         """Start those components that do not run, and wait until the API server is ready."""
+        for component in self._dead():
+            (self.pids / f"{component}.pid").unlink()
         self._kwokctl(programs, "start", "cluster", "--name", self.name)
         self._wait_ready()
 
@@ -185,6 +187,16 @@ class Cluster:
         processes.end(self._strays())
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+    def _dead(self) -> list[str]:
+        """Return the components that were started and do not run."""
+        dead = []
+        for component in COMPONENTS:
+            file = self.pids / f"{component}.pid"
+            # An empty one is just being written.
+            if file.exists() and file.stat().st_size and self.pid(component) is None:
+                dead.append(component)
+        return dead
 
     def _strays(self) -> dict[int, str]:
         return processes.working_on(self.folder, {*COMPONENTS, SCHEDULER, HOST_MODULE, "kwokctl"})
@@ -214,16 +226,21 @@ class Cluster:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             try:
-                status = process.wait(timeout=_READY_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                status = -1
+                # It waits for minutes for a component that has died already.
+                processes.wait_until(
+                    lambda: process.poll() is not None or bool(self._dead()), _READY_TIMEOUT, every=0.05
+                )
             finally:
-                if process.poll() is None:
+                ended = process.poll() is not None
+                if not ended:
                     process.kill()
                     process.wait()
-        if status != 0:
-            reason = "no answer within a minute" if status == -1 else _reason(log)
-            raise StartError("The control plane", reason)
+        for component in self._dead():
+            raise StartError(component, self._last_words(component))
+        if not ended:
+            raise StartError("The control plane", f"no answer within {_READY_TIMEOUT:.0f} s")
+        if process.returncode != 0:
+            raise StartError("The control plane", _reason(log))
 
     def _wait_ready(self) -> None:
         """Wait for what `kubectl create` of any object needs: the server itself and what the controllers make."""

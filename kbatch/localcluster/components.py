@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from typing import TYPE_CHECKING
 
 from kbatch.localcluster import processes
 from kbatch.localcluster.cluster import SCHEDULER, Cluster
-from kbatch.localcluster.errors import LocalClusterError, StartError
+from kbatch.localcluster.errors import LocalClusterError
 
 if TYPE_CHECKING:
     from kbatch.localcluster.programs import Programs
@@ -53,19 +52,15 @@ class Components:
 
     def start_scheduler(self) -> int:
         """Start kube-scheduler, for comparison with it, and return its pid; `remove` of the cluster ends it."""
-        log = self._cluster.logs / f"{SCHEDULER}.log"
-        with log.open("a", encoding="utf-8") as output:
-            process = subprocess.Popen(
-                [
-                    self._programs.path(SCHEDULER), f"--kubeconfig={self._cluster.kubeconfig}",
-                    "--leader-elect=false", "--secure-port=0", "--kube-api-qps=0", "--kube-api-burst=0",
-                ],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-        if process.poll() is not None:
-            raise StartError(SCHEDULER, f"status {process.returncode}", log)
-        (self._cluster.pids / f"{SCHEDULER}.pid").write_text(str(process.pid), encoding="ascii")
-        return process.pid
+        pid = processes.detach(
+            [
+                self._programs.path(SCHEDULER), f"--kubeconfig={self._cluster.kubeconfig}",
+                "--leader-elect=false", "--secure-port=0", "--kube-api-qps=0", "--kube-api-burst=0",
+            ],
+            self._cluster.logs / f"{SCHEDULER}.log",
+        )  # fmt: skip
+        (self._cluster.pids / f"{SCHEDULER}.pid").write_text(str(pid), encoding="ascii")
+        return pid
 
     def _pid(self, component: str) -> int:
         pid = self._cluster.pid(component)

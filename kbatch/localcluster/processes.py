@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 def alive(pid: int) -> bool:
@@ -63,6 +64,17 @@ def end(pids: Iterable[int], *, grace: float = 0.0) -> None:
     if not wait_until(lambda: not any(map(alive, left)), 10.0):
         stuck = sorted(pid for pid in left if alive(pid))
         raise TimeoutError(f"processes {stuck} survive SIGKILL")
+
+
+def detach(command: Sequence[str | Path], log: Path) -> int:
+    """Start a program that outlives us, in a session of its own, its output appended to a file; return its pid."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    # Nobody will wait for it here; an object that is collected before its process has ended would warn of that.
+    process.returncode = 0
+    return process.pid
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, *, every: float = 0.02) -> bool:

@@ -85,14 +85,8 @@ class Release:
         if self.supervisor():
             return
         (self.folder.root / "logs").mkdir(parents=True, exist_ok=True)
-        with self.folder.log.open("ab") as log:
-            # -P: a folder `kbatch` or `operators` where the user stands is not ours.
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", HOST_MODULE, str(self.folder.root)],
-                cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        # Ours for now, init's once we are gone; a subprocess object that is collected while it runs would warn.
-        process.returncode = 0
+        # -P: a folder `kbatch` or `operators` where the user stands is not ours.
+        processes.detach([sys.executable, "-P", "-m", HOST_MODULE, str(self.folder.root)], self.folder.log)
 
     def stop(self) -> None:
         """End the supervisor and with it every process of the release."""
