@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
@@ -111,6 +111,7 @@ def main(
     """Run the process and exit with its status."""
     chosen = parse_or_exit(settings, prog=f"kbatch-{name}", argv=argv)
     logs.configure(level=chosen.log_level, style=chosen.log_format)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter that nobody asks for
     status = asyncio.run(run(name, chosen, serve, on_stop=_exit_at_last))
     logging.shutdown()
     # Threads of libraries (kopf's, an executor's) must not keep a stopped process alive.

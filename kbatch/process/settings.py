@@ -165,8 +165,6 @@ def _convert(raw: Any, kind: type, choices: tuple[str, ...], origin: str) -> Any
             return _boolean(raw)
         if kind is float:
             return parse_duration(raw)
-        if kind is Path:
-            return Path(raw)
         value = kind(raw)
     except ValueError as error:
         what = str(error) if kind in {bool, float} else f"{raw!r} is not a whole number"

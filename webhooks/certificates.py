@@ -1,0 +1,103 @@
+"""The webhook's certificate: a mounted folder, read again when it changes.
+
+A renewed certificate goes into the TLS context that is in use: connections made from then on see it, those that exist
+are not cut, and no request is lost. A pair that does not fit together (half of a renewal) is not taken; the old one
+stays in use until the folder is whole again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import ssl
+import time
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+
+class CertificateError(Exception):
+    """The certificate cannot be used; the message says which file and why."""
+
+
+class Certificates:
+    """The key pair in `folder` (`tls.crt`, `tls.key`) as a TLS context of the server's side."""
+
+    def __init__(self, folder: Path) -> None:
+        self._certificate = folder / "tls.crt"
+        self._key = folder / "tls.key"
+        self._content = ""
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.expires: float | None = None
+        """When the certificate ends, in seconds since the epoch; None before one was read."""
+
+    def check(self) -> str | None:
+        """None while there is a certificate that counts."""
+        if self.expires is None:
+            return f"no certificate in {self._certificate.parent} yet"
+        return "the certificate has expired" if self.expires < time.time() else None
+
+    def reload(self) -> bool:
+        """Read the folder again; whether the certificate is a new one.
+
+        Raises:
+            CertificateError: it cannot be used; the one before stays in use.
+        """
+        content = self._digest()
+        if content == self._content:
+            return False
+        self.expires = self._try()
+        self.context.load_cert_chain(self._certificate, self._key)
+        renewed = self._content != ""
+        self._content = content
+        if renewed:
+            _log.info("took a renewed certificate")
+        return True
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for path in (self._certificate, self._key):
+            try:
+                digest.update(path.read_bytes())
+            except OSError as error:
+                raise CertificateError(f"{path}: {error.strerror}") from error
+        return digest.hexdigest()
+
+    def _try(self) -> float:
+        """Serve a client in memory with the pair: it fits together, and this is when it ends."""
+        try:
+            server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server.load_cert_chain(self._certificate, self._key)
+            client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            client.check_hostname = False
+            client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor
+            client.load_verify_locations(self._certificate)
+            ends = _handshake(server, client).get("notAfter")
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"{self._certificate} and {self._key.name} cannot be used: {error}") from error
+        if not isinstance(ends, str):
+            raise CertificateError(f"{self._certificate} does not say when it ends")
+        return float(ssl.cert_time_to_seconds(ends))
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
+    """Connect the two in memory; the server's certificate as the client decodes it.
+
+    Raises:
+        ssl.SSLError: they could not agree, or the certificate has expired.
+    """
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (client.wrap_bio(down, up, server_side=False), server.wrap_bio(up, down, server_side=True))
+    shaken = [False, False]
+    for _ in range(8):
+        for index, end in enumerate(ends):
+            if not shaken[index]:
+                try:
+                    end.do_handshake()
+                    shaken[index] = True
+                except ssl.SSLWantReadError:
+                    continue
+        if all(shaken):
+            break
+    return dict(ends[0].getpeercert() or {})
