@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions from the typed models: `python -m kbatch.api.crd` writes crds/ and the chart's copy.
+"""CustomResourceDefinitions from the typed models: `python -m kbatch.api.crd` writes crds/, the chart's copy, and the
+tables of fields in docs/reference.
 
 Pydantic writes JSON schema 2020-12; the API server takes *structural* schemas, a narrower and older form: no
 references, no `null` types, exclusive bounds as flags, no closed objects. `structural` is that translation.
@@ -17,6 +18,7 @@ import yaml
 from kbatch.api.names import GROUP, VERSION
 from kbatch.api.podgroup import PODGROUP_COLUMNS, PodGroup
 from kbatch.api.queue import QUEUE_COLUMNS, Queue
+from kbatch.api.reference import fill
 from kbatch.api.schema import ApiModel, PrinterColumn
 
 _HEADER: Final = "# Generated from kbatch/api by `make crds`. Change the models, not this file.\n"
@@ -180,7 +182,12 @@ def render(kind: Definition) -> str:
 
 def files(root: Path) -> dict[Path, str]:
     """Every generated file below `root`, the project's checkout, with its content."""
-    return {root / folder / f"{kind.plural}.yaml": render(kind) for folder in _FOLDERS for kind in DEFINITIONS}
+    found = {root / folder / f"{kind.plural}.yaml": render(kind) for folder in _FOLDERS for kind in DEFINITIONS}
+    for kind in DEFINITIONS:
+        page = root / "docs" / "reference" / f"{kind.kind.lower()}.md"
+        if page.is_file():  # a source distribution has no docs
+            found[page] = fill(page.read_text(encoding="utf-8"), object_schema(kind.model))
+    return found
 
 
 def main() -> int:

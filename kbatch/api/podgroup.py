@@ -119,7 +119,7 @@ class PodGroupSpec(ApiModel):
     min_runtime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] = 0
     """How long after its start the group is no victim, whatever else holds."""
     disruption: Disruption = Disruption.SURPLUS
-    """What may be evicted: `Surplus` pods above the minimum only, the `Whole` group too but as one, `Never` any."""
+    """What may be evicted. `Surplus`: pods above the minimum. `Whole`: these, or the group as one. `Never`: none."""
     topology: Topology | None = None
     """How close all pods of the group must stand."""
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
@@ -167,7 +167,7 @@ class PodGroupStatus(ApiModel):
     conditions: Conditions | None = None
     """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
     scheduling_attempts: Count = 0
-    """How often the scheduler tried to place the group since it was last whole."""
+    """How often the group was sent back from InQueue because it was not whole in time."""
     estimated_start: Annotated[str, Field(max_length=1024)] | None = None
     """When the group starts at the latest, and on what assumption; only while a reservation stands."""
 
