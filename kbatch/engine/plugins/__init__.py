@@ -1,0 +1,18 @@
+"""The built-in plugins, by the name that stands in configurations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kbatch.engine.plugin import Plugin
+from kbatch.engine.plugins.conformance import Conformance
+from kbatch.engine.plugins.drf import Drf
+from kbatch.engine.plugins.gang import Gang
+from kbatch.engine.plugins.nodeorder import NodeOrder
+from kbatch.engine.plugins.predicates import Predicates
+from kbatch.engine.plugins.priority import Priority
+from kbatch.engine.plugins.proportion import Proportion
+
+BUILTIN: Final[dict[str, type[Plugin]]] = {
+    plugin.name: plugin for plugin in (Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)
+}

@@ -1,0 +1,167 @@
+"""allocate: give the room that is there to those whose turn it is.
+
+Queues by order, jobs by order. A job that lacks its minimum is tried as a whole (one statement) and blocks nobody when
+it does not fit; one that has it gets pod after pod, re-ranked after each. A queue that has had its share passes for the
+jobs that ask for more of the same, until nobody below a share has a step left; then idle room goes to these, the
+smallest share first, so that nothing is left unused.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kbatch.api.reasons import QueueCapabilityExceeded, Reason
+from kbatch.engine.boundary import Transaction
+from kbatch.engine.placement import When
+from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.statement import Statement
+from kbatch.model.tasks import Task
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def allocate(session: Session) -> Iterator[Transaction]:
+    """Run the action."""
+    best_effort = not session.policy.has("backfill")
+    lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
+    by_name = {line.queue.name: line for line in lines}
+    for job in session.live():
+        line = by_name.get(job.queue)
+        if line is not None and job.in_queue and job.waiting:
+            line.add(job)
+    for modest in (True, False):
+        heap: list[tuple[Any, int]] = []
+        for at, line in enumerate(lines):
+            line.begin()
+            if line:
+                heap.append((session.queue_key(line.queue), at))
+        heapq.heapify(heap)
+        while heap:
+            _, at = heap[0]
+            line = lines[at]
+            moved = yield from line.step(modest=modest)
+            if not line:
+                heapq.heappop(heap)
+            elif moved:
+                heapq.heapreplace(heap, (session.queue_key(line.queue), at))
+
+
+class _Line:
+    """The jobs of one queue that want something, and those put off because the queue has had its share."""
+
+    def __init__(self, session: Session, queue: QueueState, *, best_effort: bool) -> None:
+        self.session = session
+        self.queue = queue
+        self._best_effort = best_effort
+        self._heap: list[tuple[Any, JobState]] = []
+        self._put_off: list[JobState] = []
+        self._surplus: dict[str, list[Task]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, job: JobState) -> None:
+        """Let the job stand in line."""
+        self._put_off.append(job)
+
+    def begin(self) -> None:
+        """Bring those that were put off back into line."""
+        self._heap = [(self.session.job_key(job), job) for job in self._put_off]
+        self._put_off = []
+        heapq.heapify(self._heap)
+
+    def step(self, *, modest: bool) -> Generator[Transaction, None, bool]:
+        """Try the first job's next step. Returns whether the queue's sums changed."""
+        job = heapq.heappop(self._heap)[1]
+        if modest:
+            reason = self.session.overused(self.queue, job)
+            if reason is not None:
+                self._put_off.append(job)
+                self.session.refuse(job, reason)
+                return False
+        if job.missing():
+            done = yield from self._minimum(job)
+        else:
+            done = yield from self._one_more(job)
+        if done:
+            heapq.heappush(self._heap, (self.session.job_key(job), job))
+        return done
+
+    def _minimum(self, job: JobState) -> Generator[Transaction, None, bool]:
+        session = self.session
+        reason = session.valid(job)
+        if reason is not None:
+            session.refuse(job, reason)
+            return False
+        tasks = unplaced(job)
+        reason = over_capability(self.queue, next_tasks(job, tasks))
+        if reason is not None:
+            session.refuse(job, reason)
+            return False
+        mark = signature(job, tasks)
+        coupled = any(session.placement.coupled(cls) for cls in {task.cls.id: task.cls for task in tasks}.values())
+        known = None if coupled else session.known_failure(mark)
+        if known is not None:
+            session.refuse(job, known, attempted=True)
+            return False
+        statement = Statement(session, job)
+        if not place_minimum(statement, (When.NOW, When.LATER)):
+            statement.rollback()
+            reason = explain(session, job, (When.NOW, When.LATER))
+            if not coupled:
+                session.note_failure(mark, reason)
+            session.refuse(job, reason, attempted=True)
+            return False
+        yield from statement.commit()
+        return True
+
+    def _one_more(self, job: JobState) -> Generator[Transaction, None, bool]:
+        """One pod above the minimum; classes that do not fit are left out for the rest of the action."""
+        session = self.session
+        rest = self._surplus.get(job.key)
+        if rest is None:
+            rest = [task for task in unplaced(job) if self._best_effort or not task.cls.best_effort]
+            rest.reverse()
+            self._surplus[job.key] = rest
+        full: set[int] = set()
+        while rest:
+            task = rest.pop()
+            if task.cls.id in full:
+                continue
+            reason = over_capability(self.queue, [task])
+            if reason is not None:
+                full.add(task.cls.id)
+                continue
+            statement = Statement(session, job)
+            rows = session.placement.fit(task.cls, When.NOW).choose(1)
+            if rows:
+                statement.bind(task, rows[0])
+            else:
+                rows = session.placement.fit(task.cls, When.LATER).choose(1)
+                if not rows:
+                    full.add(task.cls.id)
+                    continue
+                statement.nominate(task, rows[0])
+            yield from statement.commit()
+            return True
+        return False
+
+
+def over_capability(queue: QueueState, tasks: list[Task]) -> Reason | None:
+    """Why these pods would take the queue over its hard cap."""
+    capability = queue.record.capability
+    if not capability:
+        return None
+    asked: dict[str, int] = {}
+    for task in tasks:
+        for name, amount in task.cls.request.items():
+            asked[name] = asked.get(name, 0) + amount
+    for name in sorted(asked):
+        hard = capability.get(name)
+        if hard is not None and asked[name] and queue.allocated.get(name, 0) + asked[name] > hard:
+            return QueueCapabilityExceeded(queue.name, name, asked[name], 0, queue.allocated.get(name, 0), hard)
+    return None

@@ -1,0 +1,148 @@
+"""What crosses the engine's boundary: decisions that come out, the memo that goes round, the observer that times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition
+from kbatch.api.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind this pod (`namespace/name`, with this uid) to this node."""
+
+    pod: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Evict this pod from its node; `action` is `reclaim`, `preempt` or `allocate` (a partly bound gang taken back).
+
+    `beneficiary` is the group (`namespace/name`) that gets the room; empty for a gang that is taken back.
+    """
+
+    pod: str
+    uid: str
+    node: str
+    action: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """Write this node into the pod's `nominatedNodeName`; None withdraws what stands there."""
+
+    pod: str
+    uid: str
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is to be done for one group, as a whole: all of its evictions are tried (dryRun) before one is made."""
+
+    group: str
+    """`namespace/name`, for people. A PodGroup and a shadow group may share it; `job` tells them apart."""
+    binds: tuple[Bind, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
+    job: str = ""
+    """Key of the group in `ClusterModel.jobs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a group stands. The last one of a cycle counts; groups that need no word are left out.
+
+    Attributes:
+        group: `namespace/name`; of a shadow group that of its owner or its only pod. `job` is its key in the model.
+        shadow: there is no PodGroup to write to.
+        enqueued: the condition Enqueued; None for a shadow group.
+        scheduled: the minimum is bound, assumed or among this cycle's binds.
+        reason: why it waits; None exactly where `scheduled` is true.
+        attempted: it was tried against the nodes, now or since anything that could help changed.
+        pods_unschedulable: its waiting pods are to say Unschedulable: more capacity is what would help.
+        attempts: what `status.schedulingAttempts` should be: how often it was sent back from InQueue for being late.
+    """
+
+    group: str
+    shadow: bool
+    enqueued: bool | None
+    scheduled: bool
+    reason: Reason | None = None
+    attempted: bool = False
+    pods_unschedulable: bool = False
+    attempts: int = 0
+    job: str = ""
+
+
+def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:
+    """The scheduler's own conditions of a PodGroup, all of them, without times; `generation` is what was observed."""
+    reason = verdict.reason
+    code, message = (reason.code, reason.message) if reason is not None else ("", "")
+
+    def condition(type_: str, status: bool, reason_: str, text: str = "") -> Condition:
+        word = conditions.TRUE if status else conditions.FALSE
+        return Condition(type=type_, status=word, reason=reason_, message=text, observed_generation=generation)
+
+    if verdict.enqueued:
+        enqueued = condition(conditions.ENQUEUED, True, conditions.REASON_ENQUEUED)
+    else:
+        enqueued = condition(conditions.ENQUEUED, False, code or conditions.REASON_NOT_TRIED, message)
+    if verdict.scheduled:
+        scheduled = condition(conditions.SCHEDULED, True, conditions.REASON_SCHEDULED)
+        unschedulable = condition(conditions.UNSCHEDULABLE, False, conditions.REASON_SCHEDULED)
+    else:
+        scheduled = condition(conditions.SCHEDULED, False, code or conditions.REASON_NOT_TRIED, message)
+        if verdict.attempted:
+            unschedulable = condition(conditions.UNSCHEDULABLE, True, code or conditions.REASON_NOT_TRIED, message)
+        else:
+            unschedulable = condition(conditions.UNSCHEDULABLE, False, conditions.REASON_NOT_TRIED)
+    return enqueued, scheduled, unschedulable
+
+
+@dataclass(slots=True)
+class Memo:
+    """What a cycle leaves to the next: attempts that failed, and what they depended on. Empty is always right.
+
+    Attributes:
+        policy: fingerprint of the policy it was made with; another policy starts afresh.
+        failed: by signature of what was to be placed, the model's `room_generation` then, and why it did not fit.
+        idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
+    """
+
+    policy: str = ""
+    failed: dict[object, tuple[int, Reason]] = field(default_factory=dict)
+    idle: tuple[int, int | None, tuple[Verdict, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a cycle. `next_wake` (ms): when the same snapshot could first be decided otherwise; None: never."""
+
+    memo: Memo
+    next_wake: int | None
+
+
+class Observer(Protocol):
+    """Whoever times the engine. Never read by it."""
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """A stretch of work, such as `action:allocate`; nests."""
+        ...
+
+
+class NullObserver:
+    """Times nothing."""
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """Do nothing."""
+        yield

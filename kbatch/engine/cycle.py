@@ -1,0 +1,133 @@
+"""One cycle: open a session, run the actions, say how each group stands."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from kbatch.api import conditions
+from kbatch.api.reasons import (
+    Gated,
+    NotEnoughTasks,
+    PodGroupNotFound,
+    PriorityClassNotFound,
+    QueueClosed,
+    QueueNotFound,
+    Reason,
+    VictimsTerminating,
+    most_specific,
+)
+from kbatch.engine.actions import ACTIONS
+from kbatch.engine.boundary import Memo, Observer, Outcome, Transaction, Verdict
+from kbatch.engine.policy import Policy
+from kbatch.engine.session import Session
+from kbatch.engine.snapshot import Snapshot
+from kbatch.engine.state import JobState
+
+
+def cycle(
+    snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer
+) -> Generator[Transaction | Verdict, None, Outcome]:
+    """Decide on a snapshot: yields transactions as they are found and verdicts at the end; returns the `Outcome`.
+
+    The same snapshot, policy and memo give the same decisions, byte for byte; the memo saves work, and changes none.
+    """
+    if memo.policy != policy.fingerprint:
+        memo = Memo(policy.fingerprint)
+    if memo.idle is not None:
+        generation, wake, verdicts = memo.idle
+        if generation == snapshot.generation and (wake is None or snapshot.now < wake):
+            yield from verdicts
+            return Outcome(memo, wake)
+    with observer.span("session"):
+        session = Session(snapshot, policy, memo)
+    decided = False
+    with observer.span("admit"):
+        _admit(session)
+    for action in policy.actions:
+        with observer.span(f"action:{action}"):
+            for transaction in ACTIONS[action](session):
+                decided = True
+                yield transaction
+    with observer.span("verdicts"):
+        found = []
+        for verdict in _verdicts(session):
+            found.append(verdict)
+            yield verdict
+    wake = min((instant for instant in session.wake if instant > snapshot.now), default=None)
+    after = Memo(policy.fingerprint)
+    after.failed = {mark: (snapshot.room_generation, why) for mark, (moves, why) in session.failed.items() if not moves}
+    if not decided:
+        after.idle = (snapshot.generation, wake, tuple(found))
+    return Outcome(after, wake)
+
+
+def _admit(session: Session) -> None:
+    """Who may be tried at all; what is missing for the others."""
+    enqueues = session.policy.has("enqueue")
+    for job in session.live():
+        reason = _impossible(session, job)
+        if reason is not None:
+            session.refuse(job, reason)
+            job.in_queue = False
+        elif enqueues and not job.job.shadow:
+            job.in_queue = job.bound > 0 or job.job.is_true(conditions.ENQUEUED)
+
+
+def _impossible(session: Session, job: JobState) -> Reason | None:
+    model = job.job
+    if model.group is None and not model.shadow:
+        return PodGroupNotFound(model.name)
+    queue = session.queues.get(model.queue)
+    if queue is None:
+        return QueueNotFound(model.queue)
+    if not queue.record.open:
+        return QueueClosed(model.queue)
+    if model.priority_class_missing:
+        return PriorityClassNotFound(model.priority_class_missing)
+    return None
+
+
+def _verdicts(session: Session) -> Iterator[Verdict]:
+    for job in session.live():
+        model = job.job
+        if model.group is None and not model.shadow:
+            reason: Reason | None = PodGroupNotFound(model.name)
+            yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
+            continue
+        whole = session.ready(job) and job.whole
+        reason = None if whole else _reason(session, job)
+        attempted = not whole and model.key in session.attempted
+        yield Verdict(
+            group=model.name,
+            shadow=model.shadow,
+            enqueued=None if model.shadow else job.in_queue,
+            scheduled=whole,
+            reason=reason,
+            attempted=attempted,
+            pods_unschedulable=attempted and reason is not None and reason.lacks_capacity,
+            attempts=model.group.status.scheduling_attempts if model.group is not None else 0,
+            job=model.key,
+        )
+
+
+def _reason(session: Session, job: JobState) -> Reason:
+    """The one reason why a group waits."""
+    reasons = list(session.reasons.get(job.key, ()))
+    if job.nominated:
+        rows = {row for _, row in job.nominated.values()}
+        names = {session.nodes.names[row] for row in rows}
+        victims = sum(1 for name in names for task in session.model.nodes[name].tasks.values() if task.terminating)
+        reasons = [reason for reason in reasons if not reason.lacks_capacity]
+        reasons.append(VictimsTerminating(victims, len(rows)))
+    invalid = session.valid(job)
+    if invalid is not None:
+        reasons.append(_gated(job) if isinstance(invalid, NotEnoughTasks) and job.gated else invalid)
+    elif job.gated and job.missing() > len(job.waiting):
+        reasons.append(_gated(job))
+    found = most_specific(reasons)
+    return found if found is not None else NotEnoughTasks(job.pipelined + len(job.waiting), job.minimum)
+
+
+def _gated(job: JobState) -> Gated:
+    gates = sorted({gate.name for task in job.job.waiting for gate in task.pod.spec.scheduling_gates or ()})
+    return Gated(job.gated, job.minimum, tuple(gates))

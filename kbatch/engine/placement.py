@@ -1,0 +1,253 @@
+"""Which nodes the next pods of a class go to.
+
+For each class the answers of predicates and scores are kept as one int64 *key* per row: score times the number of rows,
+plus the row counted from the end, so that the largest key is the best node and, of equals, the first by name; -1 where
+the pod does not fit. Only rows that changed since are worked out again.
+
+A gang of k like pods touches at most the k rows with the largest keys, because a row's key depends on that row alone:
+these are taken by partition, and for each the keys with one pod more, two more, ... are worked out together (a
+*ladder*).
+A heap over the ladders then gives the very sequence that placing pod by pod would give. Where an answer depends on
+other rows (`Scope.CLUSTER`), or a predicate on use, it is pod by pod indeed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from enum import Enum
+
+import numpy as np
+
+from kbatch.api.node_reasons import Insufficient, NodeReason, TooManyPods
+from kbatch.api.reasons import Reason
+from kbatch.engine.plugin import Plugin, Scope
+from kbatch.engine.room import Index, Room, Rows
+from kbatch.model.nodes import Column, Mask
+from kbatch.model.tasks import TaskClass
+from kbatch.resources import PODS
+
+
+class When(Enum):
+    """Room that is there now, or that will be once what terminates is gone."""
+
+    NOW = "now"
+    LATER = "later"
+
+
+class ClassFit:
+    """The keys of all rows for one class; see the module."""
+
+    def __init__(self, placement: Placement, cls: TaskClass, when: When) -> None:
+        self.cls = cls
+        self.when = when
+        self._placement = placement
+        self._room = placement.room
+        self._predicates = [p for p in placement.predicates if p.predicate_scope(cls) is Scope.NODE]
+        self._scores = [p for p in placement.scores if p.score_scope(cls) is Scope.NODE]
+        self._far_predicates = [p for p in placement.predicates if p.predicate_scope(cls) is Scope.CLUSTER]
+        self._far_scores = [p for p in placement.scores if p.score_scope(cls) is Scope.CLUSTER]
+        self.stepwise = bool(self._predicates or self._far_predicates or self._far_scores)
+        self._allowed, self._static_score = placement.static(cls)
+        self._every = placement.every
+        self._cursor = len(self._room.log)
+        self._near = self._evaluate(self._every, whole=True)
+        self.key: Column = self._near
+
+    def refresh(self) -> Column:
+        """The keys as of now."""
+        log = self._room.log
+        if self._cursor < len(log):
+            changed = sorted(set(log[self._cursor :]))
+            self._cursor = len(log)
+            if len(changed) * 4 > len(self._every):
+                self._near = self._evaluate(self._every, whole=True)
+            else:
+                index = np.array(changed, np.intp)
+                self._near[index] = self._evaluate(index)
+        self.key = self._near
+        if self._far_predicates or self._far_scores:
+            self.key = self._with_others()
+        return self.key
+
+    def _with_others(self) -> Column:
+        """The keys with what other rows have to say, for all rows."""
+        rows = Rows(self._room, self._every, self.cls, whole=True)
+        key = self._near.copy()
+        more = np.zeros(len(key), np.int64)
+        for plugin in self._far_scores:
+            scores = plugin.node_order(self.cls, rows)
+            if scores is not None:
+                more += scores
+        key += more * np.int64(len(key))
+        key[self._near < 0] = -1
+        for plugin in self._far_predicates:
+            codes = plugin.predicate(self.cls, rows)
+            if codes is not None:
+                key[codes != 0] = -1
+        return key
+
+    def _evaluate(self, index: Index, *, whole: bool = False, extra: Column | None = None) -> Column:
+        """Keys of some rows, with `extra` further pods of the class on each."""
+        room = self._room
+        at: Index | slice = slice(None) if whole else index
+        ok: Mask = self._allowed[at].copy()
+        for name, amount in self.cls.needs:
+            need: Column | int = amount if extra is None else amount * (extra + 1)
+            if self.when is When.NOW:
+                ok &= room.idle[name][at] >= need
+            ok &= room.future[name][at] >= need
+        rows = Rows(room, index, self.cls, extra, whole=whole)
+        for plugin in self._predicates:
+            codes = plugin.predicate(self.cls, rows)
+            if codes is not None:
+                ok &= codes == 0
+        score = self._static_score[at].copy()
+        for plugin in self._scores:
+            scores = plugin.node_order(self.cls, rows)
+            if scores is not None:
+                score += scores
+        count = len(self._every)
+        score *= count
+        score += count - 1 - index
+        score[~ok] = -1
+        return score
+
+    def choose(self, count: int) -> list[int]:
+        """The rows of the next pods of the class, in order; up to `count`, or up to one where it must go stepwise.
+
+        Empty: none fits.
+        """
+        key = self.refresh()
+        if not len(key):
+            return []
+        if count == 1 or self.stepwise:
+            best = int(key.argmax())
+            return [best] if key[best] >= 0 else []
+        top = np.argpartition(key, len(key) - count)[len(key) - count :] if len(key) > count else self._every
+        top = top[key[top] >= 0]
+        if not len(top):
+            return []
+        top = top[np.argsort(-key[top])]
+        return self._ladders(top, key[top].tolist(), count)
+
+    def _ladders(self, top: Index, first: list[int], count: int) -> list[int]:
+        most = self._capacity(top).tolist()
+        rows: list[int] = top.tolist()
+        heap = [(-key, position, 0) for position, key in enumerate(first)]  # sorted, hence a heap
+        rungs: list[list[int]] = []
+        chosen: list[int] = []
+        while heap and len(chosen) < count:
+            _, position, step = heap[0]
+            chosen.append(rows[position])
+            step += 1
+            if step >= most[position]:
+                heapq.heappop(heap)
+                continue
+            if not rungs:
+                rungs = self._rungs(top, 2 + 2 * count // len(rows))
+            ladder = rungs[position]
+            if step > len(ladder):
+                extra = np.arange(step, step + 16, dtype=np.int64)
+                ladder.extend(self._evaluate(np.repeat(top[position : position + 1], 16), extra=extra).tolist())
+            heapq.heapreplace(heap, (-ladder[step - 1], position, step))
+        return chosen
+
+    def _rungs(self, top: Index, depth: int) -> list[list[int]]:
+        """For each row of `top` its keys with 1, 2, ... `depth` further pods."""
+        index = np.repeat(top, depth)
+        extra = np.tile(np.arange(1, depth + 1, dtype=np.int64), len(top))
+        found: list[list[int]] = self._evaluate(index, extra=extra).reshape(len(top), depth).tolist()
+        return found
+
+    def _capacity(self, index: Index) -> Column:
+        """How many pods of the class each of these rows can take."""
+        room = self._room
+        least: Column | None = None
+        for name, amount in self.cls.needs:
+            free = room.future[name][index]
+            if self.when is When.NOW:
+                free = np.minimum(free, room.idle[name][index])
+            fitting = free // amount
+            least = fitting if least is None else np.minimum(least, fitting)
+        return least if least is not None else np.zeros(len(index), np.int64)
+
+
+class Placement:
+    """The fits of all classes against one `Room`."""
+
+    def __init__(self, room: Room, predicates: Sequence[Plugin], scores: Sequence[Plugin], fingerprint: str) -> None:
+        self.room = room
+        self.predicates = predicates
+        self.scores = scores
+        self.every: Index = np.arange(len(room.table), dtype=np.intp)
+        self._fingerprint = fingerprint
+        self._fits: dict[tuple[int, When], ClassFit] = {}
+
+    def fit(self, cls: TaskClass, when: When) -> ClassFit:
+        """The keys of a class."""
+        found = self._fits.get((cls.id, when))
+        if found is None:
+            self.room.ensure(cls)
+            found = self._fits[cls.id, when] = ClassFit(self, cls, when)
+        return found
+
+    def coupled(self, cls: TaskClass) -> bool:
+        """Whether placing one pod can open a node for another of this class."""
+        return any(p.predicate_scope(cls) is Scope.CLUSTER for p in self.predicates)
+
+    def static(self, cls: TaskClass) -> tuple[Mask, Column]:
+        """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""
+        cache = self.room.table.static_cache
+        key = (self._fingerprint, cls.id)
+        found: tuple[Mask, Column] | None = cache.get(key)
+        if found is None:
+            rows = Rows(self.room, self.every, cls, whole=True)
+            allowed = self.room.table.open.copy()
+            score = np.zeros(len(self.every), np.int64)
+            for plugin in self.predicates:
+                if plugin.predicate_scope(cls) is Scope.STATIC:
+                    codes = plugin.predicate(cls, rows)
+                    if codes is not None:
+                        allowed &= codes == 0
+            for plugin in self.scores:
+                if plugin.score_scope(cls) is Scope.STATIC:
+                    scores = plugin.node_order(cls, rows)
+                    if scores is not None:
+                        score += scores
+            found = cache[key] = (allowed, score)
+        return found
+
+    def allows(self, cls: TaskClass, row: int, when: When) -> bool:
+        """Whether one pod of the class fits that row."""
+        return bool(self.fit(cls, when).refresh()[row] >= 0)
+
+    def histogram(self, cls: TaskClass) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """How many nodes take one pod of the class now, and the others counted by the first reason against them."""
+        self.room.ensure(cls)
+        left = np.ones(len(self.every), np.bool_)
+        counts: dict[str, int] = {}
+
+        def count(mask: Mask, text: str) -> None:
+            nonlocal left
+            hit = int(np.count_nonzero(mask & left))
+            if hit:
+                counts[text] = counts.get(text, 0) + hit
+                left &= ~mask
+
+        count(~self.room.table.open, "unreadable pod")
+        rows = Rows(self.room, self.every, cls, whole=True)
+        for plugin in self.predicates:
+            codes = plugin.predicate(cls, rows)
+            if codes is not None:
+                for code, reason in enumerate(plugin.reasons_of(cls), start=1):
+                    count(codes == code, _short(reason))
+        for name, amount in cls.needs:
+            text = TooManyPods().short if name == PODS else Insufficient(name).short
+            count(np.minimum(self.room.idle[name], self.room.future[name]) < amount, text)
+        by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return int(np.count_nonzero(left)), tuple(by_count)
+
+
+def _short(reason: Reason) -> str:
+    return reason.short if isinstance(reason, NodeReason) else reason.code

@@ -1,0 +1,232 @@
+"""The contract between the engine (mechanism) and plugins (policy). Start here to write a plugin.
+
+A plugin is made anew for each cycle with its arguments and a `View` of the session, and is asked for its opinion: in
+which order, may it run there, how good is it there, may this be evicted. It overrides what it has an opinion on and
+changes nothing. All that a `View` shows is read-only and follows the open statement: while a gang is being planned, sums
+and room already include its earlier members.
+
+Keys decide order: smaller first; the keys of all plugins are concatenated tier by tier; ties go to the older, then by
+name. The key of a queue or job may depend on that queue or job alone (and on what is fixed for a cycle), because the
+engine works it out again only for what a decision touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from kbatch.api.reasons import Reason
+from kbatch.engine.room import Room, Rows
+from kbatch.engine.state import JobState, QueueState
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.nodes import NodeTable
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import Resources
+
+Key: TypeAlias = tuple[Any, ...]
+"""An order key; the plugin's own keys must be comparable with one another."""
+
+Codes: TypeAlias = npt.NDArray[np.uint8]
+"""For each row asked about: 0 where the pod fits, else i for the plugin's `reasons_of(cls)[i - 1]`."""
+
+Scores: TypeAlias = npt.NDArray[np.int64]
+"""For each row asked about: how good it is, 0 or more."""
+
+Undo: TypeAlias = Callable[[], None]
+"""Takes back one change of a plugin's own index."""
+
+
+def NO_UNDO() -> None:  # noqa: N802 -- a constant of the contract that happens to be callable
+    """Nothing to take back."""
+
+
+class Scope(IntEnum):
+    """What an answer about a row depends on."""
+
+    STATIC = 0
+    """The node alone: labels, taints, conditions. Worked out once, kept until some node changes in itself."""
+    NODE = 1
+    """Its use as well, as `Rows` shows it: worked out again for rows on which something was placed or evicted."""
+    CLUSTER = 2
+    """Other nodes too, or an index of the plugin's own: worked out again for all rows before each pod."""
+
+
+class Vote(Enum):
+    """What a plugin says of a victim. One VETO in any tier is final; without any YES it is no victim."""
+
+    YES = "yes"
+    ABSTAIN = "abstain"
+    VETO = "veto"
+
+
+ABSTAIN = Vote.ABSTAIN
+
+
+class NoArguments(BaseModel):
+    """A plugin without arguments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What would be evicted together: one pod, or all that a group still holds (`whole`)."""
+
+    job: JobState
+    tasks: tuple[Task, ...]
+    whole: bool
+    request: Resources
+
+    @property
+    def priority(self) -> int:
+        """The highest priority among its pods."""
+        return max(task.priority for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants room: the job, the tasks that are to be placed, and what they ask for together.
+
+    `intra` says that the claimer's own job is where victims are sought (preempt inside a job). `reserve` says that room
+    is sought for minResources before the pods exist; `tasks` may then be empty.
+    """
+
+    job: JobState
+    tasks: tuple[Task, ...]
+    request: Resources
+    intra: bool = False
+    reserve: bool = False
+
+
+class View(Protocol):
+    """What a plugin sees of the session. Read only."""
+
+    now: int
+    nodes: NodeTable
+    """Labels, taints and conditions of nodes as columns; see `Rows` for what is free."""
+    room: Room
+    total: Resources
+    """Capacity of the cluster."""
+    model: ClusterModel
+    """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
+
+    def job(self, key: str) -> JobState:
+        """A group."""
+        ...
+
+    def queue(self, name: str) -> QueueState:
+        """A queue; raises KeyError where there is none."""
+        ...
+
+    @property
+    def queues(self) -> Mapping[str, QueueState]:
+        """All existing queues."""
+        ...
+
+
+class Plugin:
+    """Base of all plugins. `name` is the word in the configuration, `Arguments` the pydantic model of its arguments."""
+
+    name: ClassVar[str]
+    Arguments: ClassVar[type[BaseModel]] = NoArguments
+    scope: ClassVar[Scope] = Scope.NODE
+    reasons: ClassVar[tuple[type[Reason], ...]] = ()
+    agrees: ClassVar[frozenset[str] | None] = None
+    """Of `preemptable` and `reclaimable`, those that ever answer YES; None: each that is overridden may."""
+
+    @classmethod
+    def consents(cls, method: str) -> bool:
+        """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
+        if cls.agrees is not None:
+            return method in cls.agrees
+        return getattr(cls, method) is not getattr(Plugin, method)
+
+    def __init__(self, arguments: Any, view: View) -> None:
+        self.arguments = arguments
+        self.view = view
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def queue_order_key(self, queue: QueueState) -> Key:
+        """Which queue comes first."""
+        return ()
+
+    def job_order_key(self, job: JobState) -> Key:
+        """Which job of a queue comes first."""
+        return ()
+
+    def task_order_key(self, task: Task) -> Key:
+        """Which pod of a job comes first; must not change within a cycle."""
+        return ()
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def predicate_scope(self, cls: TaskClass) -> Scope:
+        """What `predicate` depends on for pods of this class; the tighter, the faster."""
+        return self.scope
+
+    def score_scope(self, cls: TaskClass) -> Scope:
+        """What `node_order` depends on for pods of this class."""
+        return self.scope
+
+    def predicate(self, cls: TaskClass, rows: Rows) -> Codes | None:
+        """Which rows may take one pod of the class; None: all. Room itself is the engine's business."""
+        return None
+
+    def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
+        """What the codes of `predicate` mean for this class; by default one of each type in `reasons`."""
+        return tuple(reason() for reason in self.reasons)
+
+    def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
+        """How good each row is, 0..100 times the plugin's weights; None: no opinion. Never normalised over the rows
+        asked about, unless the scope is CLUSTER (then all rows are asked about).
+        """
+        return None
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def job_valid(self, job: JobState) -> Reason | None:
+        """Why the job cannot be tried at all."""
+        return None
+
+    def job_enqueueable(self, job: JobState) -> Reason | None:
+        """Why the job must not come in queue yet."""
+        return None
+
+    def job_ready(self, job: JobState) -> Reason | None:
+        """Why what the open statement binds is not enough for the job to run."""
+        return None
+
+    def job_pipelined(self, job: JobState) -> Reason | None:
+        """Why what the open statement binds or nominates is not enough."""
+        return None
+
+    def overused(self, queue: QueueState, job: JobState) -> Reason | None:
+        """Why the queue has had enough for this job, as long as others have not."""
+        return None
+
+    # --- victims ------------------------------------------------------------------------------------------------------
+
+    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+        """Whether the unit may go for a claim of its own queue, against the state after those already chosen."""
+        return ABSTAIN
+
+    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
+        """Whether the unit may go for a claim of another queue, against the state after those already chosen."""
+        return ABSTAIN
+
+    # --- a plugin's own indexes ---------------------------------------------------------------------------------------
+
+    def placed(self, task: Task, row: int) -> Undo:
+        """The open statement put a task there (bound or nominated). The engine calls the undo if it is taken back."""
+        return NO_UNDO
+
+    def removed(self, task: Task, row: int) -> Undo:
+        """The open statement evicts a task from there, or withdraws its nomination."""
+        return NO_UNDO

@@ -1,0 +1,37 @@
+"""drf: dominant resource fairness between the jobs of a queue."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.state import JobState
+from kbatch.model.shares import dominant_share
+from kbatch.resources import add, subtract
+
+
+class Drf(Plugin):
+    """The job with the smallest dominant share of the cluster comes first. Takes no arguments.
+
+    Victims: YES where job priorities are equal and the claimer's share, with what it claims, stays at or below the
+    victim's share without the unit.
+    """
+
+    name: ClassVar[str] = "drf"
+    agrees: ClassVar[frozenset[str]] = frozenset({"preemptable"})
+
+    def job_order_key(self, job: JobState) -> Key:
+        """Smallest share first."""
+        return (self._share(job),)
+
+    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+        """See the class."""
+        if claim.intra or claim.job.priority != unit.job.priority:
+            return ABSTAIN
+        ours = dominant_share(add(claim.job.allocated, claim.request), self.view.total)
+        theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
+        return Vote.YES if ours <= theirs else ABSTAIN
+
+    def _share(self, job: JobState) -> Fraction:
+        return dominant_share(job.allocated, self.view.total)

@@ -1,0 +1,37 @@
+"""priority: what matters more goes first, and may push aside what matters less."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.state import JobState
+from kbatch.model.tasks import Task
+
+
+class Priority(Plugin):
+    """Orders jobs and tasks by priority, highest first. Takes no arguments.
+
+    Victims: YES where the victim's job priority is lower than the claimer's, VETO where it is higher. Inside one job
+    the pods' priorities count instead, and a pod of equal priority is vetoed.
+    """
+
+    name: ClassVar[str] = "priority"
+    agrees: ClassVar[frozenset[str]] = frozenset({"preemptable"})
+
+    def job_order_key(self, job: JobState) -> Key:
+        """Highest first."""
+        return (-job.priority,)
+
+    def task_order_key(self, task: Task) -> Key:
+        """Highest first."""
+        return (-task.priority,)
+
+    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+        """See the class."""
+        if claim.intra:
+            return Vote.YES if unit.priority < min(task.priority for task in claim.tasks) else Vote.VETO
+        theirs, ours = unit.job.priority, claim.job.priority
+        if theirs < ours:
+            return Vote.YES
+        return Vote.VETO if theirs > ours else ABSTAIN

@@ -1,0 +1,46 @@
+"""proportion: queues get what they deserve by weight, and may take back what others have beyond their own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kbatch.api.reasons import QueueOverused, Reason
+from kbatch.engine.plugin import Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.state import JobState, QueueState
+from kbatch.model.shares import dominant_share
+
+
+class Proportion(Plugin):
+    """The queue that is furthest below its deserved share comes first. Takes no arguments.
+
+    A queue is overused for a job when it holds what it deserves, or more, in a dimension that the job asks for.
+    Victims of reclaim: YES from a reclaimable queue that is above its deserved share in a dimension that the claimer
+    asks for, else VETO.
+    """
+
+    name: ClassVar[str] = "proportion"
+    reasons: ClassVar[tuple[type[Reason], ...]] = (QueueOverused,)
+    agrees: ClassVar[frozenset[str]] = frozenset({"reclaimable"})
+
+    def queue_order_key(self, queue: QueueState) -> Key:
+        """Smallest share first: the largest allocated/deserved over the dimensions."""
+        return (dominant_share(queue.allocated, queue.deserved),)
+
+    def overused(self, queue: QueueState, job: JobState) -> Reason | None:
+        """See the class."""
+        for name in job.asks:
+            deserved = queue.deserved.get(name)
+            if deserved is not None and queue.allocated.get(name, 0) >= deserved:
+                return QueueOverused(queue.name, name, queue.allocated.get(name, 0), deserved)
+        return None
+
+    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
+        """See the class."""
+        donor = self.view.queue(unit.job.queue)
+        if not donor.record.reclaimable:
+            return Vote.VETO
+        for name, amount in claim.request.items():
+            above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
+            if amount > 0 and above > 0 and unit.request.get(name, 0) > 0:
+                return Vote.YES
+        return Vote.VETO

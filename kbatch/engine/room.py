@@ -1,0 +1,102 @@
+"""What is free on nodes while a session decides, and the window through which plugins see it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kbatch.model.nodes import Column, Ids, NodeTable
+from kbatch.model.tasks import TaskClass
+
+Index = npt.NDArray[np.intp]
+
+
+class Room:
+    """Working columns over the rows of a `NodeTable`.
+
+    Attributes:
+        idle: allocatable less what stands on the node, terminating pods included. A pod binds where it fits this.
+        future: idle, plus what is being released, less what is nominated: also a binding pod must fit this, so that
+            nobody takes what others are waiting for.
+        releasing: what terminating pods give back.
+        log: rows in the order in which they changed; whoever keeps answers per row reads on from where it was.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self.idle: dict[str, Column] = {name: column.copy() for name, column in table.idle.items()}
+        self.releasing: dict[str, Column] = {name: column.copy() for name, column in table.releasing.items()}
+        self.future: dict[str, Column] = {name: column + table.releasing[name] for name, column in table.idle.items()}
+        self.log: list[int] = []
+
+    def ensure(self, cls: TaskClass) -> None:
+        """Make columns for what the class asks for and no node has."""
+        for name, _ in cls.needs:
+            if name not in self.idle:
+                for columns in (self.idle, self.releasing, self.future):
+                    columns[name] = np.zeros(len(self.table), np.int64)
+
+    def bind(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """A pod comes onto a row (1), or not after all (-1)."""
+        for name, amount in cls.needs:
+            self.idle[name][row] -= sign * amount
+            self.future[name][row] -= sign * amount
+        self.log.append(row)
+
+    def nominate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """A pod waits for a row (1), or no longer (-1)."""
+        for name, amount in cls.needs:
+            self.future[name][row] -= sign * amount
+        self.log.append(row)
+
+    def release(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """A pod begins to leave a row (1), or stays after all (-1)."""
+        for name, amount in cls.needs:
+            self.releasing[name][row] += sign * amount
+            self.future[name][row] += sign * amount
+        self.log.append(row)
+
+
+class Rows:
+    """Some rows of the table, as they are now or would be with more pods of one class on them.
+
+    `index` are the row numbers; the same row may stand there several times, with different numbers of further pods.
+    Every method answers with one element for each element of `index`.
+    """
+
+    def __init__(
+        self, room: Room, index: Index, cls: TaskClass, extra: Column | None = None, *, whole: bool = False
+    ) -> None:
+        self.room = room
+        self.table = room.table
+        self.index = index
+        self._at: Index | slice = slice(None) if whole else index
+        self._needs = dict(cls.needs)
+        self._extra = extra
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def allocatable(self, name: str) -> Column:
+        """What the nodes offer of a dimension (`pods` is one); 0 where they have none of it."""
+        column = self.table.allocatable.get(name)
+        return column[self._at] if column is not None else np.zeros(len(self.index), np.int64)
+
+    def free(self, name: str) -> Column:
+        """Allocatable less what stands there and what is nominated there; may be below zero."""
+        future = self.room.future.get(name)
+        if future is None:
+            return np.zeros(len(self.index), np.int64)
+        free: Column = future[self._at] - self.room.releasing[name][self._at]
+        if self._extra is not None and name in self._needs:
+            free -= self._extra * self._needs[name]
+        return free
+
+    def labels(self, key: str) -> tuple[Ids, list[str]]:
+        """A node label as indexes into the list of its values, -1 where the node has none."""
+        ids, values = self.table.labels(key)
+        return ids[self._at], values
+
+    def taint_set(self) -> Ids:
+        """Index of the nodes' taints in `table.taint_sets`."""
+        return self.table.taint_set[self._at]

@@ -1,0 +1,209 @@
+"""One cycle's view of the cluster: the snapshot, the plugins, and the state of groups and queues as decisions fall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kbatch.api.configuration import Switch
+from kbatch.api.reasons import Reason, most_specific
+from kbatch.engine.boundary import Memo
+from kbatch.engine.placement import Placement
+from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
+from kbatch.engine.policy import Policy
+from kbatch.engine.room import Room
+from kbatch.engine.snapshot import Snapshot
+from kbatch.engine.state import JobState, QueueState
+from kbatch.model.nodes import NodeTable
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources
+
+
+class Session:
+    """The engine's working state; it is the `View` that plugins get.
+
+    Attributes:
+        room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
+            `room_generation` stand still, room only shrinks, and what did not fit does not fit.
+        reasons: for each group key, why it was refused so far in this cycle.
+        attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
+        wake: instants (ms) at which the same snapshot could be decided otherwise.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, memo: Memo) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.memo = memo
+        self.now = snapshot.now
+        self.model = snapshot.model
+        self.nodes: NodeTable = snapshot.table
+        self.room = Room(snapshot.table)
+        self.total: Resources = snapshot.capacity
+        deserved = self.model.deserved()
+        self._queues = {
+            name: QueueState(record, deserved.get(name, {}), dict(record.allocated))
+            for name, record in sorted(self.model.queues.items())
+            if record.queue is not None
+        }
+        self._jobs: dict[str, JobState] = {}
+        self.room_moves = 0
+        self.reasons: dict[str, list[Reason]] = {}
+        self.attempted: set[str] = set()
+        self.wake: list[int] = []
+        self.failed: dict[object, tuple[int, Reason]] = {}
+        self._load(policy)
+
+    def _load(self, policy: Policy) -> None:
+        plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
+            (part.tier, part.enabled, part.plugin(part.arguments, self)) for part in policy.plugins
+        ]
+
+        def those(method: str, switch: Switch | None = None) -> list[Plugin]:
+            return [
+                plugin for _, enabled, plugin in plugins
+                if getattr(type(plugin), method) is not getattr(Plugin, method)
+                and (switch is None or enabled(switch))
+            ]  # fmt: skip
+
+        self._queue_keys: list[Callable[[QueueState], Key]] = [
+            plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)
+        ]
+        self._job_keys: list[Callable[[JobState], Key]] = [
+            plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)
+        ]
+        self._task_keys: list[Callable[[Task], Key]] = [
+            plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)
+        ]
+        self._valid = [plugin.job_valid for plugin in those("job_valid")]
+        self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
+        self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
+        self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
+        self._overused = [plugin.overused for plugin in those("overused")]
+        self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
+        self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
+        self.placed_hooks: list[Callable[[Task, int], Undo]] = [plugin.placed for plugin in those("placed")]
+        self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
+        self._votes: dict[str, list[tuple[int, Callable[[Claim, Unit], Vote]]]] = {
+            "preempt": [
+                (tier, plugin.preemptable) for tier, enabled, plugin in plugins
+                if type(plugin).preemptable is not Plugin.preemptable and enabled(Switch.PREEMPTABLE)
+            ],
+            "reclaim": [
+                (tier, plugin.reclaimable) for tier, enabled, plugin in plugins
+                if type(plugin).reclaimable is not Plugin.reclaimable and enabled(Switch.RECLAIMABLE)
+            ],
+        }  # fmt: skip
+        self.placement = Placement(self.room, self.predicates, self.scores, policy.fingerprint)
+
+    # --- View ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def queues(self) -> Mapping[str, QueueState]:
+        """The existing queues, in the order of names."""
+        return self._queues
+
+    def queue(self, name: str) -> QueueState:
+        """A queue; raises KeyError where there is none."""
+        return self._queues[name]
+
+    def job(self, key: str) -> JobState:
+        """A group; raises KeyError where there is none."""
+        found = self._jobs.get(key)
+        if found is None:
+            found = self._jobs[key] = self._state(key)
+        return found
+
+    def _state(self, key: str) -> JobState:
+        job = self.model.jobs[key]
+        state = JobState(job, job.queue, dict(job.bound))
+        state.bound = job.holding + job.succeeded
+        waiting = [task for task in job.waiting if not task.gated]
+        state.gated = len(job.waiting) - len(waiting)
+        if len(waiting) > 1:
+            keys = self._task_keys
+            waiting.sort(key=lambda task: (*[part for key in keys for part in key(task)], task.created, task.key))
+        state.waiting = waiting
+        asks: dict[str, None] = {}
+        seen: set[int] = set()
+        for task in waiting:
+            if task.cls.id not in seen:
+                seen.add(task.cls.id)
+                asks.update(dict.fromkeys(task.cls.request))
+        state.asks = tuple(asks)
+        if job.roles:
+            state.by_role = job.placed_by_role()
+        return state
+
+    def live(self) -> Iterator[JobState]:
+        """The groups that are not settled, the oldest first."""
+        for job in sorted(self.model.live.values(), key=lambda job: (job.created, job.key)):
+            yield self.job(job.key)
+
+    # --- what plugins say ---------------------------------------------------------------------------------------------
+
+    def queue_key(self, queue: QueueState) -> tuple[Any, ...]:
+        """Order of queues, total."""
+        return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
+
+    def job_key(self, job: JobState) -> tuple[Any, ...]:
+        """Order of jobs, total."""
+        return (*[part for key in self._job_keys for part in key(job)], job.job.created, job.job.key)
+
+    def valid(self, job: JobState) -> Reason | None:
+        """Why the job cannot be tried at all."""
+        return most_specific([ask(job) for ask in self._valid])
+
+    def enqueueable(self, job: JobState) -> Reason | None:
+        """Why plugins keep the job out of the queue."""
+        return most_specific([ask(job) for ask in self._enqueueable])
+
+    def ready(self, job: JobState) -> bool:
+        """Whether what is bound is enough for the job to run."""
+        return not any(ask(job) for ask in self._ready)
+
+    def pipelined(self, job: JobState) -> bool:
+        """Whether what is bound and nominated is enough."""
+        return not any(ask(job) for ask in self._pipelined)
+
+    def overused(self, queue: QueueState, job: JobState) -> Reason | None:
+        """Why the queue has had enough for this job; the first plugin that says so."""
+        for ask in self._overused:
+            reason = ask(queue, job)
+            if reason is not None:
+                return reason
+        return None
+
+    def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
+        """The tier that offers the unit as a victim; None where a plugin forbids it or none consents."""
+        rank: int | None = None
+        for tier, ask in self._votes[action]:
+            vote = ask(claim, unit)
+            if vote is Vote.VETO:
+                return None
+            if vote is Vote.YES and rank is None:
+                rank = tier
+        return rank
+
+    # --- reasons ------------------------------------------------------------------------------------------------------
+
+    def refuse(self, job: JobState, reason: Reason, *, attempted: bool = False) -> None:
+        """Note why the job waits."""
+        self.reasons.setdefault(job.key, []).append(reason)
+        if attempted:
+            self.attempted.add(job.key)
+
+    def known_failure(self, signature: object) -> Reason | None:
+        """Why the same did not fit before, if nothing could have made room since."""
+        found = self.failed.get(signature)
+        if found is not None and found[0] == self.room_moves:
+            return found[1]
+        if self.room_moves == 0:
+            found = self.memo.failed.get(signature)
+            if found is not None and found[0] == self.snapshot.room_generation:
+                self.failed[signature] = (0, found[1])
+                return found[1]
+        return None
+
+    def note_failure(self, signature: object, reason: Reason) -> None:
+        """Keep it for the like of it, until something makes room."""
+        self.failed[signature] = (self.room_moves, reason)

@@ -1,0 +1,129 @@
+"""Groups and queues as a session sees them: the snapshot's sums, and what the session has decided on top.
+
+Only the engine changes them, through a `Statement`; plugins read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources
+
+
+@dataclass(eq=False, slots=True)
+class QueueState:
+    """One queue. `allocated` is what it holds and is nominated to, with the open statement; victims no longer count."""
+
+    record: QueueRecord
+    deserved: Resources
+    allocated: Resources
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.record.name
+
+    @property
+    def weight(self) -> int:
+        """Its weight."""
+        return self.record.weight
+
+    def add(self, request: Mapping[str, int], sign: int = 1) -> None:
+        """Count (1) or no longer count (-1) one pod's request."""
+        allocated = self.allocated
+        for name, amount in request.items():
+            allocated[name] = allocated.get(name, 0) + sign * amount
+
+
+@dataclass(eq=False, slots=True)
+class JobState:
+    """One group.
+
+    Attributes:
+        waiting: unplaced tasks in task order, gated ones left out; the nominated ones among them.
+        gated: how many wait behind scheduling gates.
+        placed: tasks that this session binds, with their rows. nominated: tasks that wait for a row.
+        evicted: its own pods that this session evicts.
+        allocated: requests of what it holds, places and is nominated to, less what is evicted.
+        bound: pods that hold a node or succeeded, less evicted, without this session's. by_role: the same per role.
+        asks: the dimensions that its waiting pods ask for.
+        in_queue: may be placed at all.
+    """
+
+    job: Job
+    queue: str
+    allocated: Resources
+    waiting: list[Task] = field(default_factory=list)
+    gated: int = 0
+    placed: dict[str, tuple[Task, int]] = field(default_factory=dict)
+    nominated: dict[str, tuple[Task, int]] = field(default_factory=dict)
+    evicted: dict[str, Task] = field(default_factory=dict)
+    bound: int = 0
+    by_role: dict[str, int] = field(default_factory=dict)
+    asks: tuple[str, ...] = ()
+    in_queue: bool = True
+
+    @property
+    def key(self) -> str:
+        """Its key in the model."""
+        return self.job.key
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.job.name
+
+    @property
+    def priority(self) -> int:
+        """Its class's priority, else the highest of its pods."""
+        return self.job.priority
+
+    @property
+    def minimum(self) -> int:
+        """Pods that must be placed together."""
+        return self.job.minimum
+
+    @property
+    def ready(self) -> int:
+        """Pods that count towards the minimum: holding, succeeded, and bound by this session."""
+        return self.bound + len(self.placed)
+
+    @property
+    def pipelined(self) -> int:
+        """`ready`, and those that are nominated."""
+        return self.bound + len(self.placed) + len(self.nominated)
+
+    def role_count(self, role: str, *, nominated: bool = False) -> int:
+        """Pods of a role that count towards its minimum."""
+        return self.by_role.get(role, 0)
+
+    def missing(self) -> int:
+        """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
+        more = self.minimum - self.pipelined
+        if self.job.roles:
+            more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles))
+        return max(0, more)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the minimum, and each role's, is placed without anything nominated."""
+        if self.ready < self.minimum:
+            return False
+        if not self.job.roles:
+            return True
+        waiting: dict[str, int] = {}
+        for task, _ in self.nominated.values():
+            waiting[task.role] = waiting.get(task.role, 0) + 1
+        return all(
+            self.by_role.get(role.name, 0) - waiting.get(role.name, 0) >= role.min_member for role in self.job.roles
+        )
+
+    def count(self, task: Task, sign: int) -> None:
+        """Count (1) or no longer count (-1) a task towards its role and its sum."""
+        if self.job.roles:
+            self.by_role[task.role] = self.by_role.get(task.role, 0) + sign
+        for name, amount in task.cls.request.items():
+            self.allocated[name] = self.allocated.get(name, 0) + sign * amount

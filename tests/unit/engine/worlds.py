@@ -1,0 +1,179 @@
+"""Small clusters for engine tests: builders of objects, and a cycle run to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbatch.api.configuration import parse
+from kbatch.api.objects import (
+    AnyObject,
+    Container,
+    Metadata,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    OwnerReference,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    PodSpec,
+    PodStatus,
+    PriorityClass,
+    Queue,
+    QueueSpec,
+    ResourceRequirements,
+    SubGroup,
+)
+from kbatch.engine import Memo, NullObserver, Outcome, Policy, Transaction, Verdict, build_policy, cycle, take_snapshot
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+
+ALLOCATE = """
+actions: allocate
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+EVERYTHING = """
+actions: "enqueue, reclaim, allocate, backfill, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+def policy(text: str = ALLOCATE) -> Policy:
+    return build_policy(parse(text, "test.yaml"))
+
+
+def stamp(seconds: int) -> str:
+    return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+
+
+EPOCH_MS = 1_767_225_600_000
+"""stamp(0) in milliseconds."""
+
+
+def node(name: str, cpu: str = "4", memory: str = "64Gi", pods: str = "110", **more: Any) -> Node:
+    labels = more.pop("labels", None)
+    extra = more.pop("extra", {})
+    return Node(
+        metadata=Metadata(name=name, labels=labels),
+        spec=NodeSpec(**more),
+        status=NodeStatus(allocatable={"cpu": cpu, "memory": memory, "pods": pods, **extra}),
+    )
+
+
+def queue(name: str = "default", weight: int = 1, **more: Any) -> Queue:
+    return Queue(metadata=Metadata(name=name), spec=QueueSpec(weight=weight, **more))
+
+
+def group(name: str, min_member: int = 1, *, at: int = 0, roles: dict[str, int] | None = None, **spec: Any) -> PodGroup:
+    subs = tuple(SubGroup(name=role, min_member=least) for role, least in roles.items()) if roles else None
+    return PodGroup(
+        metadata=Metadata(name=name, namespace="ns", creation_timestamp=stamp(at), generation=1),
+        spec=PodGroupSpec(min_member=min_member, sub_groups=subs, **spec),
+    )
+
+
+def pod(
+    name: str,
+    cpu: str = "1",
+    *,
+    of: str = "",
+    at: int = 0,
+    on: str = "",
+    role: str = "",
+    queue: str = "",
+    owner: str = "",
+    priority: int | None = None,
+    memory: str = "",
+    scheduler: str = "kube-batch",
+    **spec: Any,
+) -> Pod:
+    labels: dict[str, str] = dict(spec.pop("labels", {}))
+    if role:
+        labels["kbatch.dev/sub-group"] = role
+    if queue:
+        labels["kbatch.dev/queue"] = queue
+    requests: dict[str, Any] = {}
+    if cpu != "0":
+        requests["cpu"] = cpu
+    if memory:
+        requests["memory"] = memory
+    owners = (OwnerReference(kind="ReplicaSet", name=owner, uid=f"o-{owner}", controller=True),) if owner else ()
+    meta = Metadata(
+        name=name,
+        namespace="ns",
+        uid=f"u-{name}",
+        creation_timestamp=stamp(at),
+        labels=labels or None,
+        annotations={"scheduling.k8s.io/group-name": of} if of else None,
+        owner_references=owners,
+    )
+    status = PodStatus(phase="Running" if on else "Pending", start_time=stamp(at) if on else None)
+    container = Container(resources=ResourceRequirements(requests=requests))
+    return Pod(
+        metadata=meta,
+        spec=PodSpec(scheduler_name=scheduler, node_name=on, priority=priority, containers=(container,), **spec),
+        status=status,
+    )
+
+
+def members(name: str, count: int, cpu: str = "1", **more: Any) -> list[Pod]:
+    return [pod(f"{name}-{index}", cpu, of=name, **more) for index in range(count)]
+
+
+def priority_class(name: str, value: int, **more: Any) -> PriorityClass:
+    return PriorityClass(metadata=Metadata(name=name), value=value, **more)
+
+
+@dataclass
+class Decisions:
+    transactions: list[Transaction] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+    @property
+    def binds(self) -> dict[str, str]:
+        return {bind.pod.removeprefix("ns/"): bind.node for found in self.transactions for bind in found.binds}
+
+    @property
+    def evicted(self) -> list[str]:
+        return sorted(gone.pod.removeprefix("ns/") for found in self.transactions for gone in found.evictions)
+
+    @property
+    def nominated(self) -> dict[str, str | None]:
+        return {one.pod.removeprefix("ns/"): one.node for found in self.transactions for one in found.nominations}
+
+    def reason(self, name: str) -> str:
+        reason = self.verdicts[f"ns/{name}"].reason
+        return reason.code if reason is not None else ""
+
+
+def world(*objects: AnyObject | Iterable[AnyObject]) -> ClusterModel:
+    model = ClusterModel()
+    for thing in objects:
+        for obj in [thing] if not isinstance(thing, list) else thing:
+            model.apply(Upsert(obj))
+    return model
+
+
+def run(model: ClusterModel, by: Policy | None = None, *, now: int = 0, memo: Memo | None = None) -> Decisions:
+    """One cycle; the model is checked before it."""
+    model.validate()
+    found = Decisions()
+    steps = cycle(take_snapshot(model, EPOCH_MS + now * 1000), by or policy(), memo or Memo(), NullObserver())
+    while True:
+        try:
+            decision = next(steps)
+        except StopIteration as end:
+            found.outcome = end.value
+            return found
+        if isinstance(decision, Transaction):
+            found.transactions.append(decision)
+        else:
+            found.verdicts[decision.group] = decision
