@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ import helm_python
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate import utils
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
@@ -34,18 +34,21 @@ def test_lint_finds_nothing(path: Path) -> None:
     assert [message for message in report["messages"] if "icon is recommended" not in message["error"]] == []
 
 
-@functools.cache
-def validate(document: str, version: str) -> None:
-    # Most objects are the same whatever the values, and a validation takes 20 ms.
-    kubernetes_validate.validate(json.loads(document), version, strict=True)
+@pytest.fixture(scope="module")
+def schemas() -> Iterator[None]:
+    """kubernetes-validate reads its schemas from disk for every object; here it keeps them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+        yield
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.36"])
+@pytest.mark.usefixtures("schemas")
 def test_objects_match_the_schemas_of_kubernetes(rendered: Any, version: str) -> None:
     objects = [item for item in rendered.objects if item["apiVersion"].partition("/")[0] not in NOT_KUBERNETES]
     assert len(objects) >= 17
     for item in objects:
-        validate(json.dumps(item, sort_keys=True), version)
+        kubernetes_validate.validate(item, version, strict=True)
 
 
 def test_no_object_is_made_twice(rendered: Any) -> None:

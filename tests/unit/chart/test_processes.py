@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ import yaml
 
 from kbatch.api import configuration, names
 from kbatch.localcluster.pods import expand, port_names
-from kbatch.process.settings import LeaderSettings, ProcessSettings, parse
+from kbatch.process.settings import ProcessSettings, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[3]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 ELECTED = ("scheduler", "podgroup", "queue")
 COMPONENTS = (*ELECTED, "webhook")
 
@@ -52,8 +54,13 @@ ARGUMENTS = {
         "--bind-parallelism=64",
     ],
     "podgroup": [*COMMON, *lease("podgroup")],
-    "queue": [*COMMON, *lease("queue")],
-    "webhook": [*COMMON, "--port=$(WEBHOOK_PORT)", "--certificates=/etc/kbatch/certificates"],
+    "queue": [*COMMON, *lease("queue"), "--default-queue=default"],
+    "webhook": [
+        *COMMON,
+        "--port=$(WEBHOOK_PORT)",
+        "--certificates=/etc/kbatch/certificates",
+        "--default-queue=default",
+    ],
 }
 
 
@@ -66,26 +73,38 @@ def test_programs_and_arguments(default: Any, component: str) -> None:
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_every_program_is_a_script_of_the_project(default: Any, component: str) -> None:
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert default.container(component)["command"][0] in scripts
+    assert default.container(component)["command"][0] in SCRIPTS
+
+
+def settings_of(component: str) -> type[ProcessSettings]:
+    """The settings that a process reads its arguments into: the one class of that kind that its package defines."""
+    script = SCRIPTS[f"kbatch-{component}"].partition(":")[0]
+    package = script.rpartition(".")[0]
+    (found,) = (
+        value
+        for value in vars(importlib.import_module(script)).values()
+        if isinstance(value, type) and issubclass(value, ProcessSettings) and value.__module__.startswith(package)
+    )
+    return found
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_the_shared_settings_understand_the_arguments(default: Any, component: str) -> None:
+def test_the_process_understands_its_arguments(default: Any, component: str) -> None:
     container = default.container(component)
     environment = {entry["name"]: entry.get("value", entry["name"].lower()) for entry in container["env"]}
-    own = ("--scheduler-conf", "--schedule-period", "--cycle-gap", "--default-queue", "--bind-parallelism", "--port")
     given = [expand(argument, environment) for argument in container["args"]]
-    shared = [argument for argument in given if not argument.startswith((*own, "--certificates"))]
-    kind = LeaderSettings if component in ELECTED else ProcessSettings
-    settings = parse(kind, prog=component, argv=shared, environ={})
+    settings: Any = parse(settings_of(component), prog=component, argv=given, environ={})
     assert (settings.bind_address, settings.health_port, settings.metrics_port) == ("0.0.0.0", 8081, 8080)  # noqa: S104
     assert settings.scheduler_name == names.DEFAULT_SCHEDULER_NAME
-    if isinstance(settings, LeaderSettings):
+    if component in ELECTED:
         assert settings.leader_elect
         assert settings.lease_name == f"kbatch-{component}"
         assert (settings.resolved_lease_namespace(), settings.resolved_identity()) == ("pod_namespace", "pod_name")
         assert (settings.lease_duration, settings.renew_deadline, settings.retry_period) == (15, 10, 2)
+    if component == "webhook":
+        assert (settings.port, settings.certificates) == (9443, "/etc/kbatch/certificates")
+    if component != "podgroup":
+        assert settings.default_queue == names.DEFAULT_QUEUE
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -134,6 +153,8 @@ def test_values_reach_the_arguments(render: Callable[..., Any]) -> None:
         }
     )
     arguments = rendered.container("scheduler")["args"]
+    for component in ("queue", "webhook"):
+        assert "--default-queue=everybody" in rendered.container(component)["args"]
     assert {"--scheduler-name=batch", "--default-queue=everybody", "--schedule-period=5s"} <= set(arguments)
     assert {"--bind-parallelism=8", "--log-level=debug"} <= set(arguments)
     assert arguments[-1] == "--cycle-gap=1ms"
