@@ -15,6 +15,7 @@ import pytest
 from kbatch.api.names import API_VERSION
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.errors import ApiError
+from kbatch.resources import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import ControlPlane
@@ -196,6 +197,35 @@ def test_what_stands_at_the_edge_of_a_rule_is_taken_as_written(api: Api, spec: d
             assert [{**role, "minMember": role.get("minMember", 0)} for role in value] == created[name]
         else:
             assert created[name] == value
+
+
+def _reads(text: str) -> bool:
+    try:
+        return parse_quantity("memory", text) >= 0
+    except QuantityError:
+        return False
+
+
+def _takes(api: Api, text: str) -> bool:
+    try:
+        _create(api, _group({"minResources": {"memory": text}}))
+    except ApiError as error:
+        if error.status != 422:
+            raise
+        return False
+    api.request("DELETE", f"{GROUPS}/g")
+    return True
+
+
+def test_the_server_takes_exactly_the_quantities_that_kbatch_reads(api: Api) -> None:
+    """Whatever stands in minResources can be counted: nothing that is stored is unreadable later."""
+    numbers = ("0", "1", "+1", "-1", "-0", ".5", "5.", "0.1", "9007199254740992", "9007199254740993", "1.2.3", "")
+    suffixes = ("", "n", "u", "m", "k", "M", "P", "E", "Ki", "Gi", "Pi", "Ei", "e3", "E-3", "e-999", "e999", "K", "mi")
+    differing = {}
+    for text in (f"{number}{suffix}" for number in numbers for suffix in suffixes):
+        if (taken := _takes(api, text)) is not _reads(text):
+            differing[text] = taken
+    assert differing == {}
 
 
 @pytest.mark.parametrize("spec", [{}, None])

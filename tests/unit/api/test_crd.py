@@ -11,12 +11,15 @@ import kubernetes_validate
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError
 
 from kbatch.api import crd, objects
 from kbatch.api.podgroup import PodGroup, PodGroupSpec, PodGroupStatus, SubGroup, SubGroupStatus, Topology
 from kbatch.api.queue import Queue, QueueSpec, QueueStatus
 from kbatch.api.schema import ApiModel, Condition
+from kbatch.resources import QuantityError, parse_quantity
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -169,6 +172,31 @@ def test_models_read_manifests_and_refuse_what_the_crd_refuses() -> None:
         PodGroupSpec.model_validate({"minMembers": 1})
     with pytest.raises(ValidationError, match="weight"):
         Queue.model_validate({"spec": {"weight": 0}})
+
+
+def _pattern() -> str:
+    field = _schema(PODGROUP)["properties"]["spec"]["properties"]["minResources"]["additionalProperties"]
+    return str(field["pattern"])
+
+
+@given(text=st.from_regex(re.compile(_pattern(), re.ASCII), fullmatch=True).filter(lambda text: len(text) <= 32))
+def test_every_quantity_that_the_pattern_lets_in_is_read_unless_too_large(text: str) -> None:
+    try:
+        parse_quantity("memory", text)
+    except QuantityError as error:
+        refused = str(error)
+    else:
+        return
+    assert "larger than" in refused
+
+
+@given(text=st.text(alphabet="0123456789.+-eEkKMGimnu ", max_size=8))
+def test_every_quantity_that_is_read_is_let_in_by_the_pattern(text: str) -> None:
+    try:
+        parse_quantity("memory", text)
+    except QuantityError:
+        return
+    assert re.search(_pattern(), text)
 
 
 class _Inner(BaseModel):
