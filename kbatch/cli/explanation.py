@@ -1,0 +1,183 @@
+"""Why a group or a pod of a live cluster waits, put together from what stands on the objects themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kbatch.api import conditions
+from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
+from kbatch.api.objects import Pod, PodGroup
+from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
+from kbatch.kube.client import Client
+from kbatch.kube.decoding import decoder
+from kbatch.kube.errors import ApiError
+from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, Kind
+from kbatch.kube.lists import list_all
+
+
+class NotThereError(Exception):
+    """There is neither a PodGroup nor a pod of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say.
+
+    Attributes:
+        subject: `PodGroup ns/name` or `Pod ns/name`.
+        group: the group; None for a pod without one.
+        since: since when it waits, as the condition says; empty if it does not.
+        queue: its queue; None where that does not exist or nothing is known of it.
+        members: pods of the group by phase, `Pending (gated)` apart.
+        roles: of each role its name, its minimum and how many of its pods have a node.
+        verdict: one line: whether it waits.
+        reason, message: why, and what would help.
+    """
+
+    subject: str
+    group: GroupRow | None
+    queue: QueueRow | None
+    members: dict[str, int]
+    roles: tuple[tuple[str, int, int], ...]
+    verdict: str
+    reason: str
+    message: str
+    since: str
+
+    def json(self) -> dict[str, Any]:
+        """As one object."""
+        return {
+            "subject": self.subject,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "message": self.message,
+            "since": self.since or None,
+            "group": None if self.group is None else self.group.json(),
+            "queue": None if self.queue is None else self.queue.json(),
+            "members": self.members,
+            "roles": [{"name": name, "minMember": least, "placed": placed} for name, least, placed in self.roles],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.subject}: {self.verdict}"
+        if self.reason:
+            yield f"  reason   {self.reason}" + (f" (since {self.since})" if self.since else "")
+        if self.message:
+            yield f"           {self.message}"
+        if self.group is not None:
+            found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
+            yield f"  pods     {found}; {self.group.minimum} must be placed together"
+        for name, least, placed in self.roles:
+            yield f"  role     {name}: {placed} of at least {least} placed"
+        if self.queue is not None:
+            yield (
+                f"  queue    {self.queue.name} ({self.queue.state}, weight {self.queue.weight}): "
+                f"holds {_amounts(self.queue.allocated)} of a deserved {_amounts(self.queue.deserved)}, "
+                f"asks for {_amounts(self.queue.requested)}"
+            )
+
+
+async def gather(client: Client, namespace: str, name: str) -> Explanation:
+    """Ask the cluster about a PodGroup, else about a pod of that name.
+
+    Raises:
+        NotThereError: there is neither.
+        KubeError: the cluster does not answer, or refuses.
+    """
+    group = await _get(client, PODGROUPS, namespace, name)
+    if group is not None:
+        return await _explain_group(client, group)
+    pod = await _get(client, PODS, namespace, name)
+    if pod is None:
+        raise NotThereError(f"there is neither a PodGroup nor a pod {namespace}/{name}")
+    named = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+    if named:
+        group = await _get(client, PODGROUPS, namespace, named)
+        if group is not None:
+            return await _explain_group(client, group)
+    return _explain_pod(pod, named)
+
+
+async def _explain_group(client: Client, group: PodGroup) -> Explanation:
+    row = group_row(group)
+    pods = [
+        pod
+        for pod in await list_all(client, PODS, namespace=row.namespace)
+        if (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) == row.name
+    ]
+    queue = await _get(client, QUEUES, None, row.queue)
+    condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
+    if row.phase in {"Completed", "Failed"}:
+        verdict = f"it is over ({row.phase})"
+    elif condition is None:
+        verdict = "no scheduler has looked at it yet; does kbatch's scheduler run?"
+    elif row.scheduled:
+        verdict = f"it does not wait ({row.phase})"
+    else:
+        verdict = f"it waits ({row.phase})"
+    return Explanation(
+        subject=f"PodGroup {row.namespace}/{row.name}",
+        group=row,
+        queue=None if queue is None else queue_row(queue),
+        members=dict(sorted(Counter(_phase(pod) for pod in pods).items())),
+        roles=tuple(
+            (role.name, role.min_member, sum(_holds(pod, role.name) for pod in pods))
+            for role in group.spec.sub_groups or ()
+        ),
+        verdict=verdict,
+        reason=row.reason if row.waits else "",
+        message=row.message if row.waits else "",
+        since=(condition.last_transition_time or "") if condition is not None and row.waits else "",
+    )
+
+
+def _explain_pod(pod: Pod, named: str | None) -> Explanation:
+    subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
+    told = next((each for each in pod.status.conditions or () if each.type == "PodScheduled"), None)
+    reason = message = since = ""
+    if pod.spec.node_name:
+        verdict = f"it has a node, {pod.spec.node_name} ({pod.status.phase or 'Pending'})"
+    elif named:
+        verdict = "it waits"
+        reason, message = "PodGroupNotFound", f"it names PodGroup {named}, which does not exist; create it"
+    elif told is not None and told.status == "False":
+        verdict, reason, message = "it waits", told.reason, told.message
+        since = told.last_transition_time or ""
+    else:
+        verdict = f"no scheduler has spoken of it yet; its schedulerName is {pod.spec.scheduler_name or 'not set'}"
+    return Explanation(subject, None, None, {}, (), verdict, reason, message, since)
+
+
+async def _get(client: Client, kind: Kind[Any], namespace: str | None, name: str) -> Any:
+    """The object, or None where there is none."""
+    try:
+        answer = await client.request("GET", kind.path(namespace, name))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    return decoder(kind.type).decode(answer)
+
+
+def _phase(pod: Pod) -> str:
+    if pod.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    if pod.spec.scheduling_gates and not pod.spec.node_name:
+        return "Pending (gated)"
+    return pod.status.phase or "Pending"
+
+
+def _holds(pod: Pod, role: str) -> bool:
+    return (
+        (pod.metadata.labels or {}).get(SUB_GROUP_LABEL) == role
+        and bool(pod.spec.node_name)
+        and pod.metadata.deletion_timestamp is None
+    )
+
+
+def _amounts(amounts: Any) -> str:
+    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) or "nothing"

@@ -1,0 +1,116 @@
+"""`kbatch groups`, `kbatch queues`, `kbatch explain`: what a live cluster says about groups and queues.
+
+They only read, and only pods and what kbatch's own processes wrote: anybody who may see the PodGroups of a namespace
+may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from kbatch.cli.output import Format, Output, console, fail, print_json
+
+if TYPE_CHECKING:
+    from kbatch.kube.client import Client
+
+_Found = TypeVar("_Found")
+
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="Credentials; else KUBECONFIG, else the usual places."),
+]
+Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig's context to use.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("groups", short_help="List PodGroups, and why they wait.")(groups)
+    app.command("queues", short_help="List Queues, and what each deserves.")(queues)
+    app.command("explain", short_help="Say why a PodGroup or a pod waits.")(explain)
+
+
+def groups(
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only of this namespace; else of all.")
+    ] = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only those that wait.")] = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """List the PodGroups of a cluster: phase, pods, and why they wait."""
+    from kbatch.cli.views import group_rows, group_table
+    from kbatch.kube.kinds import PODGROUPS
+    from kbatch.kube.lists import list_all
+
+    found = _ask(lambda client: list_all(client, PODGROUPS, namespace=namespace), kubeconfig, context)
+    rows = [row for row in group_rows(found) if row.waits or not waiting]
+    if output is Output.JSON:
+        print_json([row.json() for row in rows])
+    else:
+        console().print(group_table(rows))
+
+
+def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """List the Queues of a cluster: what each deserves, holds and asks for."""
+    from kbatch.cli.views import queue_rows, queue_table
+    from kbatch.kube.kinds import QUEUES
+    from kbatch.kube.lists import list_all
+
+    rows = queue_rows(_ask(lambda client: list_all(client, QUEUES), kubeconfig, context))
+    if output is Output.JSON:
+        print_json([row.json() for row in rows])
+    else:
+        console().print(queue_table(rows))
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="A PodGroup, or a pod.")],
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Say why a PodGroup or a pod waits, and what would unblock it."""
+    from kbatch.cli.explanation import NotThereError, gather
+
+    namespace, _, own_name = name.rpartition("/")
+    if not namespace or not own_name:
+        fail(f"{name!r} is no NAMESPACE/NAME", 2)
+    try:
+        explanation = _ask(lambda client: gather(client, namespace, own_name), kubeconfig, context)
+    except NotThereError as error:
+        fail(str(error))
+    if output is Output.JSON:
+        print_json(explanation.json())
+    else:
+        for line in explanation.lines():
+            typer.echo(line)
+
+
+def _ask(
+    question: Callable[[Client], Coroutine[Any, Any, _Found]], kubeconfig: str | None, context: str | None
+) -> _Found:
+    """The answer of the cluster; what keeps it from answering is one sentence and status 1."""
+    import asyncio
+
+    from kbatch.kube.client import Client
+    from kbatch.kube.credentials import load_credentials
+    from kbatch.kube.errors import ApiError, KubeError, NoAnswerError
+
+    async def ask() -> _Found:
+        async with Client(load_credentials(kubeconfig, context=context), user_agent="kbatch-cli") as client:
+            return await question(client)
+
+    try:
+        return asyncio.run(ask())
+    except NoAnswerError as error:
+        fail(f"the cluster does not answer: {error.why}")
+    except ApiError as error:
+        if error.status == 404:
+            fail("the cluster does not know PodGroups and Queues; is kbatch installed there?")
+        fail(f"the cluster refuses: {error}")
+    except (KubeError, OSError) as error:
+        fail(str(error))

@@ -1,0 +1,59 @@
+"""What all commands share: the choice of output, and errors as one clear sentence."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FAILED: Final = 1
+"""Exit status where something else did not work: the cluster does not answer, an object is not there."""
+BAD_INPUT: Final = 2
+"""Exit status where what the user gave cannot be used."""
+LIMIT_REACHED: Final = 3
+"""Exit status where a run was cut off by its limit."""
+
+_WIDTH: Final = 120
+"""Of tables that are not shown on a terminal: wide enough not to fold."""
+
+
+class Output(enum.StrEnum):
+    """How to print the result."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+
+
+def console() -> Console:
+    """Standard output; the same for everyone where it is not a terminal."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=_WIDTH, force_terminal=False, color_system=None)
+
+
+def print_json(value: Any) -> None:
+    """The value as JSON, on standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def warn(text: str) -> None:
+    """A sentence on standard error that does not end the command."""
+    typer.echo(f"kbatch: {text}", err=True)
+
+
+def fail(text: str, status: int = FAILED) -> NoReturn:
+    """End the command with a sentence (each line one) on standard error."""
+    for line in text.splitlines() or [""]:
+        typer.echo(f"kbatch: {line}", err=True)
+    raise typer.Exit(status)

@@ -1,0 +1,93 @@
+"""`kbatch simulate`: the engine in virtual time, on ordinary manifests."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, console, fail, warn
+
+_LONG: Final = 1.0
+"""A run that takes longer than these seconds shows on a terminal how far it is."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("simulate", short_help="Run the scheduler on manifests, in virtual time.")(simulate)
+
+
+def simulate(
+    context: typer.Context,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Manifests: files, folders, or - for standard input.")
+    ],
+    scheduler_conf: Annotated[
+        Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option("--until", min=0, max=10**9, metavar="SECONDS", help="Stop the clock there.")
+    ] = None,
+    max_cycles: Annotated[int, typer.Option("--max-cycles", min=1, help="Give up after so many cycles.")] = 100_000,
+    extra_cycles: Annotated[
+        int, typer.Option("--extra-cycles", min=0, help="Time so many idle cycles at the end.")
+    ] = 0,
+    output: Format = Output.TEXT,
+) -> None:
+    """Run the scheduler on manifests, in virtual time, and say what becomes of them.
+
+    Nothing is sent anywhere. The exit status is 2 where the input cannot be used and 3 where --max-cycles cut the run
+    off.
+    """
+    from kbatch.api.configuration import ConfigurationError
+    from kbatch.cli.configuration import load as load_configuration
+    from kbatch.simulator.errors import InputError
+    from kbatch.simulator.manifests import load
+    from kbatch.simulator.run import Limits
+    from kbatch.simulator.run import simulate as run
+
+    try:
+        _, policy = load_configuration(scheduler_conf)
+        limits = Limits(None if until is None else round(until * 1000), max_cycles, extra_cycles)
+        result = run(load(paths), policy, limits, progress=_progress(context))
+    except (InputError, ConfigurationError) as error:
+        fail(str(error), BAD_INPUT)
+    for warning in result.warnings:
+        warn(warning)
+    if output is Output.JSON:
+        sys.stdout.buffer.write(result.encode())
+        sys.stdout.buffer.flush()
+    else:
+        from kbatch.simulator.report import print_report
+
+        print_report(result, console())
+    if result.limited:
+        warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
+        raise typer.Exit(LIMIT_REACHED)
+
+
+def _progress(context: typer.Context) -> Callable[[int, int], None] | None:
+    """A line on a terminal's standard error that says how far a long run is; none elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+    from rich.status import Status
+
+    begin = time.monotonic()
+    status: Status | None = None
+
+    def show(now: int, cycles: int) -> None:
+        nonlocal status
+        if status is None:
+            if time.monotonic() - begin < _LONG:
+                return
+            status = Status("", console=Console(stderr=True))
+            status.start()
+            context.call_on_close(status.stop)
+        status.update(f"{now / 1000:.1f} s simulated, {cycles} cycles")
+
+    return show

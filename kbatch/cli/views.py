@@ -1,0 +1,171 @@
+"""PodGroups and Queues of a live cluster as rows: for tables and for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from kbatch.api import conditions
+from kbatch.api.objects import PodGroup, Queue, RawResources
+
+_OVER = frozenset({"Completed", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A PodGroup: its phase, its pods, and what its condition Scheduled says."""
+
+    namespace: str
+    name: str
+    queue: str
+    phase: str
+    minimum: int
+    running: int
+    pending: int
+    succeeded: int
+    failed: int
+    scheduled: bool | None
+    reason: str
+    message: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is neither placed nor over."""
+        return self.scheduled is not True and self.phase not in _OVER
+
+    def json(self) -> dict[str, Any]:
+        """As one object of the output."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "queue": self.queue,
+            "phase": self.phase,
+            "minMember": self.minimum,
+            "running": self.running,
+            "pending": self.pending,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "scheduled": self.scheduled,
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+
+def group_row(group: PodGroup) -> GroupRow:
+    """The row of one PodGroup."""
+    spec, status = group.spec, group.status
+    condition = conditions.find(status.conditions, conditions.SCHEDULED)
+    return GroupRow(
+        namespace=group.metadata.namespace,
+        name=group.metadata.name,
+        queue=spec.queue,
+        phase=status.phase or "Pending",
+        minimum=max(spec.min_member, sum(role.min_member for role in spec.sub_groups or ())),
+        running=status.running,
+        pending=status.pending,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        scheduled=None if condition is None else condition.status == conditions.TRUE,
+        reason=condition.reason if condition is not None else "",
+        message=condition.message if condition is not None else "",
+    )
+
+
+def group_rows(groups: Iterable[PodGroup]) -> list[GroupRow]:
+    """All rows, by namespace and name."""
+    return sorted((group_row(group) for group in groups), key=lambda row: (row.namespace, row.name))
+
+
+def group_table(rows: Sequence[GroupRow]) -> Table:
+    """The rows for people."""
+    table = _table("Namespace", "Name", "Queue", "Phase", "Min>", "Running>", "Pending>", "Reason", "Message")
+    for row in rows:
+        counts = (str(row.minimum), str(row.running), str(row.pending))
+        table.add_row(row.namespace, row.name, row.queue, row.phase, *counts, row.reason, row.message)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A Queue: what it may, deserves, holds and asks for."""
+
+    name: str
+    weight: int
+    state: str
+    reclaimable: bool
+    deserved: RawResources
+    allocated: RawResources
+    requested: RawResources
+    share: str
+    pending: int
+    inqueue: int
+    running: int
+    completed: int
+
+    def json(self) -> dict[str, Any]:
+        """As one object of the output."""
+        return {
+            "name": self.name,
+            "weight": self.weight,
+            "state": self.state,
+            "reclaimable": self.reclaimable,
+            "deserved": self.deserved,
+            "allocated": self.allocated,
+            "requested": self.requested,
+            "share": self.share,
+            "pending": self.pending,
+            "inqueue": self.inqueue,
+            "running": self.running,
+            "completed": self.completed,
+        }
+
+
+def queue_row(queue: Queue) -> QueueRow:
+    """The row of one Queue."""
+    spec, status = queue.spec, queue.status
+    return QueueRow(
+        name=queue.metadata.name,
+        weight=spec.weight,
+        state=status.state or spec.state,
+        reclaimable=spec.reclaimable,
+        deserved=dict(status.deserved or {}),
+        allocated=dict(status.allocated or {}),
+        requested=dict(status.requested or {}),
+        share=status.share or "",
+        pending=status.pending,
+        inqueue=status.inqueue,
+        running=status.running,
+        completed=status.completed,
+    )
+
+
+def queue_rows(queues: Iterable[Queue]) -> list[QueueRow]:
+    """All rows, by name."""
+    return sorted((queue_row(queue) for queue in queues), key=lambda row: row.name)
+
+
+def queue_table(rows: Sequence[QueueRow]) -> Table:
+    """The rows for people."""
+    table = _table(
+        "Queue", "Weight>", "State", "Deserved", "Allocated", "Requested", "Share>", "Pending>", "InQueue>", "Running>"
+    )
+    for row in rows:
+        amounts = (_amounts(row.deserved), _amounts(row.allocated), _amounts(row.requested))
+        counts = (str(row.pending), str(row.inqueue), str(row.running))
+        table.add_row(row.name, str(row.weight), row.state, *amounts, row.share, *counts)
+    return table
+
+
+def _amounts(amounts: RawResources) -> str:
+    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) or "-"
+
+
+def _table(*columns: str) -> Table:
+    """A table without lines; a column whose name ends with `>` is of numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+    return table

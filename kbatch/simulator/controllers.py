@@ -1,0 +1,217 @@
+"""What Kubernetes' controllers would do with the objects at hand: pods of Jobs, ReplicaSets and roles, and statuses.
+
+Only what decides about placement is imitated: how many pods there are and what they are called, how many may be evicted
+of those that a PodDisruptionBudget guards, how much of a ResourceQuota is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUB_GROUP_LABEL
+from kbatch.api.objects import (
+    Job,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    PodGroup,
+    PodTemplate,
+    ReplicaSet,
+    ResourceQuota,
+    ResourceQuotaStatus,
+)
+from kbatch.model.quota import hard_limits, usage
+from kbatch.model.selectors import selector_matches
+from kbatch.resources import format_quantity
+from kbatch.simulator.names import DURATION, TERMINATION
+from kbatch.simulator.pods import Owner, from_template
+
+
+@dataclass(slots=True)
+class Maker:
+    """A controller that keeps a number of pods of one template.
+
+    Attributes:
+        owner: how its pods refer to it.
+        parallel: pods that are to be alive at a time.
+        completions: pods that are to succeed in all; None: as many as there are.
+        group: the PodGroup whose entry into its queue it waits for; empty: it need not wait.
+        waits: no pod is created before that; a suspended Job without a group waits for ever.
+        made, alive, succeeded: pods so far; `alive` counts those that were created and have not ended.
+    """
+
+    owner: Owner
+    reference: OwnerReference
+    template: PodTemplate
+    prefix: str
+    parallel: int
+    completions: int | None = None
+    group: str = ""
+    waits: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    indexed: bool = False
+    replaces: bool = True
+    made: int = 0
+    alive: int = 0
+    succeeded: int = 0
+
+    def missing(self) -> int:
+        """How many pods to create now."""
+        if self.waits:
+            return 0
+        if self.completions is None:
+            # Neither a Job without completions nor a simulated ReplicaSet starts again what has succeeded.
+            return max(0, self.parallel - self.alive - self.succeeded)
+        return max(0, min(self.parallel, self.completions - self.succeeded) - self.alive)
+
+    def make(self, taken: Iterable[str]) -> list[Pod]:
+        """The missing pods, named by their index; names in `taken` (`namespace/name`) are passed over."""
+        pods: list[Pod] = []
+        for _ in range(self.missing()):
+            while f"{self.owner.namespace}/{self.prefix}{self.made}" in taken:
+                self.made += 1
+            labels = dict(self.labels)
+            if self.indexed:
+                labels["batch.kubernetes.io/job-completion-index"] = str(self.made)
+            name = f"{self.prefix}{self.made}"
+            pods.append(from_template(self.template, name, self.reference, self.owner.namespace, labels))
+            self.made += 1
+            self.alive += 1
+        return pods
+
+
+def maker_of_job(job: Job) -> Maker:
+    """What the Job controller does with a Job."""
+    meta, spec = job.metadata, job.spec
+    parallel = 1 if spec.parallelism is None else spec.parallelism
+    completions = spec.completions
+    if completions is None and spec.parallelism is None:
+        completions = 1
+    group = (spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+    labels = {"batch.kubernetes.io/job-name": meta.name, "job-name": meta.name}
+    return Maker(
+        owner=Owner("Job", meta.namespace, meta.name),
+        reference=_reference("batch/v1", "Job", meta.name, meta.uid),
+        template=_template(spec.template, meta.annotations, meta.labels),
+        prefix=f"{meta.name}-",
+        parallel=parallel,
+        completions=completions,
+        group=f"{meta.namespace}/{group}" if group else "",
+        waits=spec.suspend,
+        labels=labels,
+        indexed=spec.completion_mode == "Indexed",
+    )
+
+
+def maker_of_replica_set(replica_set: ReplicaSet) -> Maker:
+    """What the ReplicaSet controller does with a ReplicaSet."""
+    meta, spec = replica_set.metadata, replica_set.spec
+    return Maker(
+        owner=Owner("ReplicaSet", meta.namespace, meta.name),
+        reference=_reference("apps/v1", "ReplicaSet", meta.name, meta.uid),
+        template=_template(spec.template, meta.annotations, meta.labels),
+        prefix=f"{meta.name}-",
+        parallel=1 if spec.replicas is None else spec.replicas,
+    )
+
+
+def makers_of_group(group: PodGroup) -> list[Maker]:
+    """What the podgroup operator does with the templates of a group's roles, once the group is in its queue.
+
+    Raises:
+        msgspec.ValidationError: a template is no pod template.
+    """
+    meta = group.metadata
+    makers: list[Maker] = []
+    for role in group.spec.sub_groups or ():
+        if role.template is None:
+            continue
+        template = msgspec.convert(role.template, PodTemplate)
+        annotations = {**(template.metadata.annotations or {}), GROUP_NAME_ANNOTATION: meta.name}
+        template = PodTemplate(metadata=replace(template.metadata, annotations=annotations), spec=template.spec)
+        makers.append(
+            Maker(
+                owner=Owner("PodGroup", meta.namespace, meta.name),
+                reference=_reference(group.api_version, "PodGroup", meta.name, meta.uid),
+                template=_template(template, meta.annotations, None),
+                prefix=f"{meta.name}-{role.name}-",
+                parallel=role.min_member if role.max_member is None else role.max_member,
+                group=f"{meta.namespace}/{meta.name}",
+                waits=True,
+                labels={SUB_GROUP_LABEL: role.name},
+            )
+        )
+    return makers
+
+
+def _reference(api_version: str, kind: str, name: str, uid: str) -> OwnerReference:
+    return OwnerReference(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
+
+
+def _template(template: PodTemplate, annotations: dict[str, str] | None, labels: dict[str, str] | None) -> PodTemplate:
+    """The template, with the owner's duration, termination and queue where it says nothing of its own."""
+    owners = annotations or {}
+    more = {name: owners[name] for name in (DURATION, TERMINATION) if name in owners}
+    queue = {QUEUE_LABEL: labels[QUEUE_LABEL]} if labels and QUEUE_LABEL in labels else {}
+    if not more and not queue:
+        return template
+    meta = template.metadata
+    filled = replace(meta, annotations={**more, **(meta.annotations or {})}, labels={**queue, **(meta.labels or {})})
+    return PodTemplate(metadata=filled, spec=template.spec)
+
+
+# --- statuses ---------------------------------------------------------------------------------------------------------
+
+
+def with_usage(quota: ResourceQuota, pods: Iterable[Pod]) -> ResourceQuota:
+    """The quota with what these pods of its namespace use of it."""
+    hard = hard_limits(quota)
+    used = dict.fromkeys(hard, 0) | usage(quota, pods)
+    written: dict[str, str | int | float] = {
+        name: format_quantity(name.removeprefix("requests.").removeprefix("limits."), amount)
+        for name, amount in sorted(used.items())
+    }
+    return replace(quota, status=ResourceQuotaStatus(hard=quota.spec.hard, used=written))
+
+
+def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisruptionBudget:
+    """The budget with how many of these pods of its namespace may be evicted now.
+
+    Terminating pods are neither healthy nor expected: what replaces them is among the pods already.
+    """
+    spec = budget.spec
+    if spec.min_available is None and spec.max_unavailable is None:
+        return budget
+    guarded = [
+        pod
+        for pod in pods
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in {"Succeeded", "Failed"}
+        and selector_matches(spec.selector, pod.metadata.labels)
+    ]
+    healthy = sum(pod.status.phase == "Running" for pod in guarded)
+    expected = len(guarded)
+    if spec.max_unavailable is not None:
+        desired = expected - _count(spec.max_unavailable, expected)
+    else:
+        desired = _count(spec.min_available, expected)
+    status = PodDisruptionBudgetStatus(
+        disruptions_allowed=max(0, healthy - max(0, desired)) if expected else 0,
+        current_healthy=healthy,
+        desired_healthy=max(0, desired),
+        expected_pods=expected,
+        observed_generation=budget.metadata.generation,
+    )
+    return budget if budget.status == status else replace(budget, status=status)
+
+
+def _count(value: int | str | None, of: int) -> int:
+    """A number, or a percentage of `of`, rounded up as Kubernetes does."""
+    if isinstance(value, str):
+        return -(-int(value.rstrip("%")) * of // 100)
+    return value or 0

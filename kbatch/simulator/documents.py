@@ -1,0 +1,159 @@
+"""Files, folders and standard input, as plain documents with the place where each one stands.
+
+YAML is read as the API server's clients read it: a time stays text, a key that stands twice is an error. What is JSON
+is read as JSON, some fifty times as fast.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from kbatch.simulator.errors import Fault, InputError, Place
+
+STANDARD_INPUT: Final = "-"
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_MERGE: Final = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A mapping as it was read, one object or a whole list of them."""
+
+    place: Place
+    content: dict[str, Any]
+
+
+def read(paths: Sequence[str]) -> Iterator[Document]:
+    """Every document of the files and folders (sorted by path, with all below them) and of `-`, in order.
+
+    Raises:
+        InputError: a path that does not exist or cannot be read, a folder without manifests, text that is neither YAML
+            nor JSON, a document that is no mapping.
+    """
+    for path in paths:
+        if path == STANDARD_INPUT:
+            yield from parse(_decode(sys.stdin.buffer.read(), "standard input"), "standard input")
+        else:
+            for file in _files(Path(path)):
+                try:
+                    content = file.read_bytes()
+                except OSError as error:
+                    raise _error(Place(str(file)), f"cannot be read: {error.strerror or error}") from None
+                yield from parse(_decode(content, str(file)), str(file))
+
+
+def parse(text: str, source: str) -> Iterator[Document]:
+    """The documents of one text; empty documents are counted and left out.
+
+    Raises:
+        InputError: as for `read`.
+    """
+    looks_like_json = text.lstrip()[:1] in {"{", "["}
+    contents = _parse_json(text, source) if looks_like_json else _parse_yaml(text, source)
+    for number, content in enumerate(contents, start=1):
+        if content is None:
+            continue
+        place = Place(source, number)
+        if not isinstance(content, dict):
+            raise _error(place, f"expected an object with apiVersion and kind, got {_name_of(content)}")
+        yield Document(place, content)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise _error(Place(str(path)), "there is no such file or folder")
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    if not found:
+        raise _error(Place(str(path)), "the folder holds no .yaml, .yml or .json file")
+    return found
+
+
+def _decode(content: bytes, source: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _error(Place(source), f"is no UTF-8 text (byte {error.start})") from None
+
+
+def _parse_json(text: str, source: str) -> Iterator[Any]:
+    """One JSON document, or several one after the other; what is not JSON after all is read as YAML."""
+    try:
+        yield msgspec.json.decode(text)
+        return  # noqa: TRY300 -- a generator's `else` would hide what is tried
+    except msgspec.DecodeError:
+        pass
+    contents: list[Any] = []
+    decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
+    try:
+        while position < len(text):
+            content, position = decoder.raw_decode(text, position)
+            contents.append(content)
+            position += len(text[position:]) - len(text[position:].lstrip()) if position < len(text) else 0
+    except json.JSONDecodeError as error:
+        if source.endswith(".json"):
+            raise _error(
+                Place(source, len(contents) + 1),
+                f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})",
+            ) from None
+        yield from _parse_yaml(text, source)
+        return
+    yield from contents
+
+
+class _Loader(yaml.CSafeLoader):
+    """PyYAML's C loader; times stay text, and a key that stands twice is an error."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- the base class's own shape
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key.value, str) and key.tag != _MERGE]
+        if len(keys) != len(set(keys)):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            marks = [key.start_mark for key, _ in node.value if key.value == twice]
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", marks[1])
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def _parse_yaml(text: str, source: str) -> Iterator[Any]:
+    loader = _Loader(text)
+    number = 1
+    try:
+        while loader.check_node():
+            yield loader.construct_document(loader.get_node())
+            number += 1
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+        what = re.sub(r"\s+", " ", error.problem or error.context or "not understood")
+        raise _error(Place(source, number), f"is not YAML: {what}{where}") from None
+    except yaml.YAMLError as error:
+        raise _error(Place(source, number), f"is not YAML: {str(error).splitlines()[0]}") from None
+    except (ValueError, RecursionError) as error:  # what PyYAML's constructors let through, such as a month 13
+        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise _error(Place(source, number), f"is not YAML: {what}") from None
+    finally:
+        loader.dispose()
+
+
+def _name_of(content: object) -> str:
+    names = {str: "text", list: "a list", bool: "a truth value", int: "a number", float: "a number"}
+    return names.get(type(content), type(content).__name__)
+
+
+def _error(place: Place, what: str) -> InputError:
+    return InputError([Fault(place, "", what)])

@@ -1,0 +1,70 @@
+"""The phase of a group in the simulation, by the same table as the podgroup operator's."""
+
+from __future__ import annotations
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition
+from kbatch.model.jobs import Job
+from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
+from kbatch.model.tasks import Task
+
+
+def phase_of(job: Job, standing: tuple[Condition, ...], current: str) -> Phase:
+    """The phase of a group (or shadow group) of the model.
+
+    Args:
+        job: the group, its sums up to date.
+        standing: its conditions.
+        current: its phase so far; empty for none.
+    """
+    tasks = list(job.tasks.values())
+    return derive(
+        GroupFacts(
+            minimum=job.minimum,
+            members=_count(tasks),
+            roles=tuple(
+                RoleFacts(role.min_member, _count([task for task in tasks if task.role == role.name]))
+                for role in job.roles
+            ),
+            enqueued=_verdict(standing, conditions.ENQUEUED),
+            scheduled=_verdict(standing, conditions.SCHEDULED),
+            unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
+            gave_up=any(_failed(task) and not task.pod.metadata.owner_references for task in tasks),
+            current=Phase(current) if current in set(Phase) else None,
+        )
+    )
+
+
+def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The condition that says how a group ended, if it ended and does not say so yet."""
+    if phase is Phase.COMPLETED and not conditions.is_true(standing, conditions.COMPLETED):
+        message = f"{job.succeeded} pods succeeded, {job.minimum} needed"
+        return (
+            Condition(type=conditions.COMPLETED, status=conditions.TRUE, reason="MinimumSucceeded", message=message),
+        )
+    if phase is Phase.FAILED and not conditions.is_true(standing, conditions.FAILED):
+        left = job.holding + len(job.waiting) + job.succeeded
+        message = f"{left} pods run or succeeded, {job.minimum} needed, and nobody makes more"
+        return (
+            Condition(type=conditions.FAILED, status=conditions.TRUE, reason="MinimumUnattainable", message=message),
+        )
+    return ()
+
+
+def _count(tasks: list[Task]) -> MemberCounts:
+    staying = [task for task in tasks if not task.terminating]
+    return MemberCounts(
+        running=sum(task.holds for task in staying),
+        succeeded=sum(task.succeeded for task in staying),
+        failed=sum(_failed(task) for task in staying),
+        pending=sum(task.pending for task in staying),
+    )
+
+
+def _failed(task: Task) -> bool:
+    return task.terminal and not task.succeeded
+
+
+def _verdict(standing: tuple[Condition, ...], type_: str) -> bool | None:
+    condition = conditions.find(standing, type_)
+    return None if condition is None else condition.status == conditions.TRUE

@@ -1,0 +1,331 @@
+"""From documents to typed objects: what a live cluster would take, with the times at which it is told to.
+
+Every fault of the whole input is collected, so that one run names them all: file, document, field, and what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from kbatch.api.conditions import merge
+from kbatch.api.names import GROUP
+from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_ms
+from kbatch.simulator import names
+from kbatch.simulator.documents import Document, read
+from kbatch.simulator.errors import Fault, FieldError, InputError, Place
+from kbatch.simulator.kinds import READ, SKIPPED, ReadKind, listed_kind, split_api_version
+from kbatch.simulator.validation import check_metadata, check_object, check_pod_spec, check_resources
+
+_MOST_FAULTS: Final = 20
+_MOST_SECONDS: Final = 10 * 366 * 24 * 3600
+_Object = TypeVar("_Object", bound=AnyObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An object of the input.
+
+    Attributes:
+        obj: the object, with its namespace filled in.
+        place: where it stands.
+        arrival: when it is created, in ms after the start.
+        departure: when it is deleted, in ms after the start; None: never.
+        order: rank of its creation among all objects of the input.
+    """
+
+    obj: AnyObject
+    place: Place
+    arrival: int = 0
+    departure: int | None = None
+    order: int = 0
+
+    @property
+    def key(self) -> tuple[type[AnyObject], str, str]:
+        """What no two objects share."""
+        return type(self.obj), self.obj.metadata.namespace, self.obj.metadata.name
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """A whole input: the objects in the order of their creation, and what was left out or looks unintended."""
+
+    objects: tuple[Declared, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def load(paths: Sequence[str]) -> Manifests:
+    """Read files, folders and `-`.
+
+    Raises:
+        InputError: something that nobody can read or that a live cluster would refuse.
+    """
+    return from_documents(read(paths))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one reading has found so far."""
+
+    declared: list[tuple[Declared, int | None]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    seen: dict[tuple[type[AnyObject], str, str], Place] = field(default_factory=dict)
+
+
+def from_documents(documents: Iterator[Document]) -> Manifests:
+    """Turn documents into objects.
+
+    Raises:
+        InputError: as for `load`.
+    """
+    reading = _Reading()
+    for document in documents:
+        for place, content in _items(document, reading):
+            try:
+                _take(content, place, reading)
+            except FieldError as error:
+                reading.faults.append(Fault(place, error.field, error.what))
+        if len(reading.faults) >= _MOST_FAULTS:
+            break
+    if reading.faults:
+        raise InputError(reading.faults[:_MOST_FAULTS])
+    for kind, count in sorted(reading.skipped.items()):
+        reading.warnings.append(
+            f"{kind}: {count} object{'s' if count > 1 else ''} left out, of no part in a simulation"
+        )
+    # Objects without a creationTimestamp are created at the start, after those of the past.
+    placed = sorted(enumerate(reading.declared), key=lambda entry: (entry[1][1] is None, entry[1][1] or 0, entry[0]))
+    objects = tuple(
+        Declared(declared.obj, declared.place, declared.arrival, declared.departure, order)
+        for order, (_, (declared, _)) in enumerate(placed)
+    )
+    return Manifests(objects, tuple(reading.warnings))
+
+
+def _items(document: Document, reading: _Reading) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The objects of a document: itself, or those of the list that it is."""
+    content, place = document.content, document.place
+    kind = content.get("kind")
+    if not isinstance(kind, str):
+        yield place, content
+        return
+    item_kind = listed_kind(kind)
+    if kind != "List" and (item_kind is None or "items" not in content):
+        yield place, content
+        return
+    items = content.get("items") or []
+    if not isinstance(items, list):
+        reading.faults.append(Fault(place, "items", "expected a list"))
+        return
+    for index, item in enumerate(items):
+        at = Place(place.source, place.document, index)
+        if not isinstance(item, dict):
+            reading.faults.append(Fault(at, "", "expected an object with apiVersion and kind"))
+            continue
+        if item_kind is not None:  # items of a typed list, as the API server sends it, leave these out
+            item = {"apiVersion": content.get("apiVersion"), "kind": item_kind, **item}
+        yield from _items(Document(at, item), reading)
+
+
+def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
+    """One object: read, checked and filled in; or left out with a warning."""
+    kind, api_version = _text(content, "kind"), _text(content, "apiVersion")
+    group, version = split_api_version(api_version)
+    read_as = READ.get((group, kind))
+    if read_as is None:
+        if (group, kind) in SKIPPED:
+            reading.skipped[f"{kind} ({api_version})"] = reading.skipped.get(f"{kind} ({api_version})", 0) + 1
+            return
+        raise FieldError(
+            "kind", f"{kind} of {api_version} is no kind that kbatch or Kubernetes knows{_meant(kind, group)}"
+        )
+    if version != read_as.version:
+        if re.fullmatch(r"v[0-9]+((alpha|beta)[0-9]+)?", version) is None or group == GROUP:
+            raise FieldError("apiVersion", f"there is no version {version!r} of {kind}; it is {read_as.version}")
+        reading.warnings.append(f"{place}: {kind} of {api_version} is read as {group}/{read_as.version}")
+    obj = _decode(content, read_as.type)
+    _fill_metadata(obj.metadata, read_as, reading)
+    _check(obj, content, read_as)
+    metadata = obj.metadata
+    arrival, departure = _times(obj)
+    declared = Declared(_start(obj), place, arrival, departure)
+    before = reading.seen.setdefault(declared.key, place)
+    if before is not place:
+        name = f"{metadata.namespace}/{metadata.name}" if read_as.namespaced else metadata.name
+        raise FieldError("metadata.name", f"{kind} {name} stands already in {before}")
+    _warn(obj, place, reading)
+    reading.declared.append((declared, _created(metadata)))
+
+
+def _text(content: dict[str, Any], name: str) -> str:
+    value = content.get(name)
+    if not isinstance(value, str) or not value:
+        raise FieldError(name, "is missing" if value is None or value == "" else f"expected text, got {value!r}"[:200])
+    return value
+
+
+def _meant(kind: str, group: str) -> str:
+    """A hint where the kind exists in another group, or with other capitals."""
+    for other_group, other in sorted({*READ, *SKIPPED}):
+        if other.casefold() == kind.casefold() and (other_group, other) != (group, kind):
+            return f"; {other} is of {other_group or 'v1'}"
+    return ""
+
+
+def _decode(content: dict[str, Any], as_type: type[_Object]) -> _Object:
+    try:
+        return msgspec.convert(content, as_type)
+    except msgspec.ValidationError:
+        try:
+            return msgspec.convert(_without_nulls(content), as_type)  # null means absent, as for the API server
+        except msgspec.ValidationError as error:
+            what, _, path = str(error).partition(" - at `")
+            raise FieldError(path.rstrip("`").removeprefix("$").removeprefix("."), _plain(what)) from None
+    except RecursionError:
+        raise FieldError("", "nested too deeply") from None
+
+
+def _plain(what: str) -> str:
+    what = what.replace("`", "").replace("dict", "object").replace("array", "list").replace("str", "text")
+    return what[:1].lower() + what[1:]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value
+
+
+def _fill_metadata(metadata: Metadata, read_as: ReadKind, reading: _Reading) -> None:
+    if not metadata.name and metadata.generate_name:
+        taken = sum(
+            1 for kind, _, name in reading.seen if kind is read_as.type and name.startswith(metadata.generate_name)
+        )
+        metadata.name = f"{metadata.generate_name}{taken}"
+    if not metadata.name:
+        raise FieldError("metadata.name", "is missing")
+    metadata.namespace = (metadata.namespace or names.DEFAULT_NAMESPACE) if read_as.namespaced else ""
+    check_metadata(metadata, namespaced=read_as.namespaced)
+
+
+def _check(obj: AnyObject, content: dict[str, Any], read_as: ReadKind) -> None:
+    if isinstance(obj, Pod):
+        check_pod_spec(obj.spec)
+    elif isinstance(obj, PodGroup | Queue):
+        _check_by_model(obj, content)
+    else:
+        check_object(obj)
+
+
+@cache
+def _models() -> dict[type[AnyObject], type[Any]]:
+    from kbatch.api.podgroup import PodGroup as PodGroupModel
+    from kbatch.api.queue import Queue as QueueModel
+
+    return {PodGroup: PodGroupModel, Queue: QueueModel}
+
+
+def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
+    """Check the schema of the CRD, by the model that it is generated from, then its rules."""
+    from pydantic import ValidationError
+
+    parts = {
+        name: _without_nulls(part) for name, part in content.items() if name not in {"apiVersion", "kind", "metadata"}
+    }
+    try:
+        _models()[type(obj)].model_validate({name: part for name, part in parts.items() if part is not None})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        what = "there is no such field" if first["type"] == "extra_forbidden" else str(first["msg"])
+        given = (
+            f", got {first['input']!r}" if isinstance(first["input"], str | int | float) and "should" in what else ""
+        )
+        raise FieldError(
+            ".".join(str(part) for part in first["loc"]), what.replace("Input should", "should") + given
+        ) from None
+    if isinstance(obj, Queue):
+        check_resources(obj.spec.capability, "spec.capability")
+        if obj.spec.parent == obj.metadata.name:
+            raise FieldError("spec.parent", "a queue cannot be its own parent")
+        return
+    check_resources(obj.spec.min_resources, "spec.minResources")
+    roles: set[str] = set()
+    for index, role in enumerate(obj.spec.sub_groups or ()):
+        at = f"spec.subGroups[{index}]"
+        if role.name in roles:
+            raise FieldError(f"{at}.name", f"there is a role {role.name} already")
+        roles.add(role.name)
+        if role.max_member is not None and role.max_member < role.min_member:
+            raise FieldError(f"{at}.maxMember", f"maxMember {role.max_member} is below minMember {role.min_member}")
+
+
+def _times(obj: AnyObject) -> tuple[int, int | None]:
+    """Arrival and departure; all other times are checked too."""
+    metadata = obj.metadata
+    if isinstance(obj, Job | ReplicaSet):
+        for name in (names.DURATION, names.TERMINATION):
+            try:
+                seconds(obj.spec.template.metadata, name)
+            except FieldError as error:
+                raise FieldError(f"spec.template.{error.field}", error.what) from None
+    for name in (names.DURATION, names.TERMINATION):
+        seconds(metadata, name)
+    arrival = seconds(metadata, names.ARRIVAL) or 0
+    departure = seconds(metadata, names.DEPARTURE)
+    if departure is not None and departure < arrival:
+        raise FieldError(names.path(names.DEPARTURE), "is before the arrival")
+    return arrival, departure
+
+
+def seconds(metadata: Metadata, name: str) -> int | None:
+    """The time in an annotation, in ms; None where there is none.
+
+    Raises:
+        FieldError: not a number of seconds from 0 on.
+    """
+    text = (metadata.annotations or {}).get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _MOST_SECONDS:
+        raise FieldError(names.path(name), f"{text[:64]!r} is no number of seconds from 0 to {_MOST_SECONDS}")
+    return round(value * 1000)
+
+
+def _created(metadata: Metadata) -> int | None:
+    try:
+        return timestamp_ms(metadata.creation_timestamp)
+    except msgspec.ValidationError:
+        raise FieldError(
+            "metadata.creationTimestamp", f"{metadata.creation_timestamp!r} is no time such as 2026-01-31T12:00:00Z"
+        ) from None
+
+
+def _start(obj: AnyObject) -> AnyObject:
+    """The object as it is at the start: what its status says stands since then."""
+    if isinstance(obj, PodGroup) and obj.status.conditions:
+        stale = [msgspec.structs.replace(condition, last_transition_time=None) for condition in obj.status.conditions]
+        obj.status.conditions = merge((), stale, names.timestamp(0))
+    return obj
+
+
+def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
+    """What a live cluster takes, and what is hardly meant."""
+    if isinstance(obj, Pod) and not obj.spec.scheduler_name and names.speaks_of_groups(obj.metadata):
+        reading.warnings.append(
+            f"{place}: pod {obj.metadata.namespace}/{obj.metadata.name} names a group but no spec.schedulerName: "
+            "another scheduler's"
+        )

@@ -1,0 +1,163 @@
+"""What a simulation came to: typed, and as the JSON object whose shape is a contract with everyone who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kbatch.api.objects import Condition
+from kbatch.engine.boundary import Bind, Eviction, Nomination
+from kbatch.resources import Resources, format_resources
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """A cycle with decisions; `number` counts all cycles from 1, `time` is in ms after the start."""
+
+    number: int
+    time: int
+    enqueued: tuple[str, ...]
+    binds: tuple[Bind, ...]
+    evictions: tuple[Eviction, ...]
+    nominations: tuple[Nomination, ...]
+
+    def json(self) -> dict[str, Any]:
+        """As it stands in `cycles`."""
+        return {
+            "cycle": self.number,
+            "time": self.time / 1000,
+            "enqueued": list(self.enqueued),
+            "binds": [{"pod": bind.pod, "node": bind.node} for bind in self.binds],
+            "evictions": [
+                {"pod": eviction.pod, "action": eviction.action, "for": eviction.beneficiary or None}
+                for eviction in self.evictions
+            ],
+            "nominations": [{"pod": nomination.pod, "node": nomination.node} for nomination in self.nominations],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodResult:
+    """A pod at the end; times in ms after the start. `queue` and `wait` are for the report."""
+
+    phase: str
+    node: str | None
+    bound: int | None
+    finished: int | None
+
+    def json(self) -> dict[str, Any]:
+        """As it stands in `pods`."""
+        return {
+            "phase": self.phase,
+            "node": self.node,
+            "bound": None if self.bound is None else self.bound / 1000,
+            "finished": None if self.finished is None else self.finished / 1000,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """A PodGroup or shadow group at the end."""
+
+    phase: str
+    queue: str
+    shadow: bool
+    conditions: tuple[Condition, ...]
+
+    def json(self) -> dict[str, Any]:
+        """As it stands in `podgroups`."""
+        return {
+            "phase": self.phase,
+            "conditions": [
+                {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+                for each in self.conditions
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """A queue at the end; `waits` (ms) of the pods that were bound in it are for the report."""
+
+    weight: int
+    deserved: Resources
+    allocated: Resources
+    share: float
+    waits: tuple[int, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """As it stands in `queues`."""
+        return {
+            "deserved": format_resources(self.deserved),
+            "allocated": format_resources(self.allocated),
+            "share": self.share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What was allocated of which capacity from `time` (ms after the start) on."""
+
+    time: int
+    allocated: Resources
+    capacity: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A whole run.
+
+    Attributes:
+        cycles: those with decisions.
+        cycle_count: of all cycles.
+        makespan: time of the last event, in ms.
+        mean_wait: of the pods that were bound, from arrival to bind, in ms; 0 if none was.
+        utilisation: by resource, allocated over capacity on [0, makespan].
+        uses: the steps that this is the integral of.
+        engine_seconds: spent in cycles; longest_slice: the longest stretch of that without a turn for the shell.
+        idle_cycle_seconds: mean of the extra cycles; None if there were none.
+        limited: the run was cut off by the limit on cycles.
+        warnings: what goes otherwise than the input seems to mean.
+    """
+
+    cycles: tuple[CycleResult, ...]
+    cycle_count: int
+    pods: dict[str, PodResult]
+    groups: dict[str, GroupResult]
+    queues: dict[str, QueueResult]
+    makespan: int
+    mean_wait: float
+    utilisation: dict[str, float]
+    uses: tuple[Use, ...]
+    engine_seconds: float
+    longest_slice: float
+    idle_cycle_seconds: float | None = None
+    limited: bool = False
+    warnings: tuple[str, ...] = field(default=())
+
+    def json(self) -> dict[str, Any]:
+        """The object of `-o json`."""
+        summary: dict[str, Any] = {
+            "cycles": self.cycle_count,
+            "binds": sum(len(cycle.binds) for cycle in self.cycles),
+            "evictions": sum(len(cycle.evictions) for cycle in self.cycles),
+            "makespan": self.makespan / 1000,
+            "mean_wait": round(self.mean_wait / 1000, 6),
+            "utilisation": self.utilisation,
+            "engine_seconds": round(self.engine_seconds, 6),
+        }
+        if self.idle_cycle_seconds is not None:
+            summary["idle_cycle_seconds"] = round(self.idle_cycle_seconds, 9)
+        return {
+            "cycles": [cycle.json() for cycle in self.cycles],
+            "pods": {key: pod.json() for key, pod in self.pods.items()},
+            "podgroups": {key: group.json() for key, group in self.groups.items()},
+            "queues": {name: queue.json() for name, queue in self.queues.items()},
+            "summary": summary,
+        }
+
+    def encode(self) -> bytes:
+        """The JSON text, one value a line, ending with a newline."""
+        return msgspec.json.format(msgspec.json.encode(self.json()), indent=1) + b"\n"

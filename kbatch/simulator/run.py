@@ -1,0 +1,281 @@
+"""The run: time goes from event to event, and at each the engine decides until it has nothing more to say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kbatch.engine import Memo, NullObserver, Policy, cycle, take_snapshot
+from kbatch.engine.boundary import Observer, Transaction, Verdict
+from kbatch.model.shares import dominant_share
+from kbatch.resources import Resources
+from kbatch.simulator.cluster import SimulatedCluster
+from kbatch.simulator.groups import phase_of
+from kbatch.simulator.manifests import Manifests
+from kbatch.simulator.names import START_MS
+from kbatch.simulator.records import PodRecord
+from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
+
+MAX_CYCLES: Final = 100_000
+_AGEING_MS: Final = 600_000
+"""Default age at which a group is given a reservation: before that, an unchanged state may still move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a run ends if it does not end by itself, and what follows it.
+
+    Attributes:
+        until: the last instant that is simulated, in ms after the start; None: no limit.
+        max_cycles: how many cycles may run.
+        extra_cycles: how many idle cycles run once nothing is left to happen.
+    """
+
+    until: int | None = None
+    max_cycles: int = MAX_CYCLES
+    extra_cycles: int = 0
+
+
+Progress = Callable[[int, int], None]
+"""Told now and then the time (ms after the start) and how many cycles ran."""
+
+
+def simulate(
+    manifests: Manifests,
+    policy: Policy,
+    limits: Limits | None = None,
+    *,
+    progress: Progress | None = None,
+    observer: Observer | None = None,
+) -> Result:
+    """Run the engine over the input until nothing is left to happen, or to a limit.
+
+    Raises:
+        InputError: an object that a live cluster would refuse.
+    """
+    run = _Run(SimulatedCluster(manifests), policy, limits or Limits(), progress, observer or NullObserver())
+    run.go()
+    return run.result()
+
+
+@dataclass(slots=True)
+class _Run:
+    cluster: SimulatedCluster
+    policy: Policy
+    limits: Limits
+    progress: Progress | None
+    observer: Observer
+    memo: Memo = field(default_factory=Memo)
+    cycles: list[CycleResult] = field(default_factory=list)
+    count: int = 0
+    now: int = 0
+    wake: int | None = None
+    limited: bool = False
+    engine_seconds: float = 0.0
+    longest_slice: float = 0.0
+    idle_seconds: float | None = None
+    uses: list[Use] = field(default_factory=list)
+    dimensions: set[str] = field(default_factory=set)
+    seen: set[Hashable] = field(default_factory=set)
+    seen_at: int = -1
+
+    def go(self) -> None:
+        """Go from instant to instant."""
+        following: int | None = 0
+        while following is not None:
+            self.now = following
+            self.cluster.advance(self.now)
+            if not self._decide():
+                self.limited = True
+                return
+            self._account()
+            following = self._next()
+        if self.limits.extra_cycles:
+            seconds = self.engine_seconds
+            for _ in range(self.limits.extra_cycles):
+                self._cycle()
+            self.idle_seconds = (self.engine_seconds - seconds) / self.limits.extra_cycles
+            self.engine_seconds = seconds
+
+    def _decide(self) -> bool:
+        """Run cycles at this instant until one decides nothing; false where the limit is reached before that."""
+        while True:
+            if self.count >= self.limits.max_cycles:
+                return False
+            transactions, verdicts = self._cycle()
+            effects = self.cluster.carry_out(transactions, verdicts, self.now)
+            binds = tuple(bind for transaction in transactions for bind in transaction.binds)
+            evictions = tuple(eviction for transaction in transactions for eviction in transaction.evictions)
+            if binds or evictions or effects.enqueued or effects.nominations:
+                result = CycleResult(self.count, self.now, effects.enqueued, binds, evictions, effects.nominations)
+                self.cycles.append(result)
+            due = self.cluster.timeline.next_time
+            if due is not None and due <= self.now:
+                self.cluster.advance(self.now)
+            elif not effects.changed:
+                return True
+
+    def _cycle(self) -> tuple[list[Transaction], list[Verdict]]:
+        """One cycle of the engine, timed; what it says is carried out only after it has ended."""
+        transactions: list[Transaction] = []
+        verdicts: list[Verdict] = []
+        self.count += 1
+        begin = last = time.perf_counter()
+        steps = cycle(take_snapshot(self.cluster.model, START_MS + self.now), self.policy, self.memo, self.observer)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                outcome = end.value
+                break
+            finally:
+                instant = time.perf_counter()
+                self.longest_slice = max(self.longest_slice, instant - last)
+            if isinstance(step, Transaction):
+                transactions.append(step)
+            else:
+                verdicts.append(step)
+            last = time.perf_counter()
+        self.engine_seconds += time.perf_counter() - begin
+        self.memo = outcome.memo
+        self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START_MS, self.now + 1)
+        if self.progress is not None:
+            self.progress(self.now, self.count)
+        return transactions, verdicts
+
+    def _next(self) -> int | None:
+        """The next instant at which anything can happen; None at the end."""
+        due = self.cluster.timeline.next_time
+        if due is None and (self.wake is None or self._repeats()):
+            return None
+        following = min(moment for moment in (due, self.wake) if moment is not None)
+        if self.limits.until is not None and following > self.limits.until:
+            return None
+        return following
+
+    def _repeats(self) -> bool:
+        """Whether all that is left are groups that time out, wait and come back to what was before.
+
+        Without this a group that can never be placed would keep a run going for ever. It is asked when nothing happens
+        by itself any more; since the last real event the same state was seen before, and nothing that has a set time
+        (a lifetime, a minimum of run time, ageing) is still to come.
+        """
+        cluster = self.cluster
+        if cluster.last_event != self.seen_at:
+            self.seen.clear()
+            self.seen_at = cluster.last_event
+        state = (
+            tuple(
+                (key, *((each.type, each.status, each.reason) for each in group.status.conditions or ()))
+                for key, group in sorted(cluster.groups.items())
+            ),
+            tuple(sorted((key, record.pod.status.nominated_node_name) for key, record in cluster.pods.items())),
+        )
+        if state in self.seen:
+            return self.now >= self._last_set_time()
+        self.seen.add(state)
+        return False
+
+    def _last_set_time(self) -> int:
+        """The last instant that some group's spec speaks of, in ms after the start."""
+        last = 0
+        for job in self.cluster.model.jobs.values():
+            begin = (job.created if job.started is None else job.started) - START_MS
+            last = max(last, begin + _AGEING_MS if job.waiting or job.outstanding else 0)
+            if job.group is not None and job.holding:
+                spec = job.group.spec
+                last = max(last, begin + 1000 * max(spec.lifetime_seconds or 0, spec.min_runtime_seconds))
+        return last
+
+    # --- sums ---------------------------------------------------------------------------------------------------------
+
+    def _account(self) -> None:
+        """Note what is in use from this instant on."""
+        model = self.cluster.model
+        for record in model.queues.values():
+            self.dimensions.update(record.request)
+        use = Use(self.now, self.cluster.allocated(), model.capacity)
+        if not self.uses or (self.uses[-1].allocated, self.uses[-1].capacity) != (use.allocated, use.capacity):
+            self.uses.append(use)
+
+    def result(self) -> Result:
+        """All that there is to say."""
+        self._account()
+        cluster = self.cluster
+        records = [*cluster.pods.values(), *cluster.departed]
+        waits = [record.bound - record.arrival for record in records if record.bound is not None]
+        return Result(
+            cycles=tuple(self.cycles),
+            cycle_count=self.count,
+            pods={
+                key: PodResult(record.phase, record.node, record.bound, record.finished)
+                for key, record in sorted(cluster.pods.items())
+            },
+            groups=self._groups(),
+            queues=self._queues(records),
+            makespan=cluster.last_event,
+            mean_wait=sum(waits) / len(waits) if waits else 0.0,
+            utilisation=self._utilisation(),
+            uses=tuple(self.uses),
+            engine_seconds=self.engine_seconds,
+            longest_slice=self.longest_slice,
+            idle_cycle_seconds=self.idle_seconds,
+            limited=self.limited,
+            warnings=tuple(cluster.warnings),
+        )
+
+    def _groups(self) -> dict[str, GroupResult]:
+        cluster = self.cluster
+        groups: dict[str, GroupResult] = {}
+        for job in cluster.model.jobs.values():
+            group = cluster.groups.get(job.key)
+            if group is not None:
+                standing, phase = group.status.conditions or (), group.status.phase
+            elif job.name in cluster.groups:
+                continue  # a shadow group of the same name as a PodGroup
+            else:
+                standing = cluster.shadow_conditions.get(job.key, ())
+                phase = phase_of(job, standing, "").value
+            groups[job.name] = GroupResult(phase, job.queue, group is None, standing)
+        return dict(sorted(groups.items()))
+
+    def _queues(self, records: list[PodRecord]) -> dict[str, QueueResult]:
+        model = self.cluster.model
+        deserved = model.deserved()
+        waits: dict[str, list[int]] = {}
+        for record in records:
+            if record.bound is not None:
+                waits.setdefault(record.queue, []).append(record.bound - record.arrival)
+        dimensions = self.dimensions & model.capacity.keys()
+
+        def shown(amounts: Resources) -> Resources:
+            return {name: amounts.get(name, 0) for name in sorted(dimensions | {n for n, a in amounts.items() if a})}
+
+        return {
+            name: QueueResult(
+                weight=record.weight,
+                deserved=shown(deserved.get(name, {})),
+                allocated=shown(record.allocated),
+                share=round(float(dominant_share(record.allocated, deserved.get(name, {}))), 6),
+                waits=tuple(waits.get(name, ())),
+            )
+            for name, record in sorted(model.queues.items())
+            if record.queue is not None
+        }
+
+    def _utilisation(self) -> dict[str, float]:
+        """Allocated over capacity, integrated up to the last event; at one single instant, as it is then."""
+        end = self.cluster.last_event
+        allocated: dict[str, int] = {}
+        capacity: dict[str, int] = {}
+        steps = self.uses if end else self.uses[-1:]
+        for index, use in enumerate(steps):
+            until = min(end, steps[index + 1].time) if index + 1 < len(steps) else end
+            length = until - use.time if end else 1
+            if length > 0:
+                for name in self.dimensions:
+                    allocated[name] = allocated.get(name, 0) + use.allocated.get(name, 0) * length
+                    capacity[name] = capacity.get(name, 0) + use.capacity.get(name, 0) * length
+        return {name: round(allocated[name] / capacity[name], 6) for name in sorted(capacity) if capacity[name] > 0}
