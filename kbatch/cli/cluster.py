@@ -102,6 +102,7 @@ def _print(report: Report, output: Output) -> None:
 def _print_groups(rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="")
     for heading in ("NAMESPACE", "NAME", "PHASE", "MIN", "RUNNING", "REASON"):
@@ -109,10 +110,9 @@ def _print_groups(rows: list[Row]) -> None:
     table.add_column("MESSAGE", overflow="fold")
     for row in rows:
         cells = (row.namespace, row.name, row.phase, str(row.minimum), str(row.running), row.reason, row.message)
-        table.add_row(*cells)
-    console = Console()
+        table.add_row(*map(Text, cells))
     # What is piped into a file has no width, and must not be folded.
-    console.print(table, width=None if console.is_terminal else 400)
+    Console(width=None if sys.stdout.isatty() else 1000, soft_wrap=False).print(table)
 
 
 def _progress() -> Callable[[str], None]:

@@ -38,7 +38,8 @@ SCHEDULER = "kube-scheduler"
 HOST_MODULE = "kbatch.localcluster.host"
 _READY_TIMEOUT = 60.0
 _ROOM_FOR_STATE = 500 * 2**20
-_STAGES = Path(__file__).with_name("stages.yaml")
+STAGES = Path(__file__).with_name("stages.yaml")
+"""How kwok plays the kubelet."""
 
 
 class State(enum.Enum):
@@ -208,7 +209,7 @@ class Cluster:
             ports[0] = require_free_port(options.api_port, "the API server")
         self._kwok_home.mkdir()
         configuration = self._kwok_home / "kwok.yaml"
-        documents = (yaml.safe_dump(_kwok_configuration(programs, options, ports)), _STAGES.read_text(encoding="utf-8"))
+        documents = (yaml.safe_dump(_kwok_configuration(programs, options, ports)), STAGES.read_text(encoding="utf-8"))
         configuration.write_text("---\n".join(documents), encoding="utf-8")
         arguments = ["create", "cluster", "--name", self.name, "--config", str(configuration), "--kubeconfig", ""]
         for argument in ("kube-controller-manager=leader-elect=false", *options.extra_args):

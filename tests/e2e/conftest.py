@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kbatch.localcluster.api import Api
-from kbatch.localcluster.cluster import Cluster, Options
+from kbatch.localcluster.cluster import STAGES, Cluster, Options
 from kbatch.localcluster.components import Components
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.programs import Programs, ensure_programs
@@ -139,6 +139,7 @@ def _kwok(programs: Programs, kubeconfig: Path, folders: pytest.TempPathFactory)
             [
                 programs.path("kwok"), "--kubeconfig", kubeconfig, "--manage-all-nodes=false",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--server-address=127.0.0.1:0",
+                "--config", STAGES,
             ],
             stdout=log, stderr=log,
         )  # fmt: skip
