@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from kbatch.api.yaml_nodes import MappingNode, ScalarNode, SequenceNode, Value, YamlError, read_value, root_of
+from kbatch.api.yaml_nodes import MappingNode, Node, ScalarNode, SequenceNode, Value, YamlError, read_value, root_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -182,7 +182,7 @@ class _Reader:
         self._refuse_twice("plugin", [plugin.entry for tier in tiers for plugin in tier])
         return SchedulerConfiguration(source=self._source, actions=actions, tiers=tiers)
 
-    def _actions(self, node: ScalarNode | SequenceNode | MappingNode) -> list[Entry]:
+    def _actions(self, node: Node) -> list[Entry]:
         if isinstance(node, ScalarNode) and node.is_text:
             entries = [Entry(name=part.strip(), source=self._source, line=node.line) for part in node.value.split(",")]
         elif isinstance(node, SequenceNode):
@@ -194,7 +194,7 @@ class _Reader:
         self._refuse_twice("action", entries)
         return entries
 
-    def _tiers(self, node: ScalarNode | SequenceNode | MappingNode) -> Iterator[tuple[PluginConfiguration, ...]]:
+    def _tiers(self, node: Node) -> Iterator[tuple[PluginConfiguration, ...]]:
         if not isinstance(node, SequenceNode) or not node.items:
             raise self._error(node, "tiers must be a list of at least one tier: `- plugins: [...]`")
         for item in node.items:
@@ -211,7 +211,7 @@ class _Reader:
                 raise self._error(plugins, f"a tier has at most {_MOST_PLUGINS} plugins")
             yield tuple(self._plugin(plugin) for plugin in plugins.items)
 
-    def _plugin(self, node: ScalarNode | SequenceNode | MappingNode) -> PluginConfiguration:
+    def _plugin(self, node: Node) -> PluginConfiguration:
         if not isinstance(node, MappingNode):
             raise self._error(node, "a plugin must be a mapping with a name: `- name: gang`")
         fields = node.fields("plugin")
@@ -227,7 +227,7 @@ class _Reader:
             arguments=tuple(self._arguments(by_name["arguments"])) if "arguments" in by_name else (),
         )
 
-    def _switches(self, fields: Mapping[ScalarNode, ScalarNode | SequenceNode | MappingNode]) -> dict[Switch, bool]:
+    def _switches(self, fields: Mapping[ScalarNode, Node]) -> dict[Switch, bool]:
         given: dict[Switch, tuple[bool, ScalarNode]] = {}
         for key, node in fields.items():
             if key.value not in _SWITCH_WORDS:
@@ -243,7 +243,7 @@ class _Reader:
             given[switch] = (wanted, key)
         return {switch: wanted for switch, (wanted, _) in given.items()}
 
-    def _arguments(self, node: ScalarNode | SequenceNode | MappingNode) -> Iterator[Argument]:
+    def _arguments(self, node: Node) -> Iterator[Argument]:
         if isinstance(node, ScalarNode) and node.is_null:
             return
         if not isinstance(node, MappingNode):
@@ -251,7 +251,7 @@ class _Reader:
         for key, value in node.fields("arguments").items():
             yield Argument(entry=self._entry(key), value=read_value(value))
 
-    def _name(self, node: ScalarNode | SequenceNode | MappingNode, what: str) -> Entry:
+    def _name(self, node: Node, what: str) -> Entry:
         if not isinstance(node, ScalarNode) or not node.is_text or _NAME.fullmatch(node.value.strip()) is None:
             raise self._error(node, f"{what} must be a word of letters, digits, `-`, `_`, `.` and `/`")
         return Entry(name=node.value.strip(), source=self._source, line=node.line)
@@ -266,7 +266,7 @@ class _Reader:
     def _entry(self, key: ScalarNode) -> Entry:
         return Entry(name=key.value, source=self._source, line=key.line)
 
-    def _error(self, node: ScalarNode | SequenceNode | MappingNode, message: str) -> ConfigurationError:
+    def _error(self, node: Node, message: str) -> ConfigurationError:
         return ConfigurationError(self._source, node.line, message)
 
 
