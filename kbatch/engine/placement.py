@@ -72,7 +72,7 @@ class ClassFit:
 
     def _with_others(self) -> Column:
         """The keys with what other rows have to say, for all rows."""
-        rows = Rows(self._room, self._every, self.cls, whole=True)
+        rows = Rows(self._room, self._every, self.cls, whole=True, later=self.when is When.LATER)
         key = self._near.copy()
         more = np.zeros(len(key), np.int64)
         for plugin in self._far_scores:
@@ -97,7 +97,7 @@ class ClassFit:
             if self.when is When.NOW:
                 ok &= room.idle[name][at] >= need
             ok &= room.future[name][at] >= need
-        rows = Rows(room, index, self.cls, extra, whole=whole)
+        rows = Rows(room, index, self.cls, extra, whole=whole, later=self.when is When.LATER)
         for plugin in self._predicates:
             codes = plugin.predicate(self.cls, rows)
             if codes is not None:
@@ -199,7 +199,9 @@ class Placement:
     def static(self, cls: TaskClass) -> tuple[Mask, Column]:
         """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""
         cache = self.room.table.static_cache
-        key = (self._fingerprint, cls.id)
+        # With the scopes: an answer that was static may depend on other pods later, and the other way round.
+        scopes = (*(p.predicate_scope(cls) for p in self.predicates), *(p.score_scope(cls) for p in self.scores))
+        key = (self._fingerprint, cls.id, scopes)
         found: tuple[Mask, Column] | None = cache.get(key)
         if found is None:
             rows = Rows(self.room, self.every, cls, whole=True)

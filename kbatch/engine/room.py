@@ -61,13 +61,22 @@ class Rows:
     """Some rows of the table, as they are now or would be with more pods of one class on them.
 
     `index` are the row numbers; the same row may stand there several times, with different numbers of further pods.
-    Every method answers with one element for each element of `index`.
+    Every method answers with one element for each element of `index`. `later` says that the pod would wait there until
+    what is terminating on the node is gone; else it would bind now, beside it.
     """
 
     def __init__(
-        self, room: Room, index: Index, cls: TaskClass, extra: Column | None = None, *, whole: bool = False
+        self,
+        room: Room,
+        index: Index,
+        cls: TaskClass,
+        extra: Column | None = None,
+        *,
+        whole: bool = False,
+        later: bool = False,
     ) -> None:
         self.room = room
+        self.later = later
         self.table = room.table
         self.index = index
         self._at: Index | slice = slice(None) if whole else index

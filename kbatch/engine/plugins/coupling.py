@@ -22,8 +22,17 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from kbatch.api.objects import LabelSelector, LabelSelectorRequirement, PodAffinityTerm
+from kbatch.api.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Namespace,
+    PodAffinityTerm,
+    PodSpec,
+    TopologySpreadConstraint,
+)
+from kbatch.engine.plugins import columns
 from kbatch.engine.room import Index
+from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.selectors import requirement_matches, with_label_keys
 from kbatch.model.tasks import TaskClass
@@ -115,6 +124,68 @@ def _part_of(term: PodAffinityTerm, carrier: TaskClass) -> _Part:
         names = frozenset((carrier.namespace,))
     selector = _labels(term.namespace_selector) if term.namespace_selector is not None else None
     return _Part(_labels(narrowed), names, selector)
+
+
+def required_terms(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """The required terms of a pod: those of affinity, and those of anti-affinity."""
+    affinity = spec.affinity
+    if affinity is None:
+        return (), ()
+    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
+    return (near.required or ()) if near is not None else (), (far.required or ()) if far is not None else ()
+
+
+def preferred_terms(spec: PodSpec) -> list[tuple[PodAffinityTerm, int]]:
+    """The preferred terms of a pod with their weights, those of anti-affinity below zero."""
+    affinity = spec.affinity
+    if affinity is None:
+        return []
+    near = (affinity.pod_affinity.preferred or ()) if affinity.pod_affinity is not None else ()
+    far = (affinity.pod_anti_affinity.preferred or ()) if affinity.pod_anti_affinity is not None else ()
+    return [
+        *((weighted.pod_affinity_term, weighted.weight) for weighted in near if weighted.weight),
+        *((weighted.pod_affinity_term, -weighted.weight) for weighted in far if weighted.weight),
+    ]
+
+
+def hard_constraints(spec: PodSpec) -> tuple[TopologySpreadConstraint, ...]:
+    """The spread constraints that must hold."""
+    found = spec.topology_spread_constraints or ()
+    return tuple(each for each in found if each.when_unsatisfiable == "DoNotSchedule")
+
+
+def soft_constraints(spec: PodSpec) -> tuple[TopologySpreadConstraint, ...]:
+    """The spread constraints that only make some nodes better than others."""
+    found = spec.topology_spread_constraints or ()
+    return tuple(each for each in found if each.when_unsatisfiable == "ScheduleAnyway")
+
+
+def taking_part(
+    table: NodeTable,
+    spec: PodSpec,
+    together: Iterable[TopologySpreadConstraint],
+    constraint: TopologySpreadConstraint,
+) -> Mask:
+    """The nodes whose pods count for a constraint of a pod.
+
+    They carry the topology keys of all the constraints of its kind (`together`), are chosen by the pod's node selector
+    and affinity unless nodeAffinityPolicy is Ignore, and have no taint against it where nodeTaintsPolicy is Honor.
+    """
+    mask = np.ones(len(table), np.bool_)
+    for each in together:
+        mask &= table.labels(each.topology_key)[0] >= 0
+    if constraint.node_affinity_policy != "Ignore":
+        mask &= columns.selected(table, spec)
+    if constraint.node_taints_policy == "Honor":
+        mask &= columns.taint_refusals(table, spec.tolerations or ())[0] == 0
+    return mask
+
+
+def namespace_labels(model: ClusterModel, namespace: str) -> Mapping[str, str]:
+    """The labels of a namespace; the API server gives each its own name as one, so that one is always known."""
+    found = model.objects.get(Namespace, {}).get(namespace)
+    labels = (found.metadata.labels or {}) if isinstance(found, Namespace) else {}
+    return {"kubernetes.io/metadata.name": namespace, **labels}
 
 
 class Counter:

@@ -1,59 +1,404 @@
-"""predicates: what a pod demands of a node besides room."""
+"""predicates: what a pod demands of a node besides room.
+
+Three kinds of demands, told apart so that each pod pays only for its own:
+
+* what the node alone decides (selectors, taints, conditions, where a volume can be reached): worked out once per class
+  of pods and kept until a node changes;
+* what pods on the same node decide (host ports, attached volumes): worked out again where something moved;
+* what pods anywhere decide (inter-pod affinity, topology spread): counters per domain, read again before each pod.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
-from kbatch.api.node_reasons import NodeNotReady, NodeSelectorMismatch, NodeUnschedulable, UntoleratedTaint
-from kbatch.api.objects import Taint, Toleration
+from kbatch.api.node_reasons import (
+    DiskPressure,
+    HostPortTaken,
+    MemoryPressure,
+    NodeNotReady,
+    NodeSelectorMismatch,
+    NodeUnschedulable,
+    PidPressure,
+    PodAffinityUnsatisfied,
+    PodAntiAffinityViolated,
+    TopologySpreadViolated,
+    UntoleratedTaint,
+    VolumeUnavailable,
+)
+from kbatch.api.objects import PodSpec, Taint, TopologySpreadConstraint
 from kbatch.api.reasons import Reason
-from kbatch.engine.plugin import Codes, Plugin, Scope
-from kbatch.engine.room import Rows
-from kbatch.model.tasks import TaskClass
+from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Undo, View
+from kbatch.engine.plugins import columns
+from kbatch.engine.plugins.coupling import (
+    Carried,
+    Counter,
+    CouplingIndex,
+    hard_constraints,
+    namespace_labels,
+    required_terms,
+    taking_part,
+    who_alike,
+    who_of,
+    who_of_all,
+)
+from kbatch.engine.plugins.ports import PortIndex
+from kbatch.engine.plugins.volumes import AttachIndex, reachable
+from kbatch.engine.room import Index, Rows
+from kbatch.model.nodes import Ids, Mask, NodeTable
+from kbatch.model.selectors import HostPort, host_ports, tolerates
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import CPU, MEMORY
+
+_ANTI: Final = "required anti-affinity"
+_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_MOST_TAINTS: Final = 200
+"""Taint keys that are told apart in one answer; codes are bytes."""
+
+
+class PredicatesArguments(BaseModel):
+    """kube-batch's names; what is not set is off, as it is there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory_pressure: bool = Field(
+        default=False,
+        alias="predicate.MemoryPressureEnable",
+        description="pods that request neither cpu nor memory stay off nodes that report MemoryPressure",
+    )
+    disk_pressure: bool = Field(
+        default=False,
+        alias="predicate.DiskPressureEnable",
+        description="no pod goes to nodes that report DiskPressure",
+    )
+    pid_pressure: bool = Field(
+        default=False,
+        alias="predicate.PIDPressureEnable",
+        description="no pod goes to nodes that report PIDPressure",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A constraint of topology spread for one class: pods alike by domain, among the nodes that take part.
+
+    `domain` is that of every node with the label, also of such as do not take part; `present` are those that do.
+    """
+
+    counter: Counter
+    domain: Ids
+    present: Index
+    constraint: TopologySpreadConstraint
+    own: int
+
+    def violated(self, rows: Index) -> Mask:
+        """The rows on which one more pod would make the domains too uneven, or that stand in no domain."""
+        counts = self.counter.counts
+        domain = self.domain[rows]
+        least = 0
+        if len(self.present) and len(self.present) >= (self.constraint.min_domains or 1):
+            least = int(counts[self.present].min())
+        return (domain < 0) | (counts[domain] + self.own - least > self.constraint.max_skew)
+
+
+@dataclass(slots=True)
+class _Coupled:
+    """What one class demands of pods elsewhere, as counters.
+
+    `own` says that pods of the class satisfy their own required affinity; `leaving` holds the counters of terminating
+    pods that a pod which binds now must avoid too.
+    """
+
+    affinity: tuple[Counter, ...] = ()
+    own: bool = False
+    anti: tuple[Counter, ...] = ()
+    facing: list[Counter] = field(default_factory=list)
+    leaving_anti: tuple[Counter, ...] = ()
+    leaving_facing: list[Counter] = field(default_factory=list)
+    spread: tuple[_Spread, ...] = ()
 
 
 class Predicates(Plugin):
-    """Node readiness, cordons, node selectors, taints."""
+    """Node selector and required node affinity, taints, cordons, readiness, pressure, host ports, volumes, required
+    inter-pod affinity and anti-affinity (of the pod, and of those that stand there), topology spread (DoNotSchedule).
+
+    Room and the number of pods are the engine's own business; pods with scheduling gates are never asked about.
+
+    Arguments: `predicate.MemoryPressureEnable`, `predicate.DiskPressureEnable`, `predicate.PIDPressureEnable`, each
+    false if absent: see `PredicatesArguments`.
+
+    A pod that is terminating still holds its host ports and attached volumes, and its domain by anti-affinity, for pods
+    that bind now; not for pods that wait for its room. It counts neither for affinity nor for spread.
+    """
 
     name: ClassVar[str] = "predicates"
-    scope: ClassVar[Scope] = Scope.STATIC
+    Arguments: ClassVar[type[BaseModel]] = PredicatesArguments
+    scope: ClassVar[Scope] = Scope.CLUSTER
     reasons: ClassVar[tuple[type[Reason], ...]] = (
         NodeNotReady,
         NodeUnschedulable,
         NodeSelectorMismatch,
-        UntoleratedTaint,
+        MemoryPressure,
+        DiskPressure,
+        PidPressure,
+        VolumeUnavailable,
+        HostPortTaken,
+        PodAffinityUnsatisfied,
+        PodAntiAffinityViolated,
+        TopologySpreadViolated,
     )
 
-    def predicate(self, cls: TaskClass, rows: Rows) -> Codes | None:
-        """In the order of `reasons`, the first that holds."""
-        codes = np.zeros(len(rows), np.uint8)
-        tolerations = cls.spec.tolerations or ()
-        untolerated = np.array(
-            [any(_hinders(taint, tolerations) for taint in taints) for taints in rows.table.taint_sets], np.bool_
-        )
-        codes[untolerated[rows.taint_set()]] = 4
-        for key, value in (cls.spec.node_selector or {}).items():
-            ids, values = rows.labels(key)
-            wanted = values.index(value) if value in values else -2
-            codes[ids != wanted] = 3
-        codes[rows.table.cordoned[rows.index]] = 2
-        codes[~rows.table.ready[rows.index]] = 1
+    def __init__(self, arguments: PredicatesArguments, view: View) -> None:
+        super().__init__(arguments, view)
+        self._table: NodeTable = view.nodes
+        self._scopes: dict[int, Scope] = {}
+        self._statics: dict[int, tuple[Codes, list[str]]] = {}
+        self._ports_of: dict[int, frozenset[HostPort]] = {}
+        self._couplings: dict[int, _Coupled] = {}
+        self._occupants: tuple[dict[TaskClass, list[int]], dict[TaskClass, list[int]]] | None = None
+        self._standing: CouplingIndex | None = None
+        self._leaving: CouplingIndex | None = None
+        self._counted = False
+        self._port_indexes: tuple[PortIndex, PortIndex] | None = None
+        self._attach_indexes: tuple[AttachIndex, AttachIndex] | None = None
+        if view.model.classes.coupled:
+            self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
+            self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
+            for cls in {task.cls.id: task.cls for task in view.model.tasks.values() if task.cls.couples}.values():
+                self._standing.meet(cls)
+
+    # --- the contract -------------------------------------------------------------------------------------------------
+
+    def predicate_scope(self, cls: TaskClass) -> Scope:
+        """STATIC unless the class looks at other pods, or others look at it."""
+        found = self._scopes.get(cls.id)
+        if found is None:
+            found = self._scopes[cls.id] = self._scope(cls)
+        return found
+
+    def _scope(self, cls: TaskClass) -> Scope:
+        if self._standing is not None and (_demands_pods(cls.spec) or self._standing.facing(cls, _ANTI)):
+            return Scope.CLUSTER
+        if self._ports(cls) or (cls.volumes and self._attached()[0].limited(cls)):
+            return Scope.NODE
+        return Scope.STATIC
+
+    def predicate(self, cls: TaskClass, rows: Rows) -> Codes:
+        """What the node alone decides first; of several reasons the first in the order of `reasons`, taints last."""
+        index = rows.index
+        codes: Codes = self._static(cls)[0][index]
+        scope = self.predicate_scope(cls)
+        if scope is Scope.STATIC:
+            return codes
+        later = rows.later
+        ports = self._ports(cls)
+        if ports:
+            _refuse(codes, self._taken()[later].blocked(ports, index), _code(HostPortTaken))
+        if cls.volumes and self._attached()[later].limited(cls):
+            _refuse(codes, self._attached()[later].over(cls, index), _code(VolumeUnavailable))
+        if scope is Scope.CLUSTER:
+            self._look_around(cls, codes, index, later=later)
         return codes
 
+    def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
+        """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""
+        keys = self._static(cls)[1]
+        return (*(reason() for reason in self.reasons), *(UntoleratedTaint(key) for key in keys))
 
-def _hinders(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    if taint.effect not in ("NoSchedule", "NoExecute"):
-        return False
-    return not any(_tolerates(toleration, taint) for toleration in tolerations)
+    def placed(self, task: Task, row: int) -> Undo:
+        """Count the pod where it will stand."""
+        cls = task.cls
+        if self._standing is None and not cls.volumes and not self._ports(cls):
+            return NO_UNDO
+        self._move(cls, row, 1, stays=False)
+        return lambda: self._move(cls, row, -1, stays=False)
+
+    def removed(self, task: Task, row: int) -> Undo:
+        """Count the pod no longer; one that stood on a node is leaving it from now on."""
+        cls, stays = task.cls, bool(task.node)
+        if self._standing is None and not cls.volumes and not self._ports(cls):
+            return NO_UNDO
+        self._move(cls, row, -1, stays=stays)
+        return lambda: self._move(cls, row, 1, stays=stays)
+
+    def _move(self, cls: TaskClass, row: int, sign: int, *, stays: bool) -> None:
+        """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there."""
+        if self._standing is not None and self._leaving is not None:
+            self._standing.add(cls, row, sign)
+            if stays:
+                self._leaving.add(cls, row, -sign)
+        ports = self._ports(cls)
+        if ports:
+            now, later = self._taken()
+            later.add(ports, row, sign)
+            if not stays:
+                now.add(ports, row, sign)
+        if cls.volumes:
+            attached_now, attached_later = self._attached()
+            attached_later.add(cls, row, sign)
+            if not stays:
+                attached_now.add(cls, row, sign)
+
+    # --- what the node alone decides ----------------------------------------------------------------------------------
+
+    def _static(self, cls: TaskClass) -> tuple[Codes, list[str]]:
+        """Codes of all rows and the taint keys behind the last of them; kept until a node changes."""
+        found = self._statics.get(cls.id)
+        if found is None:
+            key = ("predicates", self.arguments, cls.id)
+            found = self._statics[cls.id] = columns.cached(self._table, key, lambda: self._work_out(cls))
+        return found
+
+    def _work_out(self, cls: TaskClass) -> tuple[Codes, list[str]]:
+        table, spec = self._table, cls.spec
+        tolerations = spec.tolerations or ()
+        codes: Codes = np.zeros(len(table), np.uint8)
+        _refuse(codes, ~table.ready, _code(NodeNotReady))
+        if not any(tolerates(each, _CORDON) for each in tolerations):
+            _refuse(codes, table.cordoned, _code(NodeUnschedulable))
+        _refuse(codes, ~columns.selected(table, spec), _code(NodeSelectorMismatch))
+        refusals, keys = columns.taint_refusals(table, tolerations)
+        first = len(self.reasons) + 1
+        taints = np.where(refusals > 0, first + np.minimum(refusals, _MOST_TAINTS) - 1, 0).astype(np.uint8)
+        codes = np.where(codes == 0, taints, codes)
+        arguments: PredicatesArguments = self.arguments
+        if arguments.memory_pressure and not (cls.request.keys() & {CPU, MEMORY}):
+            _refuse(codes, columns.node_condition(table, "MemoryPressure"), _code(MemoryPressure))
+        if arguments.disk_pressure:
+            _refuse(codes, columns.node_condition(table, "DiskPressure"), _code(DiskPressure))
+        if arguments.pid_pressure:
+            _refuse(codes, columns.node_condition(table, "PIDPressure"), _code(PidPressure))
+        reach = reachable(self.view.model, table, cls)
+        if reach is not None:
+            _refuse(codes, ~reach, _code(VolumeUnavailable))
+        return codes, keys[:_MOST_TAINTS]
+
+    # --- what pods on the node decide ---------------------------------------------------------------------------------
+
+    def _ports(self, cls: TaskClass) -> frozenset[HostPort]:
+        found = self._ports_of.get(cls.id)
+        if found is None:
+            found = self._ports_of[cls.id] = host_ports(cls.spec)
+        return found
+
+    def _taken(self) -> tuple[PortIndex, PortIndex]:
+        """Host ports as they are now, and as they are once terminating pods are gone."""
+        if self._port_indexes is None:
+            now, later = self._port_indexes = (PortIndex(len(self._table)), PortIndex(len(self._table)))
+            for cls, row, terminating in self._pods():
+                ports = self._ports(cls)
+                if ports:
+                    now.add(ports, row)
+                    if not terminating:
+                        later.add(ports, row)
+        return self._port_indexes
+
+    def _attached(self) -> tuple[AttachIndex, AttachIndex]:
+        """Attached volumes as they are now, and as they are once terminating pods are gone."""
+        if self._attach_indexes is None:
+            model, table = self.view.model, self._table
+            now, later = self._attach_indexes = (AttachIndex(model, table), AttachIndex(model, table))
+            for cls, row, terminating in self._pods():
+                if cls.volumes:
+                    now.add(cls, row)
+                    if not terminating:
+                        later.add(cls, row)
+        return self._attach_indexes
+
+    def _pods(self) -> Iterator[tuple[TaskClass, int, bool]]:
+        """Class, row and "is terminating" of every pod on a node, as the snapshot has it."""
+        if self._occupants is None:
+            standing: dict[TaskClass, list[int]] = {}
+            leaving: dict[TaskClass, list[int]] = {}
+            for row, record in enumerate(self._table.records):
+                for task in record.tasks.values():
+                    (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+            self._occupants = standing, leaving
+        for terminating, found in enumerate(self._occupants):
+            for cls, rows in found.items():
+                for row in rows:
+                    yield cls, row, bool(terminating)
+
+    # --- what pods anywhere decide ------------------------------------------------------------------------------------
+
+    def _look_around(self, cls: TaskClass, codes: Codes, index: Index, *, later: bool) -> None:
+        coupled = self._couplings.get(cls.id)
+        if coupled is None:
+            coupled = self._couplings[cls.id] = self._couple(cls)
+        if coupled.affinity:
+            inside = np.ones(len(index), np.bool_)
+            beside = np.ones(len(index), np.bool_)
+            for counter in coupled.affinity:
+                inside &= counter.inside(index)
+                beside &= counter.on(index) > 0
+            # The first of a group that wants to be with its own kind finds nobody: it may stand in any domain.
+            first = coupled.own and not any(counter.total for counter in coupled.affinity)
+            _refuse(codes, ~(inside if first else inside & beside), _code(PodAffinityUnsatisfied))
+        for counter in (*coupled.anti, *coupled.facing):
+            _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
+        if not later:
+            for counter in (*coupled.leaving_anti, *coupled.leaving_facing):
+                _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
+        for spread in coupled.spread:
+            _refuse(codes, spread.violated(index), _code(TopologySpreadViolated))
+
+    def _couple(self, cls: TaskClass) -> _Coupled:
+        standing, leaving = self._standing, self._leaving
+        if standing is None or leaving is None:
+            return _Coupled()
+        self._count(standing, leaving)
+        affinity, anti = required_terms(cls.spec)
+        found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
+        if affinity:
+            who = who_of_all(affinity, cls)
+            found.affinity = tuple(standing.target(term.topology_key, who) for term in affinity)
+            found.own = who.match(cls, self._namespace_labels)
+        found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
+        found.leaving_anti = tuple(leaving.target(term.topology_key, who_of(term, cls)) for term in anti)
+        found.spread = tuple(self._spreads(standing, cls))
+        return found
+
+    def _count(self, standing: CouplingIndex, leaving: CouplingIndex) -> None:
+        """Count the snapshot's pods, once, when the first class that looks at pods is asked about."""
+        if not self._counted:
+            self._counted = True
+            for cls, row, terminating in self._pods():
+                (leaving if terminating else standing).add(cls, row)
+
+    def _spreads(self, standing: CouplingIndex, cls: TaskClass) -> Iterator[_Spread]:
+        constraints = hard_constraints(cls.spec)
+        for at, constraint in enumerate(constraints):
+            ids, values = self._table.labels(constraint.topology_key)
+            domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
+            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
+            counter = standing.target_among(("hard spread", cls.id, at), domain, len(values), who)
+            present = np.unique(domain[domain >= 0])
+            own = int(who.match(cls, self._namespace_labels))
+            yield _Spread(counter, ids, present, constraint, own)
+
+    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return namespace_labels(self.view.model, namespace)
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+def _carried(cls: TaskClass) -> Iterator[Carried]:
+    """What pods of a class forbid others: their required anti-affinity holds for whoever comes after them too."""
+    for term in required_terms(cls.spec)[1]:
+        yield Carried(_ANTI, term.topology_key, who_of(term, cls))
+
+
+def _demands_pods(spec: PodSpec) -> bool:
+    return any(required_terms(spec)) or bool(hard_constraints(spec))
+
+
+def _refuse(codes: Codes, mask: Mask, code: int) -> None:
+    """Give rows of a mask a code, unless they have one."""
+    codes[mask & (codes == 0)] = code
+
+
+def _code(reason: type[Reason]) -> int:
+    return Predicates.reasons.index(reason) + 1
