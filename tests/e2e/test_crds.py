@@ -85,6 +85,11 @@ def _apply_status(api: Api, path: str, manager: str, document: dict[str, Any]) -
     return applied
 
 
+def test_the_server_stores_the_definitions_as_they_are_written(cluster: ControlPlane) -> None:
+    compared = cluster.run_kubectl("diff", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"), check=False)
+    assert (compared.returncode, compared.stdout) == (0, ""), compared.stderr
+
+
 # --- the seeds --------------------------------------------------------------------------------------------------------
 
 
