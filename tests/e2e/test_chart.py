@@ -346,6 +346,24 @@ def test_with_the_failure_policy_fail_they_are_refused_instead(chart: Chart) -> 
         chart.deploy("upgrade")
 
 
+# ---------------------------------------------------------------------------------------------------------- security
+
+
+def test_the_pods_meet_the_restricted_standard(chart: Chart) -> None:
+    run = chart.control_plane.run_kubectl
+    run("label", "namespace", NAMESPACE, "--overwrite", "pod-security.kubernetes.io/enforce=restricted")
+    deployments = chart.get("deployments", "-n", NAMESPACE)["items"]
+    assert len(deployments) == 4
+    for deployment in deployments:
+        pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
+        pod["metadata"] = {"name": "restricted", "namespace": NAMESPACE}
+        run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+        # The same pod without one of the restrictions is refused: the standard is in force.
+        del pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"]
+        refused = run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod), check=False)
+        assert "allowPrivilegeEscalation" in refused.stderr
+
+
 # ----------------------------------------------------------------------------------------------- upgrade, uninstall
 
 
@@ -390,6 +408,8 @@ def test_upgrade_and_uninstall_leave_what_is_the_users(chart: Chart) -> None:
 
     apply(chart.control_plane, podgroup("kept"), queue())
     before = identities()
+    # As docs/install.md says.
+    chart.control_plane.run_kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     chart.deploy("upgrade", failurePolicy="Ignore")
     assert identities() == before
     assert chart.get("deployments", "-n", NAMESPACE)["items"]
