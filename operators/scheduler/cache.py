@@ -1,0 +1,199 @@
+"""The scheduler's picture of the cluster: the model, fed by informers and by what was just decided.
+
+A cycle reads the model while it runs and must not see it change. So everything that would change it meanwhile is kept
+in order and done when the cycle lets go. The order matters: a bind is assumed before the watch confirms it, and taken
+back, if it failed, after whatever the watch said in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from kbatch.api.objects import AnyObject, PodGroup
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import key_of
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Event, Unreadable, Upsert
+
+_log = logging.getLogger(__name__)
+
+ReportUnreadable = Callable[[Unreadable], None]
+
+
+class Cache:
+    """The `ClusterModel` and the way into it.
+
+    Attributes:
+        model: read it only inside `held`, or without awaiting anything in between.
+        groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
+        changed: set when something came that could change a decision.
+    """
+
+    def __init__(self, model: ClusterModel, report_unreadable: ReportUnreadable = lambda _: None) -> None:
+        self.model = model
+        self.groups: dict[str, PodGroup] = {}
+        self.changed = asyncio.Event()
+        self._report = report_unreadable
+        self._held = False
+        self._later: list[Callable[[], None]] = []
+        self._written: dict[str, int] = {}
+        """By group: the version of our own last write, until the watch has caught up with it."""
+
+    @contextmanager
+    def held(self) -> Iterator[ClusterModel]:
+        """Keep the model as it is until the end of the block.
+
+        Raises:
+            RuntimeError: it is held already.
+        """
+        if self._held:
+            raise RuntimeError("the model is held already: two cycles at once")
+        self._held = True
+        try:
+            yield self.model
+        finally:
+            self._held = False
+            later, self._later = self._later, []
+            for action in later:
+                action()
+
+    # --- what the API server says -------------------------------------------------------------------------------------
+
+    def receive(self, batch: Batch) -> None:
+        """Take over a batch of an informer."""
+        if batch.events:
+            self._do(functools.partial(self._receive, batch.events))
+
+    def observed(self, group: PodGroup) -> None:
+        """A write of this process was answered with the object as it is now: it is known before the watch tells."""
+        key = key_of(group.metadata.namespace, group.metadata.name)
+        known = self.groups.get(key)
+        if known is None or known.metadata.uid != group.metadata.uid or _version(known) > _version(group):
+            return
+        self.groups[key] = group
+        self._written[key] = _version(group)
+        self._do(functools.partial(self._apply, Upsert(group)))
+
+    def _receive(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if not self._overtaken(event):
+                self._apply(event)
+        self.changed.set()
+
+    def _overtaken(self, event: Event) -> bool:
+        """Whether a watch tells of a PodGroup as it was before our own write; also keeps `groups`."""
+        if isinstance(event, Upsert):
+            group = event.obj
+            if not isinstance(group, PodGroup):
+                return False
+            key = key_of(group.metadata.namespace, group.metadata.name)
+            floor = self._written.get(key)
+            if floor is not None and _version(group) < floor and self.groups[key].metadata.uid == group.metadata.uid:
+                return True
+            self._written.pop(key, None)
+            self.groups[key] = group
+        elif event.kind is PodGroup:
+            key = key_of(event.namespace, event.name)
+            self._written.pop(key, None)
+            self.groups.pop(key, None)
+        return False
+
+    def _apply(self, event: Event) -> None:
+        try:
+            self.model.apply(event)
+        except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the loop goes on without it
+            _log.exception("an object breaks the model and is left out: %s", _name_of(event))
+            self._leave_out(event, f"{type(error).__name__}: {error}")
+            return
+        if isinstance(event, Unreadable):
+            self._report(event)
+        elif isinstance(event, Upsert) and self.model.unreadable:
+            meta = event.obj.metadata
+            why = self.model.unreadable.get((type(event.obj), key_of(meta.namespace, meta.name)))
+            if why is not None:
+                self._report(_unreadable(event.obj, why))
+
+    def _leave_out(self, event: Event, why: str) -> None:
+        if not isinstance(event, Upsert):
+            return
+        left_out = _unreadable(event.obj, why)
+        self._report(left_out)
+        try:
+            self.model.apply(left_out)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("and cannot be left out properly either")
+
+    # --- what this process does ---------------------------------------------------------------------------------------
+
+    def assume(self, pod: str, uid: str, node: str) -> None:
+        """A bind is under way: the pod holds its room on the node."""
+        self._do(functools.partial(self.model.assume, pod, uid, node))
+
+    def forget(self, pod: str, uid: str) -> None:
+        """The bind failed: the pod waits again."""
+        self._do(functools.partial(self.model.forget, pod, uid))
+        self.changed.set()
+
+    def evicting(self, pod: str, uid: str) -> None:
+        """An eviction is under way: the room is being released."""
+        self._do(functools.partial(self.model.evicting, pod, uid))
+
+    def not_evicting(self, pod: str, uid: str) -> None:
+        """The eviction was refused: the pod stays."""
+        self._do(functools.partial(self.model.not_evicting, pod, uid))
+        self.changed.set()
+
+    def nominate(self, pod: str, uid: str, node: str) -> None:
+        """A nomination (of no node, if empty) is under way: it counts from now on."""
+        self._do(functools.partial(self._nominate, pod, uid, node))
+
+    def _nominate(self, pod: str, uid: str, node: str) -> None:
+        task = self.model.tasks.get(pod)
+        if task is not None and task.uid == uid and task.pod.status.nominated_node_name != node:
+            status = msgspec.structs.replace(task.pod.status, nominated_node_name=node)
+            self._apply(Upsert(msgspec.structs.replace(task.pod, status=status)))
+
+    def nominated(self, pod: str, uid: str) -> str:
+        """The node that the pod is nominated to, as far as is known; empty for none."""
+        task = self.model.tasks.get(pod)
+        return task.pod.status.nominated_node_name if task is not None and task.uid == uid else ""
+
+    def created(self, pod: str) -> int | None:
+        """When the pod was created, in ms since the epoch."""
+        task = self.model.tasks.get(pod)
+        return task.created if task is not None else None
+
+    @property
+    def assumed(self) -> int:
+        """Binds that no watch has confirmed yet."""
+        return sum(task.assumed for task in self.model.tasks.values())
+
+    def _do(self, action: Callable[[], None]) -> None:
+        if self._held:
+            self._later.append(action)
+        else:
+            action()
+
+
+def _unreadable(obj: AnyObject, why: str) -> Unreadable:
+    meta = obj.metadata
+    node = getattr(getattr(obj, "spec", None), "node_name", "")
+    return Unreadable(type(obj), meta.namespace, meta.name, meta.uid, node if isinstance(node, str) else "", why)
+
+
+def _name_of(event: Event) -> str:
+    if isinstance(event, Upsert):
+        return f"{type(event.obj).__name__} {key_of(event.obj.metadata.namespace, event.obj.metadata.name)}"
+    return f"{event.kind.__name__} {key_of(event.namespace, event.name)}"
+
+
+def _version(group: PodGroup) -> int:
+    """Versions of one kind can be compared as numbers; one that is no number (never seen) counts as the oldest."""
+    text = group.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,340 @@
+"""Carries out what a cycle has decided, off the decision path.
+
+Binds go out in parallel, so many at a time; a pod counts on its node from the decision on, until the watch confirms it
+or the bind has failed for certain. Of a plan with evictions all are tried with dryRun first: one refusal, and nothing
+of the plan happens. Then nominations are written, so that a successor of this process knows what the room is for, then
+the victims are evicted, then what could be bound is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from kbatch.engine import Bind, Eviction, Nomination, Transaction
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
+from kbatch.kube.events import EventRecorder, Regarding
+from kbatch.kube.kinds import PODS
+from kbatch.kube.writes import bind, evict, get, merge_patch
+from kbatch.metrics import SchedulerMetrics
+from operators.scheduler.cache import Cache
+
+_log = logging.getLogger(__name__)
+
+EVICTIONS_AT_ONCE: Final = 16
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 30.0
+FIELD_MANAGER: Final = "kbatch-scheduler"
+
+
+@dataclass(slots=True)
+class _Pause:
+    """How long something that failed is left alone."""
+
+    backoff: Backoff
+    until: float = 0.0
+
+
+class Dispatcher:
+    """Takes transactions and makes them happen.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        cache: learns what is under way and what failed.
+        parallelism: binds on the wire at once.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        metrics: SchedulerMetrics,
+        recorder: EventRecorder,
+        parallelism: int = 64,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: deque[Bind] = deque()
+        self._work = asyncio.Event()
+        self._parallelism = parallelism
+        self._binding = 0
+        self._plans: set[asyncio.Task[None]] = set()
+        self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._pauses: dict[str, _Pause] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def in_flight(self) -> int:
+        """Decisions not carried out yet: binds that wait or are on the wire, and plans."""
+        return len(self._queue) + self._binding + len(self._plans)
+
+    @property
+    def backlog(self) -> int:
+        """Binds that wait for one of the parallel places."""
+        return len(self._queue)
+
+    def paused_until(self) -> float | None:
+        """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
+        now = self._clock()
+        waiting = [pause.until for key, pause in self._pauses.items() if key.startswith("plan ") and pause.until > now]
+        return min(waiting, default=None)
+
+    def submit(self, transaction: Transaction) -> bool:
+        """Begin to carry out a transaction; False where its group is left alone because its last plan was refused."""
+        if transaction.evictions:
+            pause = self._pauses.get(f"plan {transaction.job or transaction.group}")
+            if pause is not None and pause.until > self._clock():
+                return False
+        for one in transaction.binds:
+            self._cache.assume(one.pod, one.uid, one.node)
+        for victim in transaction.evictions:
+            self._cache.evicting(victim.pod, victim.uid)
+        before = [(one, self._cache.nominated(one.pod, one.uid)) for one in transaction.nominations]
+        for nomination, _ in before:
+            self._cache.nominate(nomination.pod, nomination.uid, nomination.node or "")
+        if transaction.evictions or transaction.nominations:
+            task = asyncio.create_task(self._plan(transaction, before), name=f"plan {transaction.group}")
+            self._plans.add(task)
+            task.add_done_callback(self._plan_ended)
+        else:
+            self._enqueue(transaction.binds)
+        self._count()
+        return True
+
+    async def run(self) -> None:
+        """Bind what is submitted, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._parallelism):
+                group.create_task(self._worker(), name=f"bind {number}")
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until everything submitted is done and the watch has confirmed it; False if that takes too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+                while self._cache.assumed > len(self._timers):  # noqa: ASYNC110  (confirmations come one by one through the watch)
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            return False
+        return True
+
+    # --- binds --------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, binds: Sequence[Bind]) -> None:
+        if binds:
+            self._queue.extend(binds)
+            self._work.set()
+            self._count()
+
+    async def _worker(self) -> None:
+        while True:
+            while not self._queue:
+                self._work.clear()
+                await self._work.wait()
+            one = self._queue.popleft()
+            self._binding += 1
+            try:
+                await self._bind(one)
+            except Exception:  # noqa: BLE001 - one bind that goes wrong must not end the worker
+                _log.exception("bind of %s to %s", one.pod, one.node)
+                self._release_later(one)
+            finally:
+                self._binding -= 1
+                self._count()
+
+    async def _bind(self, one: Bind) -> None:
+        namespace, name = _split(one.pod)
+        began = self._clock()
+        try:
+            await bind(self._api, namespace=namespace, name=name, uid=one.uid, node=one.node)
+        except NotLeadingError:
+            self._cache.forget(one.pod, one.uid)
+            return
+        except (ApiError, NoAnswerError) as error:
+            await self._settle(one, error)
+        else:
+            self._bound(one)
+        finally:
+            self._metrics.bind_seconds.observe(self._clock() - began)
+
+    def _bound(self, one: Bind) -> None:
+        self._pauses.pop(f"bind {one.pod}", None)
+        self._metrics.binds.labels("ok").inc()
+        created = self._cache.created(one.pod)
+        if created is not None:
+            self._metrics.pod_seconds.observe(max(0.0, time.time() - created / 1000))
+
+    async def _settle(self, one: Bind, error: KubeError) -> None:
+        """A bind was refused, or its answer was lost: find out what is true.
+
+        Where the pod is gone, or stands on some node already, the watch will tell and the model follows it. Only a pod
+        that is still there and still without a node is given back, after a pause.
+        """
+        namespace, name = _split(one.pod)
+        backoff = Backoff(first=FIRST_PAUSE)
+        while True:
+            try:
+                pod = await get(self._api, PODS, namespace=namespace, name=name)
+                break
+            except ApiError as refused:
+                if refused.status == 404:
+                    self._metrics.binds.labels("gone").inc()
+                    return
+                _log.warning("reading %s after a failed bind: %s", one.pod, refused)
+            except NoAnswerError as lost:
+                _log.info("reading %s after a failed bind: %s", one.pod, lost)
+            except msgspec.DecodeError:
+                self._metrics.binds.labels("failed").inc()
+                return
+            await asyncio.sleep(backoff.next())
+        if pod.metadata.uid != one.uid:
+            self._metrics.binds.labels("gone").inc()
+        elif pod.spec.node_name == one.node:
+            self._bound(one)
+        elif pod.spec.node_name:
+            _log.warning("%s was bound to %s by somebody else", one.pod, pod.spec.node_name)
+            self._metrics.binds.labels("conflict").inc()
+        else:
+            self._metrics.binds.labels("failed").inc()
+            _log.warning("bind of %s to %s failed: %s", one.pod, one.node, error)
+            regarding = Regarding("v1", "Pod", namespace, name, one.uid)
+            self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")
+            self._release_later(one)
+
+    def _release_later(self, one: Bind) -> None:
+        """Give the pod back after a pause that grows: until then its room stays its own."""
+
+        def release() -> None:
+            self._timers.discard(handle)
+            self._cache.forget(one.pod, one.uid)
+
+        handle = asyncio.get_running_loop().call_later(self._pause(f"bind {one.pod}"), release)
+        self._timers.add(handle)
+
+    def _pause(self, key: str) -> float:
+        if len(self._pauses) > 10_000:  # of things that failed once, long ago
+            now = self._clock()
+            self._pauses = {kept: pause for kept, pause in self._pauses.items() if pause.until > now}
+        pause = self._pauses.setdefault(key, _Pause(Backoff(FIRST_PAUSE, LONGEST_PAUSE)))
+        wait = pause.backoff.next()
+        pause.until = self._clock() + wait
+        return wait
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    async def _plan(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
+        try:
+            refusal = await self._refusal(transaction.evictions)
+            if refusal is not None:
+                victim, error = refusal
+                _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
+                self._pause(f"plan {transaction.job or transaction.group}")
+                self._take_back(transaction)
+                for nomination, old in before:
+                    self._cache.nominate(nomination.pod, nomination.uid, old)
+                return
+            await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
+            evicted = await asyncio.gather(*(self._evict(victim) for victim in transaction.evictions))
+            if all(evicted):
+                self._pauses.pop(f"plan {transaction.job or transaction.group}", None)
+            else:
+                self._pause(f"plan {transaction.job or transaction.group}")
+            self._enqueue(transaction.binds)
+        except Exception:  # noqa: BLE001 - what is left of the plan must be taken back, whatever went wrong
+            _log.exception("plan for %s", transaction.group)
+            self._take_back(transaction)
+
+    def _take_back(self, transaction: Transaction) -> None:
+        """Nothing of the plan is under way any more; a victim that was evicted all the same, the watch will show."""
+        for one in transaction.binds:
+            self._cache.forget(one.pod, one.uid)
+        for victim in transaction.evictions:
+            self._cache.not_evicting(victim.pod, victim.uid)
+
+    def _plan_ended(self, task: asyncio.Task[None]) -> None:
+        self._plans.discard(task)
+        self._count()
+
+    async def _refusal(self, victims: Sequence[Eviction]) -> tuple[Eviction, KubeError] | None:
+        """The first victim, in order, whose eviction the server would refuse, and why; None if it would take all."""
+        answers = await asyncio.gather(*(self._try_eviction(victim, dry_run=True) for victim in victims))
+        return next(((victim, error) for victim, error in zip(victims, answers, strict=True) if error), None)
+
+    async def _evict(self, victim: Eviction) -> bool:
+        error = await self._try_eviction(victim, dry_run=False)
+        if error is None:
+            self._metrics.evictions.labels(victim.action, "ok").inc()
+            return True
+        self._metrics.evictions.labels(victim.action, "refused").inc()
+        _log.warning("eviction of %s for %s: %s", victim.pod, victim.beneficiary or "nobody", error)
+        self._cache.not_evicting(victim.pod, victim.uid)
+        return False
+
+    async def _try_eviction(self, victim: Eviction, *, dry_run: bool) -> KubeError | None:
+        namespace, name = _split(victim.pod)
+        try:
+            async with self._evictions:
+                await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run)
+        except ApiError as error:
+            return None if error.status == 404 else error  # whoever is gone needs no eviction
+        except NoAnswerError as error:
+            # Whether it happened or not the watch will tell; asked for again, it does no harm.
+            return error
+        except NotLeadingError as error:
+            return error
+        if not dry_run:
+            whom = f" for {victim.beneficiary}" if victim.beneficiary else ""
+            note = f"evicted from node {victim.node} by {victim.action}{whom}"
+            self._recorder.normal(Regarding("v1", "Pod", namespace, name, victim.uid), "Evicted", "Evicting", note)
+        return None
+
+    async def _nominate(self, nomination: Nomination, old: str) -> None:
+        namespace, name = _split(nomination.pod)
+        patch = {"metadata": {"uid": nomination.uid}, "status": {"nominatedNodeName": nomination.node}}
+        try:
+            async with self._evictions:
+                await merge_patch(
+                    self._api,
+                    PODS,
+                    namespace=namespace,
+                    name=name,
+                    patch=patch,
+                    subresource="status",
+                    field_manager=FIELD_MANAGER,
+                )
+        except KubeError as error:
+            self._metrics.nominations.labels("failed").inc()
+            if not isinstance(error, ApiError) or error.status != 404:
+                _log.warning("nomination of %s to %s: %s", nomination.pod, nomination.node, error)
+            self._cache.nominate(nomination.pod, nomination.uid, old)
+        else:
+            self._metrics.nominations.labels("written" if nomination.node else "withdrawn").inc()
+
+    def _count(self) -> None:
+        pending = self.in_flight
+        self._metrics.in_flight.set(pending)
+        if pending:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+
+def _split(key: str) -> tuple[str, str]:
+    namespace, _, name = key.partition("/")
+    return namespace, name

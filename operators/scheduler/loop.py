@@ -1,0 +1,209 @@
+"""The scheduling loop: wait until something could be decided, run a cycle, hand out what it decides.
+
+Driven by events, with a gap between two cycles so that a burst of events makes one cycle; otherwise asleep until an
+unchanged cluster could be decided otherwise, or for the schedule period. After each transaction the event loop gets a
+turn: binds go out while the cycle is still at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from kbatch.engine import Memo, Outcome, Policy, Snapshot, Transaction, Verdict, cycle, take_snapshot
+from kbatch.engine.boundary import Observer
+from kbatch.metrics import SchedulerMetrics
+from operators.scheduler.cache import Cache
+
+_log = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 0.01
+"""A cycle that yields nothing but verdicts lets go of the event loop after so long."""
+
+LONGEST_REST: Final = 10.0
+"""After cycles that failed one after the other, the wait grows up to this."""
+
+Decide = Callable[[Snapshot, Policy, Memo, Observer], Generator[Transaction | Verdict, None, Outcome]]
+
+
+class Hands(Protocol):
+    """Who carries decisions out (`kbatch`'s is the `Dispatcher`)."""
+
+    def submit(self, transaction: Transaction) -> bool:
+        """Begin to carry it out; False where that has to wait."""
+
+    def paused_until(self) -> float | None:
+        """When what had to wait may be submitted again, on the monotonic clock."""
+
+
+class Scheduler:
+    """Runs cycles until it is told to stop.
+
+    Args:
+        cache: what to decide on.
+        policy: gives the policy in force; asked before each cycle.
+        hands: get each transaction at once.
+        report: gets a cycle's last verdict of each group, by the group's key in the model.
+        gap: seconds between the starts of two cycles, at least.
+        period: seconds after which a cycle runs though nothing has happened.
+        decide: the engine.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        policy: Callable[[], Policy],
+        hands: Hands,
+        report: Callable[[dict[str, Verdict]], None],
+        *,
+        metrics: SchedulerMetrics,
+        gap: float = 0.05,
+        period: float = 1.0,
+        decide: Decide = cycle,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.cycles = 0
+        """How many have ended well."""
+        self._cache = cache
+        self._policy = policy
+        self._hands = hands
+        self._report = report
+        self._metrics = metrics
+        self._gap = gap
+        self._period = period
+        self._decide = decide
+        self._wall = wall
+        self._now = 0
+        self._memo = Memo()
+        self._failures = 0
+        self._why = ""
+
+    def failing(self) -> str | None:
+        """What is wrong with the last cycle, for health; None if it went well."""
+        return f"the last {self._failures} cycles failed: {self._why}" if self._failures else None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Decide until `stopping` is set. An exception of the engine ends its cycle, never the loop."""
+        self._cache.changed.set()  # the first cycle does not wait for an event
+        wake: float | None = None
+        while not stopping.is_set():
+            if not await self._something(stopping, wake):
+                return
+            began = time.monotonic()
+            self._cache.changed.clear()
+            try:
+                wake = await self.cycle()
+                self._failures = 0
+            except Exception as error:  # noqa: BLE001 - see above: the loop outlives the engine's mistakes
+                self._failures += 1
+                self._why = f"{type(error).__name__}: {error}"
+                _log.exception("cycle failed, %d in a row", self._failures)
+                self._memo = Memo()
+                wake = None
+            rest = self._gap if not self._failures else min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
+            await _sleep(stopping, began + rest - time.monotonic())
+
+    async def _something(self, stopping: asyncio.Event, wake: float | None) -> bool:
+        """Wait for an event, the instant `wake` (ms) or the period; False when it is time to stop."""
+        seconds = self._period
+        if wake is not None:
+            seconds = min(seconds, max(0.0, wake / 1000 - self._wall()))
+        paused = self._hands.paused_until()
+        if paused is not None:
+            seconds = min(seconds, max(0.0, paused - time.monotonic()))
+        changed = asyncio.ensure_future(self._cache.changed.wait())
+        stop = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait({changed, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            stop.cancel()
+        return not stopping.is_set()
+
+    async def cycle(self) -> int | None:
+        """One cycle; the instant (ms) at which an unchanged cluster should be looked at again, None for never."""
+        # The wall clock may step back; the engine's time does not.
+        self._now = max(self._now, int(self._wall() * 1000))
+        policy = self._policy()
+        verdicts: dict[str, Verdict] = {}
+        spent = 0.0
+        with self._cache.held() as model:
+            turn = time.perf_counter()
+            snapshot = take_snapshot(model, self._now)
+            deciding = self._decide(snapshot, policy, self._memo, _Spans(self._metrics))
+            with contextlib.closing(deciding):
+                while True:
+                    item = _next(deciding)
+                    if isinstance(item, Verdict):
+                        verdicts[item.job or item.group] = item
+                    elif isinstance(item, Transaction):
+                        self._hands.submit(item)
+                    if isinstance(item, Outcome):
+                        break
+                    if isinstance(item, Transaction) or time.perf_counter() - turn > TURN_SECONDS:
+                        spent += self._turn(turn)
+                        await asyncio.sleep(0)
+                        turn = time.perf_counter()
+            spent += self._turn(turn)
+        self._metrics.cycle.observe(spent)
+        self._memo = item.memo
+        self.cycles += 1
+        self._count(verdicts)
+        self._report(verdicts)
+        return item.next_wake
+
+    def _turn(self, began: float) -> float:
+        seconds = time.perf_counter() - began
+        self._metrics.slice.observe(seconds)
+        return seconds
+
+    def _count(self, verdicts: dict[str, Verdict]) -> None:
+        waiting: dict[str, int] = {}
+        scheduled = 0
+        for verdict in verdicts.values():
+            if verdict.scheduled:
+                scheduled += 1
+            else:
+                code = verdict.reason.code if verdict.reason is not None else ""
+                waiting[code] = waiting.get(code, 0) + 1
+        self._metrics.groups.labels("scheduled").set(scheduled)
+        self._metrics.groups.labels("waiting").set(len(verdicts) - scheduled)
+        self._metrics.waiting.clear()
+        for code, count in waiting.items():
+            self._metrics.waiting.labels(code).set(count)
+
+
+class _Spans:
+    """Times the parts of a cycle into a histogram."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._metrics = metrics
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._metrics.span.labels(name).observe(time.perf_counter() - began)
+
+
+def _next(deciding: Generator[Transaction | Verdict, None, Outcome]) -> Transaction | Verdict | Outcome:
+    """What the generator gives next, its return value included."""
+    try:
+        return next(deciding)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+
+
+async def _sleep(stopping: asyncio.Event, seconds: float) -> None:
+    if seconds > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await stopping.wait()

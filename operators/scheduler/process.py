@@ -1,0 +1,214 @@
+"""The scheduler's process: what is put together, and in which order it starts and ends.
+
+A replica that stands by has read everything and keeps up with it: when it wins the Lease it decides at once. One that
+leaves finishes what it has begun, waits for the watch to confirm it, and only then gives the Lease back, so that its
+successor sees all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import NoReturn
+
+from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.kube.client import Client
+from kbatch.kube.credentials import load_credentials
+from kbatch.kube.errors import CredentialsError
+from kbatch.kube.events import EventRecorder, Regarding
+from kbatch.kube.informer import Informer
+from kbatch.kube.kinds import (
+    NAMESPACES,
+    NODES,
+    PODDISRUPTIONBUDGETS,
+    PODGROUPS,
+    PODS,
+    PRIORITYCLASSES,
+    QUEUES,
+    RESOURCEQUOTAS,
+    AnyKind,
+)
+from kbatch.metrics import SchedulerMetrics, WatchMetrics
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Unreadable
+from kbatch.process.feed import Feed
+from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.preflight import Preflight
+from kbatch.process.run import ProcessError, Runtime, settle_memory, while_leading
+from kbatch.process.run import main as run_process
+from kbatch.process.settings import LeaderSettings, flag
+from operators.scheduler.cache import Cache
+from operators.scheduler.configuration import ConfigurationFile
+from operators.scheduler.dispatch import Dispatcher
+from operators.scheduler.loop import Scheduler
+from operators.scheduler.status import StatusWriter
+
+_log = logging.getLogger(__name__)
+
+CONTROLLER = "kbatch-scheduler"
+KINDS: tuple[AnyKind, ...] = (
+    PODS,
+    NODES,
+    PODGROUPS,
+    QUEUES,
+    PRIORITYCLASSES,
+    RESOURCEQUOTAS,
+    PODDISRUPTIONBUDGETS,
+    NAMESPACES,
+)
+DRAIN_SECONDS = 4.0
+"""How long a leaving process finishes its binds; the status writes get half of that."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SchedulerSettings(LeaderSettings):
+    """Places groups of pods on nodes."""
+
+    scheduler_conf: str = flag(
+        "/etc/kbatch/scheduler/scheduler.yaml", "the file that names the actions and the tiers of plugins"
+    )
+    schedule_period: float = flag(1.0, "a cycle runs after so long though nothing has happened")
+    cycle_gap: float = flag(0.05, "least time between the starts of two cycles")
+    default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups and pods that name none")
+    bind_parallelism: int = flag(64, "binds on the wire at once")
+
+
+def main() -> NoReturn:
+    """Entry point of `kbatch-scheduler`."""
+    run_process("scheduler", SchedulerSettings, serve)
+
+
+async def serve(runtime: Runtime[SchedulerSettings]) -> None:
+    """Schedule until a stop is asked for.
+
+    Raises:
+        ProcessError: no credentials, or a setting that cannot work.
+    """
+    settings = runtime.settings
+    if settings.bind_parallelism < 1:
+        raise ProcessError("--bind-parallelism: at least 1")
+    try:
+        credentials = load_credentials(settings.kubeconfig or None)
+    except CredentialsError as error:
+        raise ProcessError(str(error)) from error
+    client = Client(credentials, user_agent=runtime.user_agent, connections=settings.bind_parallelism + 32)
+    async with client:
+        await _Assembly(runtime, client).run()
+
+
+class _Assembly:
+    """The parts of one scheduler."""
+
+    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client) -> None:
+        settings = runtime.settings
+        self.runtime = runtime
+        self.metrics = SchedulerMetrics(runtime.registry)
+        self.elector = elector_of(runtime, client)
+        self.api = fenced(client, self.elector)
+        identity = settings.resolved_identity()
+        self.recorder = EventRecorder(self.api, controller=CONTROLLER, instance=identity)
+        self.self_ = Regarding(
+            "v1",
+            "Pod",
+            os.environ.get("POD_NAMESPACE") or settings.resolved_lease_namespace(),
+            os.environ.get("POD_NAME") or identity,
+        )
+        self.cache = Cache(ClusterModel(settings.scheduler_name, settings.default_queue), self.unreadable)
+        self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
+        self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)
+        self.configuration = ConfigurationFile(
+            Path(settings.scheduler_conf), metrics=self.metrics, refused=self.refused
+        )
+        self.dispatcher = Dispatcher(
+            self.api,
+            self.cache,
+            metrics=self.metrics,
+            recorder=self.recorder,
+            parallelism=settings.bind_parallelism,
+        )
+        self.status = StatusWriter(
+            self.api, self.cache, metrics=self.metrics, binding=lambda: self.dispatcher.backlog > 0
+        )
+        self.scheduler = Scheduler(
+            self.cache,
+            lambda: self.configuration.policy,
+            self.dispatcher,
+            self.status.report,
+            metrics=self.metrics,
+            gap=settings.cycle_gap,
+            period=settings.schedule_period,
+        )
+
+    async def run(self) -> None:
+        health = self.runtime.health
+        health.live("watches", self.feed.stale)
+        health.ready("api", self.preflight.check)
+        health.ready("lists", self.feed.unsynced)
+        health.ready("configuration", self.configuration.missing)
+        while_active(health, self.elector, "cycles", self.scheduler.failing)
+        async with self.recorder, asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(self.configuration.run(), name="configuration"),
+                group.create_task(self._feed(), name="feed"),
+            ]
+            try:
+                if await self._before_stop(self._prepared()):
+                    settle_memory()
+                    await while_leading(self.runtime, self.elector, self._lead)
+            finally:
+                for task in background:
+                    task.cancel()
+
+    async def _feed(self) -> None:
+        await self.preflight.wait()
+        await self.feed.run()
+
+    async def _prepared(self) -> None:
+        """Return when every list was read whole and there is a policy: never decide on half a picture."""
+        await self.feed.synced.wait()
+        await self.configuration.ready.wait()
+        _log.info("everything is listed: %d pods, %d nodes", len(self.cache.model.tasks), len(self.cache.model.nodes))
+
+    async def _before_stop(self, wanted: Awaitable[None]) -> bool:
+        """Whether it came before a stop was asked for."""
+        task = asyncio.ensure_future(wanted)
+        stop = asyncio.ensure_future(self.runtime.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return task.done()
+        finally:
+            task.cancel()
+            stop.cancel()
+
+    async def _lead(self) -> None:
+        """Decide and carry out, while this process leads."""
+        async with asyncio.TaskGroup() as group:
+            writers = [
+                group.create_task(self.dispatcher.run(), name="dispatch"),
+                group.create_task(self.status.run(), name="status"),
+            ]
+            try:
+                await self.scheduler.run(self.runtime.stopping)
+                if not await self.dispatcher.drain(DRAIN_SECONDS):
+                    _log.warning("leaving with %d decisions not carried out", self.dispatcher.in_flight)
+                await self.status.drain(DRAIN_SECONDS / 2)
+            finally:
+                for task in writers:
+                    task.cancel()
+
+    def refused(self, why: str) -> None:
+        """Say where people look that a configuration is not in force."""
+        self.recorder.warning(self.self_, "ConfigurationRefused", "Configuring", why)
+
+    def unreadable(self, one: Unreadable) -> None:
+        """Say on the object that it is left out."""
+        kind = next((kind for kind in KINDS if kind.type is one.kind), None)
+        if kind is None or (self.elector is not None and not self.elector.is_leader):
+            return
+        closed = f"; node {one.node_name} gets no more pods until it can be read" if one.node_name else ""
+        regarding = Regarding(kind.api_version, kind.name, one.namespace, one.name, one.uid)
+        self.recorder.warning(regarding, "Unreadable", "Reading", f"left out of scheduling: {one.why}{closed}")

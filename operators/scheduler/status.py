@@ -1,0 +1,241 @@
+"""Writes down how groups stand: the scheduler's conditions on PodGroups, by server-side apply.
+
+Written only when they differ from what is there, the newest of a group instead of each, and with a budget of its own:
+while binds wait, few status writes are on the wire. A change of a condition's status or reason is written at once; one
+of numbers in a message waits, because in a busy cluster the numbers change all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, PodGroup
+from kbatch.engine import Verdict, verdict_conditions
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.client import Api
+from kbatch.kube.decoding import decoder
+from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
+from kbatch.kube.kinds import PODGROUPS
+from kbatch.kube.writes import apply_status
+from kbatch.metrics import SchedulerMetrics
+from operators.scheduler.cache import Cache
+
+_log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "kbatch-scheduler"
+AT_ONCE: Final = 16
+AT_ONCE_WHILE_BINDING: Final = 4
+MESSAGE_SECONDS: Final = 2.0
+"""A group's message alone is not rewritten sooner than this after the last write for the group."""
+
+MESSAGES_A_SECOND: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a group's status should say: the conditions without times, and the number of attempts."""
+
+    uid: str
+    conditions: tuple[Condition, ...]
+    attempts: int
+
+
+class StatusWriter:
+    """Takes verdicts; writes what differs.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        cache: knows the groups as they are, and learns what was written.
+        binding: whether binds are waiting.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        metrics: SchedulerMetrics,
+        binding: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        message_seconds: float = MESSAGE_SECONDS,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._binding = binding
+        self._clock = clock
+        self._message_seconds = message_seconds
+        self._urgent: OrderedDict[str, Wanted] = OrderedDict()
+        self._patient: OrderedDict[str, Wanted] = OrderedDict()
+        self._wrote: dict[str, float] = {}
+        self._next_message = 0.0
+        self._work = asyncio.Event()
+        self._writing: set[str] = set()
+
+    @property
+    def pending(self) -> int:
+        """Groups whose status is still to be written, the unhurried ones included."""
+        return len(self._urgent) + len(self._patient) + len(self._writing)
+
+    def report(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Note how groups stand after a cycle; returns at once."""
+        for key, verdict in verdicts.items():
+            group = self._cache.groups.get(key)
+            if verdict.shadow or group is None:
+                continue
+            wanted = Wanted(
+                group.metadata.uid, verdict_conditions(verdict, group.metadata.generation), verdict.attempts
+            )
+            difference = _difference(group, wanted)
+            self._urgent.pop(key, None)
+            self._patient.pop(key, None)
+            if difference == _STATUS:
+                self._urgent[key] = wanted
+            elif difference == _MESSAGE:
+                self._patient[key] = wanted
+        if self._urgent or self._patient:
+            self._work.set()
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        backoff = Backoff()
+        tasks: set[asyncio.Task[bool]] = set()
+        try:
+            while True:
+                while len(tasks) < (AT_ONCE_WHILE_BINDING if self._binding() else AT_ONCE):
+                    chosen = self._choose()
+                    if chosen is None:
+                        break
+                    key, wanted = chosen
+                    self._writing.add(key)
+                    tasks.add(asyncio.create_task(self._write(key, wanted), name=f"status {key}"))
+                self._work.clear()
+                waiting = asyncio.ensure_future(self._work.wait())
+                # Looked at again after a moment also for messages whose time has come.
+                timeout = 0.2 if self._patient or self._urgent else None
+                done, _ = await asyncio.wait({waiting, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                finished = {task for task in tasks if task in done}
+                tasks -= finished
+                if any(not task.result() for task in finished):
+                    await asyncio.sleep(backoff.next())
+                elif finished:
+                    backoff.reset()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until the changes that matter are written; False if that takes too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            return False
+        return True
+
+    def _choose(self) -> tuple[str, Wanted] | None:
+        for key, wanted in self._urgent.items():
+            if key not in self._writing:
+                del self._urgent[key]
+                return key, wanted
+        now = self._clock()
+        if now < self._next_message:
+            return None
+        for key, wanted in self._patient.items():
+            if key not in self._writing and now - self._wrote.get(key, 0.0) >= self._message_seconds:
+                del self._patient[key]
+                self._next_message = now + 1 / MESSAGES_A_SECOND
+                return key, wanted
+        return None
+
+    async def _write(self, key: str, wanted: Wanted) -> bool:
+        """Write one group's status; False if the server should be left alone for a moment."""
+        try:
+            return await self._apply(key, wanted)
+        except Exception:  # noqa: BLE001 - one group's status must not end the writing of all
+            _log.exception("status of %s", key)
+            return False
+        finally:
+            self._writing.discard(key)
+            self._work.set()
+
+    async def _apply(self, key: str, wanted: Wanted) -> bool:
+        group = self._cache.groups.get(key)
+        # By now the group may be gone, be another one, or say so already.
+        if group is None or group.metadata.uid != wanted.uid or _difference(group, wanted) == _NOTHING:
+            return True
+        self._wrote[key] = self._clock()
+        if len(self._wrote) > 10_000:
+            self._wrote = {kept: at for kept, at in self._wrote.items() if kept in self._cache.groups}
+        try:
+            payload = await apply_status(self._api, PODGROUPS, _manifest(group, wanted), FIELD_MANAGER, force=True)
+        except NotLeadingError:
+            return False
+        except ApiError as error:
+            if error.status == 404:
+                self._metrics.status_writes.labels("gone").inc()
+                return True
+            self._metrics.status_writes.labels("failed").inc()
+            _log.warning("status of %s: %s", key, error)
+            return False
+        except (NoAnswerError, KubeError) as error:
+            self._metrics.status_writes.labels("failed").inc()
+            _log.info("status of %s: %s", key, error)
+            self._urgent.setdefault(key, wanted)
+            return False
+        self._metrics.status_writes.labels("ok").inc()
+        written = decoder(PodGroup).decode(payload)
+        if _scheduled(written) and not _scheduled(group) and written.metadata.creation_timestamp:
+            created = datetime.fromisoformat(written.metadata.creation_timestamp)
+            self._metrics.group_seconds.observe(max(0.0, (datetime.now(UTC) - created).total_seconds()))
+        self._cache.observed(written)
+        return True
+
+
+_NOTHING: Final = 0
+_MESSAGE: Final = 1
+_STATUS: Final = 2
+
+
+def _difference(group: PodGroup, wanted: Wanted) -> int:
+    """How far a group's status is from what it should say: nothing, only words, or a status or reason."""
+    present = {condition.type: condition for condition in group.status.conditions or ()}
+    found = _NOTHING if group.status.scheduling_attempts == wanted.attempts else _STATUS
+    for condition in wanted.conditions:
+        now = present.get(condition.type)
+        if now is None or (now.status, now.reason) != (condition.status, condition.reason):
+            return _STATUS
+        if (now.message, now.observed_generation) != (condition.message, condition.observed_generation):
+            found = max(found, _MESSAGE)
+    return found
+
+
+def _manifest(group: PodGroup, wanted: Wanted) -> dict[str, Any]:
+    """All that this manager owns, every time: what an apply leaves out is removed."""
+    own = conditions.of_types(group.status.conditions, conditions.SCHEDULER_TYPES)
+    merged = conditions.merge(own, wanted.conditions, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    status: dict[str, Any] = {"conditions": _plain(merged)}
+    if wanted.attempts:
+        status["schedulingAttempts"] = wanted.attempts
+    return {"metadata": {"name": group.metadata.name, "namespace": group.metadata.namespace}, "status": status}
+
+
+def _plain(own: Sequence[Condition]) -> list[dict[str, Any]]:
+    """The conditions as JSON, with the empty reason and message that the schema wants spelled out."""
+    return [{"reason": "", "message": "", **msgspec.to_builtins(condition)} for condition in own]
+
+
+def _scheduled(group: PodGroup) -> bool:
+    return conditions.is_true(group.status.conditions, conditions.SCHEDULED)
