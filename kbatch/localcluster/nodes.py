@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from kbatch.localcluster.errors import StartError
@@ -11,10 +12,31 @@ if TYPE_CHECKING:
     from kbatch.localcluster.api import Api
 
 CPU, MEMORY, PODS = "32", "256Gi", "110"
+_CONDITIONS = {
+    "Ready": "KubeletReady",
+    "MemoryPressure": "KubeletHasSufficientMemory",
+    "DiskPressure": "KubeletHasNoDiskPressure",
+    "PIDPressure": "KubeletHasSufficientPID",
+    "NetworkUnavailable": "RouteCreated",
+}
 
 
 def node(name: str, *, cpu: str = CPU, memory: str = MEMORY, pods: str = PODS) -> dict[str, Any]:
-    """Return a Node that kwok adopts, with these quantities as capacity and allocatable."""
+    """Return a Node that kwok adopts, with these quantities as capacity and allocatable.
+
+    It comes with the conditions that kwok would set a moment later, four nodes at a time; kwok then only renews them.
+    """
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [
+        {
+            "type": kind,
+            "status": "True" if kind == "Ready" else "False",
+            "reason": reason,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for kind, reason in _CONDITIONS.items()
+    ]
     resources = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": "1Ti"}
     return {
         "apiVersion": "v1",
@@ -29,7 +51,13 @@ def node(name: str, *, cpu: str = CPU, memory: str = MEMORY, pods: str = PODS) -
                 "type": "kwok",
             },
         },
-        "status": {"capacity": resources, "allocatable": resources},
+        "status": {
+            "phase": "Running",
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": conditions,
+            "addresses": [{"type": "Hostname", "address": name}],
+        },
     }
 
 
