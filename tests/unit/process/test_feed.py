@@ -1,0 +1,101 @@
+"""Informers read side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbatch.api.objects import Metadata, Node, Pod
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import NODES, PODS, AnyKind
+from kbatch.metrics import WatchMetrics
+from kbatch.model.events import Unreadable, Upsert
+from kbatch.process.feed import Feed
+
+
+class FakeInformer:
+    """Hands out what a test puts in."""
+
+    def __init__(self, kind: AnyKind) -> None:
+        self.kind = kind
+        self.relists = 0
+        self.last_activity: float | None = None
+        self.batches: asyncio.Queue[Batch] = asyncio.Queue()
+        self.silent = False
+
+    def stale(self) -> bool:
+        return self.silent
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        while True:
+            yield await self.batches.get()
+
+
+class Feeding:
+    def __init__(self) -> None:
+        self.pods, self.nodes = FakeInformer(PODS), FakeInformer(NODES)
+        self.registry = CollectorRegistry()
+        self.seen: list[Batch] = []
+        self.arrived = asyncio.Event()
+        informers: Any = [self.pods, self.nodes]
+        self.feed = Feed(informers, self.receive, WatchMetrics(self.registry))
+
+    def receive(self, batch: Batch) -> None:
+        self.seen.append(batch)
+        self.arrived.set()
+
+    async def next(self, informer: FakeInformer, batch: Batch) -> None:
+        self.arrived.clear()
+        informer.batches.put_nowait(batch)
+        await asyncio.wait_for(self.arrived.wait(), 5)
+        await asyncio.sleep(0)
+
+    def counted(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+async def feeding() -> AsyncIterator[Feeding]:
+    feeding = Feeding()
+    task = asyncio.create_task(feeding.feed.run())
+    yield feeding
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+POD = Upsert(Pod(metadata=Metadata(namespace="a", name="p")))
+NODE = Upsert(Node(metadata=Metadata(name="n")))
+
+
+async def test_it_is_synced_when_every_first_list_is_whole(feeding: Feeding) -> None:
+    assert feeding.feed.unsynced() == "waiting for the first list of pods, nodes"
+    await feeding.next(feeding.pods, Batch((POD,), complete=False))
+    assert feeding.feed.unsynced() == "waiting for the first list of pods, nodes"
+    await feeding.next(feeding.pods, Batch((), complete=True))
+    assert feeding.feed.unsynced() == "waiting for the first list of nodes"
+    assert not feeding.feed.synced.is_set()
+    await feeding.next(feeding.nodes, Batch((NODE,), complete=True))
+    assert feeding.feed.unsynced() is None
+    assert feeding.feed.synced.is_set()
+
+
+async def test_events_relists_and_unreadable_objects_are_counted(feeding: Feeding) -> None:
+    bad = Unreadable(Pod, "a", "q", "1", "", "spec.containers: no list")
+    await feeding.next(feeding.pods, Batch((POD, bad), complete=True))
+    feeding.pods.relists = 2
+    await feeding.next(feeding.pods, Batch((POD,), complete=True))
+    assert feeding.counted("kbatch_watch_events_total", kind="pods") == 3
+    assert feeding.counted("kbatch_watch_unreadable_total", kind="pods") == 1
+    assert feeding.counted("kbatch_watch_relists_total", kind="pods") == 2
+    assert [len(batch.events) for batch in feeding.seen] == [2, 1]
+
+
+async def test_silence_counts_only_after_the_first_list(feeding: Feeding) -> None:
+    feeding.pods.silent = feeding.nodes.silent = True
+    assert feeding.feed.stale() is None
+    await feeding.next(feeding.pods, Batch((), complete=True))
+    assert feeding.feed.stale() == "nothing was heard of pods for too long"
