@@ -24,7 +24,8 @@ def test_the_flags_of_the_chart_are_understood() -> None:
     settings = read(
         "--bind-address=10.0.0.1", "--health-port=8081", "--metrics-port=8080", "--log-level=debug",
         "--log-format=text", "--scheduler-name=other", "--lease-namespace=kbatch-system", "--lease-name=kbatch-example",
-        "--identity=pod-1", "--lease-duration=20s", "--renew-deadline=15s", "--retry-period=500ms", "--schedule-period=2m",
+        "--identity=pod-1", "--lease-duration=20s", "--renew-deadline=15s", "--retry-period=500ms",
+        "--schedule-period=2m",
     )  # fmt: skip
     assert (settings.bind_address, settings.health_port, settings.metrics_port) == ("10.0.0.1", 8081, 8080)
     assert (settings.log_level, settings.log_format, settings.scheduler_name) == ("debug", "text", "other")

@@ -1,0 +1,159 @@
+"""The status that a PodGroup should have."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kbatch.api.objects import Job, Pod, PodGroup, PodGroupStatus, SubGroupStatus
+from operators.podgroup.reconcile import OwnStatus, minimum, observe, reconcile, standing
+from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
+
+
+def status(of: PodGroup, *objects: Pod | Job) -> OwnStatus:
+    return reconcile(of, observe(world(*objects, of), of), NOW)
+
+
+def test_a_new_group_is_pending_and_says_so() -> None:
+    wanted = status(group())
+    assert wanted == OwnStatus(phase="Pending")
+    assert wanted.manifest() == {"phase": "Pending", "running": 0, "succeeded": 0, "failed": 0, "pending": 0}
+
+
+def test_counters_and_what_is_held() -> None:
+    wanted = status(
+        group(9),
+        pod("waits"),
+        pod("bound", node="n"),
+        pod("runs", "Running", node="n", cpu="2"),
+        pod("done", "Succeeded", node="n"),
+        pod("failed", "Failed", node="n"),
+        pod("leaves", "Running", node="n", leaving=True),
+        pod("evicted", "Failed", node="n", leaving=True),
+        pod("other", "Running", node="n", named="another"),
+    )
+    assert (wanted.pending, wanted.running, wanted.succeeded, wanted.failed) == (2, 1, 1, 1)
+    assert wanted.allocated == (("cpu", "2500m"),)
+
+
+def test_roles_are_counted_each_and_pods_without_a_role_in_none() -> None:
+    wanted = status(
+        group(1, roles={"ps": 1, "worker": 2}),
+        pod("p", "Running", node="n", role="ps"),
+        pod("w1", "Running", node="n", role="worker"),
+        pod("w2", role="worker"),
+        pod("w3", node="n", role="worker"),
+        pod("x", "Failed", node="n"),
+    )
+    assert wanted.sub_groups == (
+        SubGroupStatus(name="ps", running=1),
+        SubGroupStatus(name="worker", running=1, pending=2),
+    )
+    assert wanted.manifest()["subGroups"][0] == {"name": "ps", "running": 1, "succeeded": 0, "failed": 0, "pending": 0}
+
+
+def test_the_minimum_is_the_larger_of_minmember_and_the_roles_sum() -> None:
+    assert minimum(group(1, roles={"a": 2, "b": 3})) == 5
+    assert minimum(group(7, roles={"a": 2})) == 7
+
+
+@pytest.mark.parametrize(
+    ("of", "pods", "phase"),
+    [
+        (group(), [], "Pending"),
+        (group(), [pod("a"), pod("b")], "Pending"),
+        (group(conditions=(condition("Enqueued"),)), [pod("a")], "InQueue"),
+        (group(conditions=(condition("Enqueued", "False"),), phase="InQueue"), [pod("a")], "Pending"),
+        (group(), [pod("a", node="n"), pod("b")], "InQueue"),
+        (group(), [pod("a", node="n"), pod("b", node="n")], "Running"),
+        (group(1, roles={"x": 1, "y": 1}), [pod("a", node="n", role="x"), pod("b", node="n", role="x")], "InQueue"),
+        (
+            group(conditions=(condition("Unschedulable"),), phase="Running"),
+            [pod("a", "Running", node="n"), pod("b")],
+            "Unknown",
+        ),
+        (group(phase="Running"), [pod("a", "Succeeded"), pod("b", "Succeeded")], "Completed"),
+        (group(phase="Completed"), [], "Completed"),
+        (group(phase="nonsense"), [], "Pending"),
+    ],
+)
+def test_phases(of: PodGroup, pods: list[Pod], phase: str) -> None:
+    assert status(of, *pods).phase == phase
+
+
+# --- who gave up ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_bare_pod_fails_the_group() -> None:
+    assert status(group(), pod("a", "Running", node="n"), pod("b", "Failed")).phase == "Failed"
+
+
+def test_a_failed_bare_pod_above_the_minimum_does_not() -> None:
+    assert status(group(1), pod("a", "Running", node="n"), pod("b", "Failed")).phase == "Running"
+
+
+@pytest.mark.parametrize(("ended", "phase"), [("", "Pending"), ("Failed", "Failed")])
+def test_a_group_waits_for_its_job_to_give_up(ended: str, phase: str) -> None:
+    assert status(group(), pod("a", "Failed", controller="j"), job(ended=ended)).phase == phase
+
+
+def test_a_job_that_failed_without_pods_fails_its_group() -> None:
+    assert status(group(), job(ended="Failed")).phase == "Failed"
+
+
+def test_the_job_that_owns_the_group_counts_too() -> None:
+    assert status(group(owner="j"), job(ended="Failed", named="")).phase == "Failed"
+
+
+def test_as_long_as_one_of_several_jobs_goes_on_the_group_has_not_failed() -> None:
+    failed, running = job("j1", name="one", ended="Failed"), job("j2", name="two")
+    assert status(group(), failed, running, pod("a", "Failed", controller="j1")).phase == "Pending"
+
+
+def test_a_controller_that_is_no_job_never_gives_up() -> None:
+    assert status(group(), pod("a", "Failed", controller="replica-set")).phase == "Pending"
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def test_completion_is_said_with_numbers_and_dated_once() -> None:
+    wanted = status(group(phase="Running"), pod("a", "Succeeded"), pod("b", "Succeeded"))
+    (completed,) = wanted.conditions
+    assert (completed.type, completed.status, completed.reason) == ("Completed", "True", "MinimumSucceeded")
+    assert completed.message == "2 pods succeeded, 2 needed"
+    assert completed.last_transition_time == NOW
+    assert completed.observed_generation == 1
+
+
+def test_what_was_true_keeps_its_words_when_pods_are_cleaned_up() -> None:
+    said = condition("Completed")
+    assert status(group(conditions=(said,), phase="Completed")).conditions == (said,)
+
+
+def test_a_failure_is_retracted_when_members_come_again() -> None:
+    of = group(conditions=(condition("Failed"),), phase="Failed")
+    (failed,) = status(of, pod("a", node="n"), pod("b", node="n")).conditions
+    assert (failed.type, failed.status, failed.last_transition_time) == ("Failed", "False", NOW)
+
+
+def test_the_schedulers_conditions_are_never_touched() -> None:
+    of = group(conditions=(condition("Enqueued"), condition("Scheduled", "False", "NotEnoughResources")))
+    assert status(of).conditions == ()
+    assert standing(of.status).conditions == ()
+
+
+# --- nothing to write -------------------------------------------------------------------------------------------------
+
+
+def test_a_status_that_was_written_and_read_back_is_what_is_wanted() -> None:
+    of = group(1, roles={"a": 1}, phase="Running", conditions=(condition("Enqueued"),))
+    objects = (pod("a", "Succeeded", node="n", role="a"), pod("b", "Failed", node="n"))
+    wanted = status(of, *objects)
+    assert wanted != standing(of.status)
+    read_back = msgspec.convert(wanted.manifest(), PodGroupStatus)
+    read_back.conditions = (condition("Enqueued"), *(read_back.conditions or ()))
+    again = group(1, roles={"a": 1}, phase="Running", conditions=(condition("Enqueued"),))
+    again.status = read_back
+    later = reconcile(again, observe(world(*objects, again), again), "2027-01-01T00:00:00Z")
+    assert later == standing(again.status)

@@ -1,0 +1,98 @@
+"""What the operator remembers, in whatever order it hears of it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import pytest
+
+from kbatch.api.objects import Job, Pod, PodGroup
+from kbatch.model.events import Delete, Unreadable, Upsert
+from operators.podgroup.world import Stage, World, older
+from tests.unit.podgroup.build import group, job, pod, world
+
+
+def test_every_event_names_the_groups_it_touches() -> None:
+    seen = World()
+    assert seen.apply(Upsert(group())) == {"ns/pg"}
+    assert seen.apply(Upsert(pod("a"))) == {"ns/pg"}
+    assert seen.apply(Upsert(pod("b", named=""))) == set()
+    assert seen.apply(Upsert(pod("a", named="other"))) == {"ns/pg", "ns/other"}
+    assert seen.apply(Delete(Pod, "ns", "a")) == {"ns/other"}
+    assert seen.apply(Delete(Pod, "ns", "unknown")) == set()
+    assert seen.apply(Upsert(job())) == {"ns/pg"}
+    assert seen.apply(Upsert(job(named=""))) == {"ns/pg"}
+    assert seen.apply(Delete(Job, "ns", "job")) == set()
+    assert seen.apply(Delete(PodGroup, "ns", "pg")) == {"ns/pg"}
+
+
+def test_an_owner_touches_the_groups_it_owns() -> None:
+    seen = world(group(owner="j"))
+    assert seen.apply(Upsert(job("j", named=""))) == {"ns/pg"}
+    seen.drop_group("ns/pg")
+    assert seen.apply(Upsert(job("j", named=""))) == set()
+
+
+def test_the_order_of_events_does_not_matter() -> None:
+    things = (group(), pod("a", node="n"), pod("b"), job())
+    pictures = set()
+    for order in itertools.permutations(things):
+        seen = world(*order)
+        members = sorted((member.stage.name, member.role) for member in seen.members("ns/pg"))
+        pictures.add((tuple(members), tuple(maker.uid for maker in seen.makers("ns/pg")), tuple(seen.groups)))
+    assert len(pictures) == 1
+
+
+def test_nothing_is_left_of_what_is_gone() -> None:
+    seen = world(group(owner="j"), pod("a"), job("j"))
+    for event in (Delete(Pod, "ns", "a"), Delete(Job, "ns", "job"), Delete(PodGroup, "ns", "pg")):
+        seen.apply(event)
+    assert all(not kept for kept in vars(seen).values())
+
+
+def test_a_pod_that_can_no_longer_be_read_is_no_member() -> None:
+    seen = world(pod("a"))
+    assert seen.apply(Unreadable(Pod, "ns", "a", "uid-a", "", "bad")) == {"ns/pg"}
+    assert not list(seen.members("ns/pg"))
+
+
+def test_a_request_that_cannot_be_counted_hides_no_pod(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        seen = world(pod("a", node="n", cpu="lots"))
+    (member,) = seen.members("ns/pg")
+    assert (member.stage, member.request) == (Stage.BOUND, {})
+    assert "ns/a" in caplog.text
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_older_version_of_a_group_does_not_undo_a_newer_one() -> None:
+    seen = world(group(3, version="20"))
+    assert seen.apply(Upsert(group(2, version="19"))) == set()
+    assert seen.groups["ns/pg"].spec.min_member == 3
+    assert seen.apply(Upsert(group(4, version="100"))) == {"ns/pg"}
+
+
+def test_a_list_drops_what_it_does_not_hold_but_for_what_is_newer() -> None:
+    seen = world(group(version="20"))
+    assert seen.keep_groups(set(), version="19") == set()
+    assert "ns/pg" in seen.groups
+    assert seen.keep_groups({"ns/pg"}, version="21") == set()
+    assert seen.keep_groups(set(), version="21") == {"ns/pg"}
+    assert not seen.groups
+
+
+def test_a_group_made_anew_is_not_dropped_with_the_old_one() -> None:
+    seen = world(group(uid="new"))
+    assert seen.drop_group("ns/pg", "old") == set()
+    assert seen.drop_group("ns/pg", "new") == {"ns/pg"}
+
+
+def test_versions_compare_as_numbers_where_they_are_numbers() -> None:
+    assert older("9", "10")
+    assert not older("10", "9")
+    assert not older("10", "10")
+    assert not older("x", "10")
+    assert not older("", "10")
