@@ -20,6 +20,7 @@ from kbatch.api.objects import (
     NodeSelectorTerm,
     PodSpec,
     PreferredSchedulingTerm,
+    Taint,
     Toleration,
 )
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
@@ -160,6 +161,11 @@ def soft_taints(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Column
         return counts[table.taint_set]
 
     return cached(table, ("soft taints", tolerations), make)
+
+
+def soft_taint_count(taints: Iterable[Taint]) -> int:
+    """How many of these taints are PreferNoSchedule."""
+    return sum(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
 
 
 def node_condition(table: NodeTable, condition: str) -> Mask:

@@ -188,6 +188,28 @@ def namespace_labels(model: ClusterModel, namespace: str) -> Mapping[str, str]:
     return {"kubernetes.io/metadata.name": namespace, **labels}
 
 
+def occupants(model: ClusterModel, table: NodeTable) -> tuple[dict[TaskClass, Index], dict[TaskClass, Index]]:
+    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
+
+    Kept until the model changes, because several plugins ask.
+    """
+    kept: tuple[int, tuple[dict[TaskClass, Index], dict[TaskClass, Index]]] | None = table.static_cache.get("occupants")
+    if kept is not None and kept[0] == model.generation:
+        return kept[1]
+    standing: dict[TaskClass, list[int]] = {}
+    leaving: dict[TaskClass, list[int]] = {}
+    for row, record in enumerate(table.records):
+        for task in record.tasks.values():
+            (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+    found = _arrays(standing), _arrays(leaving)
+    table.static_cache["occupants"] = (model.generation, found)
+    return found
+
+
+def _arrays(rows: Mapping[TaskClass, list[int]]) -> dict[TaskClass, Index]:
+    return {cls: np.array(each, np.intp) for cls, each in rows.items()}
+
+
 class Counter:
     """A number for each domain of a topology: `counts[domain]`; the last cell is of nodes that stand in no domain.
 
@@ -209,6 +231,13 @@ class Counter:
         if domain >= 0:
             self.counts[domain] += amount
             self.total += amount
+
+    def add_all(self, rows: Index, amount: int = 1) -> None:
+        """Count `amount` more for each of these rows; a row that stands there twice counts twice."""
+        domain = self.domain[rows]
+        found = np.bincount(domain[domain >= 0], minlength=len(self.counts))
+        self.counts += found * amount
+        self.total += int(found.sum()) * amount
 
     def on(self, rows: Index) -> Column:
         """The count of each row's domain; 0 for rows in no domain."""
@@ -244,9 +273,13 @@ class Carried:
 
 @dataclass(eq=False, slots=True)
 class _Met:
-    """A class that the index knows: its pods by row, the counters they move, the carriers whose terms mean them."""
+    """A class that the index knows: its pods, the counters they move, the carriers whose terms mean them.
+
+    `known` are the rows of pods that were there at first, `rows` how many came (or went) since on a row.
+    """
 
     cls: TaskClass
+    known: Index | None = None
     rows: dict[int, int] = field(default_factory=dict)
     moves: list[tuple[Counter, int]] = field(default_factory=list)
     faces: dict[str, list[Counter]] = field(default_factory=dict)
@@ -291,6 +324,17 @@ class CouplingIndex:
         self.pods += sign
         for counter, weight in met.moves:
             counter.add(row, sign * weight)
+
+    def add_all(self, occupants: Mapping[TaskClass, Index]) -> None:
+        """Count the pods that are there already: for each class the rows on which its pods stand. Once only."""
+        for cls, rows in occupants.items():
+            met = self._met.get(cls.id)
+            if met is None:
+                met = self._meet(cls)
+            met.known = rows
+            self.pods += len(rows)
+            for counter, weight in met.moves:
+                counter.add_all(rows, weight)
 
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
@@ -340,6 +384,8 @@ class CouplingIndex:
             for met in self._candidates(who):
                 if who.match(met.cls, self._labels_of):
                     met.moves.append((watch.counter, 1))
+                    if met.known is not None:
+                        watch.counter.add_all(met.known)
                     for row, count in met.rows.items():
                         watch.counter.add(row, count)
         return watch.counter

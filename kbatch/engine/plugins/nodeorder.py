@@ -1,28 +1,275 @@
-"""nodeorder: which of the nodes that fit is best."""
+"""nodeorder: which of the nodes that fit is best.
+
+Each part gives 0..100 and counts as often as its weight says. The parts that every pod has (requested, balanced) look
+at the node alone, so a gang of like pods is placed in one go; only pods that prefer other pods, or to spread, make the
+engine look at all nodes again for each of them.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
-from kbatch.engine.plugin import Plugin, Scope, Scores
-from kbatch.engine.room import Rows
-from kbatch.model.tasks import TaskClass
-from kbatch.resources import CPU, MEMORY
+from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
+from kbatch.engine.plugins import columns
+from kbatch.engine.plugins.coupling import (
+    Carried,
+    Counter,
+    CouplingIndex,
+    namespace_labels,
+    occupants,
+    preferred_terms,
+    required_terms,
+    soft_constraints,
+    taking_part,
+    who_alike,
+    who_of,
+)
+from kbatch.engine.room import Index, Rows
+from kbatch.model.nodes import Column, NodeTable
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import CPU, MEMORY, PODS
+
+_SOFT: Final = "preferences"
+_BEST: Final = 100
+
+
+class NodeOrderArguments(BaseModel):
+    """Weights of the parts, whole numbers from 0; 0 leaves a part out. The first five are kube-batch's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    least_requested: int = Field(
+        default=1, ge=0, le=1_000_000, alias="leastrequested.weight", description="free part of cpu and memory"
+    )
+    most_requested: int = Field(
+        default=0, ge=0, le=1_000_000, alias="mostrequested.weight", description="used part of cpu and memory"
+    )
+    balanced_resource: int = Field(
+        default=1, ge=0, le=1_000_000, alias="balancedresource.weight", description="cpu and memory used alike"
+    )
+    node_affinity: int = Field(
+        default=1, ge=0, le=1_000_000, alias="nodeaffinity.weight", description="the pod's preferred node affinity"
+    )
+    pod_affinity: int = Field(
+        default=1, ge=0, le=1_000_000, alias="podaffinity.weight", description="preferred inter-pod (anti-)affinity"
+    )
+    taint_toleration: int = Field(
+        default=1, ge=0, le=1_000_000, alias="tainttoleration.weight", description="few PreferNoSchedule taints"
+    )
+    image_locality: int = Field(
+        default=1, ge=0, le=1_000_000, alias="imagelocality.weight", description="the pod's images are there already"
+    )
+    topology_spread: int = Field(
+        default=2, ge=0, le=1_000_000, alias="podtopologyspread.weight", description="spread with ScheduleAnyway"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Preferences:
+    """What one class prefers of pods elsewhere: counters with their weights, and the domains to spread over."""
+
+    counters: tuple[tuple[Counter, int], ...]
+    facing: list[Counter]
+    spread: tuple[tuple[Counter, Index], ...]
 
 
 class NodeOrder(Plugin):
-    """Least requested: the mean of the free parts of cpu and memory after the pod, 0..100."""
+    """Least and most requested, balanced, preferred node affinity, preferred inter-pod affinity and anti-affinity,
+    PreferNoSchedule taints, spread with ScheduleAnyway, image locality.
+
+    Arguments, whole numbers: `leastrequested.weight` 1, `mostrequested.weight` 0, `balancedresource.weight` 1,
+    `nodeaffinity.weight` 1, `podaffinity.weight` 1, `tainttoleration.weight` 1, `imagelocality.weight` 1,
+    `podtopologyspread.weight` 2; see `NodeOrderArguments`. Each part is 0..100 before its weight:
+
+    * least requested: mean over cpu and memory of free / allocatable, after the pod; most requested: of the used part.
+      For a pod that requests neither, the places for pods count instead, or all such pods would go to one node;
+    * balanced: 100 less the distance, in per cent, between the used parts of cpu and of memory; 0 where one is full;
+    * node affinity: the weights of the preferred terms that match, of all their weights;
+    * taints: 100 with no PreferNoSchedule taint against the pod, 0 with as many as any node has of such;
+    * images: see `columns.image_locality`;
+    * inter-pod: the sum of weights over pods in the domain, of the pod's own preferred terms and of theirs that mean it
+      (required affinity of theirs counts 1), from the worst node (0) to the best (100);
+    * spread: for each constraint from the fullest domain (0) to the emptiest (100), and their mean.
+    """
 
     name: ClassVar[str] = "nodeorder"
+    Arguments: ClassVar[type[BaseModel]] = NodeOrderArguments
     scope: ClassVar[Scope] = Scope.NODE
 
-    def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
+    def __init__(self, arguments: NodeOrderArguments, view: View) -> None:
+        super().__init__(arguments, view)
+        self._weights = arguments
+        self._table: NodeTable = view.nodes
+        self._of_use = bool(arguments.least_requested or arguments.most_requested or arguments.balanced_resource)
+        self._scopes: dict[int, Scope] = {}
+        self._statics: dict[int, Column] = {}
+        self._preferences: dict[int, _Preferences] = {}
+        self._index: CouplingIndex | None = None
+        self._counted = False
+        if view.model.classes.coupled and (arguments.pod_affinity or arguments.topology_spread):
+            couples = {task.cls.id: task.cls for task in view.model.tasks.values() if task.cls.couples}.values()
+            if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in couples):
+                self._index = CouplingIndex(self._table, _carried, self._namespace_labels)
+                for cls in couples:
+                    self._index.meet(cls)
+
+    # --- the contract -------------------------------------------------------------------------------------------------
+
+    def score_scope(self, cls: TaskClass) -> Scope:
+        """NODE, unless the class prefers pods or is preferred by some."""
+        found = self._scopes.get(cls.id)
+        if found is None:
+            found = self._scopes[cls.id] = self._scope(cls)
+        return found
+
+    def _scope(self, cls: TaskClass) -> Scope:
+        if self._index is not None:
+            if self._weights.pod_affinity and (preferred_terms(cls.spec) or self._index.facing(cls, _SOFT)):
+                return Scope.CLUSTER
+            if self._weights.topology_spread and soft_constraints(cls.spec):
+                return Scope.CLUSTER
+        return Scope.NODE if self._of_use else Scope.STATIC
+
+    def node_order(self, cls: TaskClass, rows: Rows) -> Scores:
         """See the class."""
-        score = np.zeros(len(rows), np.int64)
-        for name in (CPU, MEMORY):
-            allocatable = rows.allocatable(name)
-            left = np.maximum(rows.free(name) - cls.request.get(name, 0), 0)
-            score += left * 100 // np.maximum(allocatable, 1)
-        return np.minimum(score // 2, 100)
+        score: Scores = self._static(cls)[rows.index]
+        if self._of_use:
+            self._add_use(cls, rows, score)
+        if self._index is not None and self.score_scope(cls) is Scope.CLUSTER:
+            preferences = self._preferences.get(cls.id)
+            if preferences is None:
+                preferences = self._preferences[cls.id] = self._prefer(self._index, cls)
+            self._add_preferences(preferences, rows.index, score)
+        return score
+
+    def placed(self, task: Task, row: int) -> Undo:
+        """Count the pod where it will stand."""
+        index = self._index
+        if index is None:
+            return NO_UNDO
+        index.add(task.cls, row)
+        return lambda: index.add(task.cls, row, -1)
+
+    def removed(self, task: Task, row: int) -> Undo:
+        """Count the pod no longer."""
+        index = self._index
+        if index is None:
+            return NO_UNDO
+        index.add(task.cls, row, -1)
+        return lambda: index.add(task.cls, row)
+
+    # --- the node itself ----------------------------------------------------------------------------------------------
+
+    def _static(self, cls: TaskClass) -> Column:
+        found = self._statics.get(cls.id)
+        if found is None:
+            key = ("nodeorder", self._weights, cls.id)
+            found = self._statics[cls.id] = columns.cached(self._table, key, lambda: self._work_out(cls))
+        return found
+
+    def _work_out(self, cls: TaskClass) -> Column:
+        """What labels, taints and images say; kept until a node changes."""
+        table, weights = self._table, self._weights
+        score = np.zeros(len(table), np.int64)
+        affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+        terms = affinity.preferred if affinity is not None else None
+        if weights.node_affinity and terms:
+            whole = sum(max(0, term.weight) for term in terms)
+            score += weights.node_affinity * (columns.preferred(table, terms) * _BEST // max(1, whole))
+        if weights.taint_toleration:
+            most = max((columns.soft_taint_count(taints) for taints in table.taint_sets), default=0)
+            if most:
+                against = columns.soft_taints(table, cls.spec.tolerations or ())
+                score += weights.taint_toleration * (_BEST - against * _BEST // most)
+        if weights.image_locality:
+            score += weights.image_locality * columns.image_locality(table, cls.spec)
+        return score
+
+    # --- its use ------------------------------------------------------------------------------------------------------
+
+    def _add_use(self, cls: TaskClass, rows: Rows, score: Scores) -> None:
+        weights, request = self._weights, cls.request
+        if request.get(CPU) or request.get(MEMORY):
+            parts = [_used_part(rows, CPU, request.get(CPU, 0)), _used_part(rows, MEMORY, request.get(MEMORY, 0))]
+        else:
+            parts = [_used_part(rows, PODS, 1)]
+        if weights.least_requested:
+            left = sum((_BEST - np.minimum(part, _BEST) for part in parts), np.zeros(len(rows), np.int64))
+            score += weights.least_requested * (left // len(parts))
+        if weights.most_requested:
+            used = sum((np.where(part > _BEST, 0, part) for part in parts), np.zeros(len(rows), np.int64))
+            score += weights.most_requested * (used // len(parts))
+        if weights.balanced_resource and len(parts) == 2:
+            cpu, memory = parts
+            even = _BEST - np.abs(cpu - memory)
+            even[(cpu >= _BEST) | (memory >= _BEST)] = 0
+            score += weights.balanced_resource * even
+
+    # --- pods elsewhere -----------------------------------------------------------------------------------------------
+
+    def _prefer(self, index: CouplingIndex, cls: TaskClass) -> _Preferences:
+        if not self._counted:
+            self._counted = True
+            index.add_all(occupants(self.view.model, self._table)[0])
+        counters: list[tuple[Counter, int]] = []
+        facing: list[Counter] = []
+        spread: list[tuple[Counter, Index]] = []
+        if self._weights.pod_affinity:
+            facing = index.facing(cls, _SOFT)
+            for term, weight in preferred_terms(cls.spec):
+                counters.append((index.target(term.topology_key, who_of(term, cls)), weight))
+        if self._weights.topology_spread:
+            constraints = soft_constraints(cls.spec)
+            for at, constraint in enumerate(constraints):
+                ids, values = self._table.labels(constraint.topology_key)
+                domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
+                who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
+                counter = index.target_among(("soft spread", cls.id, at), domain, len(values), who)
+                spread.append((counter, np.unique(domain[domain >= 0])))
+        return _Preferences(tuple(counters), facing, tuple(spread))
+
+    def _add_preferences(self, preferences: _Preferences, rows: Index, score: Scores) -> None:
+        if preferences.counters or preferences.facing:
+            every = np.arange(len(self._table), dtype=np.intp)
+            raw = np.zeros(len(every), np.int64)
+            for counter, weight in preferences.counters:
+                raw += weight * counter.on(every)
+            for counter in preferences.facing:
+                raw += counter.on(every)
+            if len(raw) and raw.max() > raw.min():
+                low, high = int(raw.min()), int(raw.max())
+                score += self._weights.pod_affinity * ((raw[rows] - low) * _BEST // (high - low))
+        if preferences.spread:
+            even = np.zeros(len(rows), np.int64)
+            for counter, present in preferences.spread:
+                if len(present):
+                    counts = counter.counts[present]
+                    low, high = int(counts.min()), int(counts.max())
+                    emptier = (high - counter.on(rows)) * _BEST // (high - low) if high > low else _BEST
+                    even += np.where(counter.inside(rows), emptier, 0)
+            score += self._weights.topology_spread * (even // len(preferences.spread))
+
+    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return namespace_labels(self.view.model, namespace)
+
+
+def _used_part(rows: Rows, name: str, more: int) -> Column:
+    """How much of a dimension is used with `more`, in per cent of what there is, rounded up; 100 of nothing."""
+    allocatable = rows.allocatable(name)
+    used = allocatable - rows.free(name) + more
+    part: Column = -(-used * _BEST // np.maximum(allocatable, 1))
+    part[allocatable <= 0] = _BEST
+    return np.maximum(part, 0)
+
+
+def _carried(cls: TaskClass) -> Iterator[Carried]:
+    """What pods of a class say of others: their preferred terms, and (as 1) their required affinity."""
+    for term, weight in preferred_terms(cls.spec):
+        yield Carried(_SOFT, term.topology_key, who_of(term, cls), weight)
+    for term in required_terms(cls.spec)[0]:
+        yield Carried(_SOFT, term.topology_key, who_of(term, cls))

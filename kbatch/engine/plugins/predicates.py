@@ -41,6 +41,7 @@ from kbatch.engine.plugins.coupling import (
     CouplingIndex,
     hard_constraints,
     namespace_labels,
+    occupants,
     required_terms,
     taking_part,
     who_alike,
@@ -160,7 +161,6 @@ class Predicates(Plugin):
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
         self._ports_of: dict[int, frozenset[HostPort]] = {}
         self._couplings: dict[int, _Coupled] = {}
-        self._occupants: tuple[dict[TaskClass, list[int]], dict[TaskClass, list[int]]] | None = None
         self._standing: CouplingIndex | None = None
         self._leaving: CouplingIndex | None = None
         self._counted = False
@@ -290,9 +290,9 @@ class Predicates(Plugin):
         """Host ports as they are now, and as they are once terminating pods are gone."""
         if self._port_indexes is None:
             now, later = self._port_indexes = (PortIndex(len(self._table)), PortIndex(len(self._table)))
-            for cls, row, terminating in self._pods():
+            for cls, rows, terminating in self._pods():
                 ports = self._ports(cls)
-                if ports:
+                for row in rows if ports else ():
                     now.add(ports, row)
                     if not terminating:
                         later.add(ports, row)
@@ -303,26 +303,18 @@ class Predicates(Plugin):
         if self._attach_indexes is None:
             model, table = self.view.model, self._table
             now, later = self._attach_indexes = (AttachIndex(model, table), AttachIndex(model, table))
-            for cls, row, terminating in self._pods():
-                if cls.volumes:
+            for cls, rows, terminating in self._pods():
+                for row in rows if cls.volumes else ():
                     now.add(cls, row)
                     if not terminating:
                         later.add(cls, row)
         return self._attach_indexes
 
-    def _pods(self) -> Iterator[tuple[TaskClass, int, bool]]:
-        """Class, row and "is terminating" of every pod on a node, as the snapshot has it."""
-        if self._occupants is None:
-            standing: dict[TaskClass, list[int]] = {}
-            leaving: dict[TaskClass, list[int]] = {}
-            for row, record in enumerate(self._table.records):
-                for task in record.tasks.values():
-                    (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
-            self._occupants = standing, leaving
-        for terminating, found in enumerate(self._occupants):
+    def _pods(self) -> Iterator[tuple[TaskClass, list[int], bool]]:
+        """Class, rows and "are terminating" of all pods on nodes, as the snapshot has them."""
+        for terminating, found in zip((False, True), occupants(self.view.model, self._table), strict=True):
             for cls, rows in found.items():
-                for row in rows:
-                    yield cls, row, bool(terminating)
+                yield cls, rows.tolist(), terminating
 
     # --- what pods anywhere decide ------------------------------------------------------------------------------------
 
@@ -367,8 +359,9 @@ class Predicates(Plugin):
         """Count the snapshot's pods, once, when the first class that looks at pods is asked about."""
         if not self._counted:
             self._counted = True
-            for cls, row, terminating in self._pods():
-                (leaving if terminating else standing).add(cls, row)
+            staying, terminating = occupants(self.view.model, self._table)
+            standing.add_all(staying)
+            leaving.add_all(terminating)
 
     def _spreads(self, standing: CouplingIndex, cls: TaskClass) -> Iterator[_Spread]:
         constraints = hard_constraints(cls.spec)
