@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from kbatch.api import configuration, names
+from kbatch.engine import build_policy
+from kbatch.engine.building import ACTIONS
 from kbatch.localcluster.pods import expand, port_names
 from kbatch.process.settings import ProcessSettings, parse
 
@@ -242,7 +244,17 @@ def test_a_new_configuration_does_not_restart_the_scheduler(render: Callable[...
     assert other.one("Deployment", "kbatch-scheduler") == default.one("Deployment", "kbatch-scheduler")
 
 
-def test_the_default_configuration_is_the_schedulers_own(default: Any) -> None:
-    text = default.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"]
-    configuration.parse(text, "scheduler.yaml")
-    assert yaml.safe_load(text) == yaml.safe_load(configuration.DEFAULT_TEXT)
+def test_the_shipped_configurations_are_ones_that_the_engine_takes(
+    render: Callable[..., Any], values_files: dict[str, Any]
+) -> None:
+    for name, values in values_files.items():
+        text = render(values).of("ConfigMap")[0]["data"]["scheduler.yaml"]
+        assert build_policy(configuration.parse(text, name)).actions
+
+
+def test_the_default_configuration_is_the_built_in_one_as_far_as_the_engine_knows_it(default: Any) -> None:
+    shipped = yaml.safe_load(default.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"])
+    built_in = yaml.safe_load(configuration.DEFAULT_TEXT)
+    known = [action for action in built_in["actions"].split(", ") if action in ACTIONS]
+    assert shipped["actions"].split(", ") == known
+    assert shipped["tiers"] == built_in["tiers"]
