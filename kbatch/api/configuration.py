@@ -100,13 +100,17 @@ class PluginConfiguration:
     def read_arguments(self, model: type[_Model]) -> _Model:
         """The arguments as the plugin's own typed model; texts such as "1" and "true" are read as what they mean.
 
+        A model whose arguments are not all known beforehand (a weight per resource) allows extras and names what they
+        begin with in a class variable `extra_prefixes`.
+
         Raises:
             ConfigurationError: an unknown argument (with the nearest known one), or a value that the model refuses.
         """
         known = [name for name, field in model.model_fields.items() for name in (field.alias or name,)]
+        prefixes: tuple[str, ...] = getattr(model, "extra_prefixes", ())
         values: dict[str, Value] = {}
         for argument in self.arguments:
-            if argument.entry.name not in known:
+            if argument.entry.name not in known and not argument.entry.name.startswith(prefixes):
                 raise argument.entry.unknown(f"argument of plugin {self.name}", known)
             values[argument.entry.name] = argument.value
         try:

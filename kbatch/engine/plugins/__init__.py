@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kbatch.engine.plugin import Plugin
+from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.conformance import Conformance
 from kbatch.engine.plugins.drf import Drf
 from kbatch.engine.plugins.gang import Gang
@@ -14,5 +15,5 @@ from kbatch.engine.plugins.priority import Priority
 from kbatch.engine.plugins.proportion import Proportion
 
 BUILTIN: Final[dict[str, type[Plugin]]] = {
-    plugin.name: plugin for plugin in (Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)
+    plugin.name: plugin for plugin in (Binpack, Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)
 }
