@@ -51,7 +51,8 @@ def groups(
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
-        console().print(group_table(rows))
+        with console() as out:
+            out.print(group_table(rows))
 
 
 def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
@@ -64,7 +65,8 @@ def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context:
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
-        console().print(queue_table(rows))
+        with console() as out:
+            out.print(queue_table(rows))
 
 
 def explain(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import io
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
@@ -33,13 +36,18 @@ class Output(enum.StrEnum):
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
 
 
-def console() -> Console:
-    """Standard output; the same for everyone where it is not a terminal."""
+@contextlib.contextmanager
+def console() -> Iterator[Console]:
+    """Standard output for tables; where that is no terminal, plain text of a fixed width, the same for everyone."""
     from rich.console import Console
 
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=_WIDTH, force_terminal=False, color_system=None)
+        yield Console(highlight=False)
+        return
+    text = io.StringIO()
+    yield Console(file=text, highlight=False, width=_WIDTH, force_terminal=False, color_system=None)
+    for line in text.getvalue().splitlines():
+        typer.echo(line.rstrip())
 
 
 def print_json(value: Any) -> None:

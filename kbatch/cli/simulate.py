@@ -64,7 +64,8 @@ def simulate(
     else:
         from kbatch.simulator.report import print_report
 
-        print_report(result, console())
+        with console() as out:
+            print_report(result, out)
     if result.limited:
         warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
         raise typer.Exit(LIMIT_REACHED)

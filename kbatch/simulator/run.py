@@ -95,7 +95,7 @@ class _Run:
         if self.limits.extra_cycles:
             seconds = self.engine_seconds
             for _ in range(self.limits.extra_cycles):
-                self._cycle()
+                self._step()  # what it decides, although nothing happened, is not hidden
             self.idle_seconds = (self.engine_seconds - seconds) / self.limits.extra_cycles
             self.engine_seconds = seconds
 
@@ -104,18 +104,23 @@ class _Run:
         while True:
             if self.count >= self.limits.max_cycles:
                 return False
-            transactions, verdicts = self._cycle()
-            effects = self.cluster.carry_out(transactions, verdicts, self.now)
-            binds = tuple(bind for transaction in transactions for bind in transaction.binds)
-            evictions = tuple(eviction for transaction in transactions for eviction in transaction.evictions)
-            if binds or evictions or effects.enqueued or effects.nominations:
-                result = CycleResult(self.count, self.now, effects.enqueued, binds, evictions, effects.nominations)
-                self.cycles.append(result)
+            changed = self._step()
             due = self.cluster.timeline.next_time
             if due is not None and due <= self.now:
                 self.cluster.advance(self.now)
-            elif not effects.changed:
+            elif not changed:
                 return True
+
+    def _step(self) -> bool:
+        """A cycle, and what it decides carried out and noted; whether that changed anything."""
+        transactions, verdicts = self._cycle()
+        effects = self.cluster.carry_out(transactions, verdicts, self.now)
+        binds = tuple(bind for transaction in transactions for bind in transaction.binds)
+        evictions = tuple(eviction for transaction in transactions for eviction in transaction.evictions)
+        if binds or evictions or effects.enqueued or effects.nominations:
+            result = CycleResult(self.count, self.now, effects.enqueued, binds, evictions, effects.nominations)
+            self.cycles.append(result)
+        return effects.changed
 
     def _cycle(self) -> tuple[list[Transaction], list[Verdict]]:
         """One cycle of the engine, timed; what it says is carried out only after it has ended."""
