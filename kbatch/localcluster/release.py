@@ -155,10 +155,17 @@ def addresses(state: ProcessState) -> tuple[str, str]:
 
 
 def _last_words(log: Path) -> str:
+    """Return what a process said last of what went wrong, of its JSON log lines the message alone."""
     try:
-        return last_line(log.read_text(encoding="utf-8", errors="replace"))
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return "it printed nothing"
+        lines = []
+    errors = [line for line in lines if '"level": "error"' in line or '"level": "critical"' in line]
+    line = last_line("\n".join(errors or lines))
+    try:
+        return str(json.loads(line)["message"])
+    except (ValueError, KeyError, TypeError):
+        return line
 
 
 def components(states: Mapping[str, ProcessState]) -> list[str]:

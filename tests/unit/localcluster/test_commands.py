@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from kbatch.cli.cluster import register
-from kbatch.localcluster import demo, up
+from kbatch.localcluster import demo, release, up
 from kbatch.localcluster.cluster import Cluster, State
 from kbatch.localcluster.errors import StartError
 
@@ -112,3 +112,13 @@ def test_a_row_shows_why_a_group_waits() -> None:
         demo.Row("a", "new", "", 1, 0, "-", ""),
         demo.Row("b", "waits", "Pending", 3, 0, "QueueNotFound", "no queue x"),
     ]
+
+
+def test_the_words_of_a_process_that_failed_are_its_last_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert release._last_words(log) == "it printed nothing"
+    log.write_text("Traceback\nModuleNotFoundError: No module named 'x'\n")
+    assert release._last_words(log) == "ModuleNotFoundError: No module named 'x'"
+    lines = [{"level": "error", "message": "bad file: line 3"}, {"level": "info", "message": "stopping"}]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert release._last_words(log) == "bad file: line 3"
