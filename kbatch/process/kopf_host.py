@@ -92,7 +92,7 @@ class KopfHost:
 
     def check(self) -> str | None:
         """None while kopf runs, else what it does instead."""
-        if not self._thread.is_alive():
+        if self._ended is None or self._ended.done():
             return "kopf does not run"
         return None if self._ready.is_set() else "kopf is starting"
 

@@ -1,0 +1,197 @@
+"""The operator's work: what it writes, and when it writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbatch.api.objects import PodGroup
+from kbatch.kube.errors import ApiError
+from kbatch.kube.informer import Batch
+from kbatch.metrics import ReconcileMetrics
+from kbatch.model.events import Delete, Upsert
+from operators.podgroup import controller as controlling
+from operators.podgroup.controller import FIELD_MANAGER, Controller
+from operators.podgroup.reconcile import Observed
+from tests.unit.podgroup.build import NOW, condition, group, pod
+
+
+class FakeApi:
+    """Keeps PodGroups; an apply of a status lays the fields over and moves the version."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.writes: list[dict[str, Any]] = []
+        self.params: list[Mapping[str, str]] = []
+        self.refusals: list[ApiError] = []
+        self.version = 100
+        self.wrote = asyncio.Event()
+
+    def put(self, of: PodGroup) -> PodGroup:
+        self.version += 1
+        of.metadata.resource_version = str(self.version)
+        status = {"phase": of.status.phase} if of.status.phase else {}
+        self.groups["pg"] = {
+            "metadata": {"namespace": "ns", "name": "pg", "uid": of.metadata.uid, "resourceVersion": str(self.version)},
+            "spec": {"minMember": of.spec.min_member},
+            "status": status,
+        }
+        return of
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None, **_: Any
+    ) -> bytes:
+        if method == "GET":
+            listed = {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.groups.values())}
+            return json.dumps(listed).encode()
+        assert (method, path) == (
+            "PATCH",
+            "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/ns/podgroups/pg/status",
+        )
+        self.wrote.set()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if "pg" not in self.groups:
+            raise ApiError(404, "NotFound")
+        self.params.append(params or {})
+        self.writes.append(body["status"])
+        stored = self.groups["pg"]
+        self.version += 1
+        stored["metadata"]["resourceVersion"] = str(self.version)
+        stored["status"] = {**stored["status"], **body["status"]}
+        return json.dumps(stored).encode()
+
+    def stream(self, *_: Any, **__: Any) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def controller(api: FakeApi) -> Controller:
+    return Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
+
+
+async def until(condition: Callable[[], bool], wrote: asyncio.Event) -> None:
+    """Wait until something holds that can only come to hold with a write."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await wrote.wait()
+            wrote.clear()
+            await asyncio.sleep(0)
+
+
+async def test_a_change_is_one_write_and_what_it_answers_is_known_at_once(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(api.put(group(1))))
+    controller.receive(Batch((Upsert(pod("a", node="n")),), complete=True))
+    assert await controller.reconcile("ns/pg") == "written"
+    assert await controller.reconcile("ns/pg") == "unchanged"
+    (written,) = api.writes
+    assert (written["phase"], written["pending"], written["allocated"]) == ("Running", 1, {"cpu": "500m"})
+    assert api.params[0]["fieldManager"] == FIELD_MANAGER
+    assert api.params[0]["force"] == "true"
+
+
+async def test_an_older_picture_from_the_watch_causes_no_second_write(api: FakeApi, controller: Controller) -> None:
+    old = api.put(group())
+    controller.hint(Upsert(old))
+    await controller.reconcile("ns/pg")
+    controller.hint(Upsert(old))
+    assert await controller.reconcile("ns/pg") == "unchanged"
+    assert len(api.writes) == 1
+
+
+async def test_the_schedulers_conditions_are_never_sent(api: FakeApi, controller: Controller) -> None:
+    of = api.put(group(1, conditions=(condition("Enqueued"), condition("Completed", "False"))))
+    controller.hint(Upsert(of))
+    await controller.reconcile("ns/pg")
+    assert [one["type"] for one in api.writes[0]["conditions"]] == ["Completed"]
+
+
+async def test_a_group_that_is_gone_is_forgotten(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(group()))
+    assert await controller.reconcile("ns/pg") == "gone"
+    assert "ns/pg" not in controller.world.groups
+    assert await controller.reconcile("ns/pg") == "gone"
+
+
+async def test_a_group_being_deleted_is_left_alone(api: FakeApi, controller: Controller) -> None:
+    of = api.put(group())
+    of.metadata.deletion_timestamp = NOW
+    controller.hint(Upsert(of))
+    assert await controller.reconcile("ns/pg") == "gone"
+    assert not api.writes
+
+
+async def test_a_resync_finds_what_no_watch_told(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(group(uid="ghost", version="5")))
+    await controller.resync()
+    assert controller.listed.is_set()
+    assert not controller.world.groups
+    api.put(group(3))
+    await controller.resync()
+    assert controller.world.groups["ns/pg"].spec.min_member == 3
+    assert await asyncio.wait_for(controller.queue.get(), 5) == "ns/pg"
+
+
+async def test_a_failed_write_is_tried_again_until_it_succeeds(
+    api: FakeApi, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controlling, "_FIRST_RETRY", 0.01)
+    api.refusals = [ApiError(500, "InternalError"), ApiError(409, "Conflict")]
+    controller.hint(Upsert(api.put(group())))
+    task = asyncio.create_task(controller.run(workers=2))
+    await until(lambda: bool(api.writes), api.wrote)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not api.refusals
+
+
+async def test_a_defect_in_one_group_does_not_end_the_work(
+    api: FakeApi, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = group()
+    broken.metadata.name = "broken"
+
+    def observe(_: object, of: PodGroup) -> Observed:
+        if of.metadata.name == "broken":
+            raise ZeroDivisionError
+        return Observed()
+
+    monkeypatch.setattr(controlling, "observe", observe)
+    controller.hint(Upsert(broken))
+    controller.hint(Upsert(api.put(group())))
+    task = asyncio.create_task(controller.run(workers=1))
+    await until(lambda: bool(api.writes), api.wrote)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_gang_that_starts_is_few_writes(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(api.put(group(50))))
+    task = asyncio.create_task(controller.run(workers=4))
+    await until(lambda: bool(api.writes), api.wrote)
+    for number in range(50):
+        controller.hint(Upsert(pod(f"p{number}", node="n")))
+        await asyncio.sleep(0)
+    await until(lambda: api.writes[-1]["pending"] == 50, api.wrote)
+    assert len(api.writes) <= 3
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_deleted_group_needs_no_work(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(api.put(group())))
+    controller.hint(Delete(PodGroup, "ns", "pg"))
+    assert await controller.reconcile("ns/pg") == "gone"
+    assert not api.writes
