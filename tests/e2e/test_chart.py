@@ -296,9 +296,12 @@ def test_the_webhook_is_asked_about_new_specs_of_users_and_nothing_else(chart: C
     with reviewer(chart, tmp_path) as seen:
         # A new configuration takes a moment until it is in force.
         counter = itertools.count()
-        assert wait_until(
-            lambda: apply(chart.control_plane, podgroup(f"warm-{next(counter)}")) or bool(seen), TIMEOUT, every=0.2
-        )
+
+        def heard() -> bool:
+            apply(chart.control_plane, podgroup(f"warm-{next(counter)}"))
+            return bool(seen)
+
+        assert wait_until(heard, TIMEOUT, every=0.2)
         seen.clear()
         apply(chart.control_plane, podgroup("a"))
         assert seen == [("CREATE", "a")]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kbatch.localcluster.programs import KUBERNETES_VERSION
+
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -107,6 +109,11 @@ def test_continuous_integration_runs_what_developers_run() -> None:
     assert commands == [".ci/run"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_kind_runs_the_kubernetes_that_the_local_control_plane_runs() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "e2e-kind.yml").read_text())
+    assert workflow["env"]["NODE"].startswith(f"kindest/node:v{KUBERNETES_VERSION}@sha256:")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

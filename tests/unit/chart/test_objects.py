@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import helm_python
-import kubernetes_validate
 import pytest
 import yaml
 from kubernetes_validate import utils
@@ -48,7 +47,7 @@ def test_objects_match_the_schemas_of_kubernetes(rendered: Any, version: str) ->
     objects = [item for item in rendered.objects if item["apiVersion"].partition("/")[0] not in NOT_KUBERNETES]
     assert len(objects) >= 17
     for item in objects:
-        kubernetes_validate.validate(item, version, strict=True)
+        utils.validate(item, version, strict=True)
 
 
 def test_no_object_is_made_twice(rendered: Any) -> None:
@@ -100,6 +99,12 @@ def test_helm_owns_no_queue_and_no_crd_of_the_templates(rendered: Any) -> None:
 def test_the_crds_come_with_the_chart(chart: helm_python.Chart) -> None:
     names = {yaml.safe_load(crd["data"])["metadata"]["name"] for crd in chart.crds}
     assert names == {"podgroups.scheduling.incubator.k8s.io", "queues.scheduling.incubator.k8s.io"}
+
+
+def test_what_only_the_tests_need_is_not_part_of_the_chart(chart: helm_python.Chart) -> None:
+    names = {file["name"] for file in chart.files}
+    assert "files/review_podgroup.py" in names
+    assert not {name for name in names if name.startswith(("ci/", "__pycache__/"))}
 
 
 def test_budgets_only_where_there_is_more_than_one_replica(render: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from kbatch.api import configuration, names
 from kbatch.engine import build_policy
-from kbatch.engine.building import ACTIONS
+from kbatch.engine.actions import ACTIONS
 from kbatch.localcluster.pods import expand, port_names
 from kbatch.process.settings import ProcessSettings, parse
 
