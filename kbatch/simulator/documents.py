@@ -91,6 +91,8 @@ def _parse_json(text: str, source: str) -> Iterator[Any]:
     try:
         yield msgspec.json.decode(text)
         return  # noqa: TRY300 -- a generator's `else` would hide what is tried
+    except RecursionError:
+        raise _error(Place(source, 1), "is not YAML: nested too deeply") from None
     except msgspec.DecodeError:
         pass
     contents: list[Any] = []
@@ -100,6 +102,8 @@ def _parse_json(text: str, source: str) -> Iterator[Any]:
             content, position = decoder.raw_decode(text, position)
             contents.append(content)
             position += len(text[position:]) - len(text[position:].lstrip()) if position < len(text) else 0
+    except RecursionError:
+        raise _error(Place(source, len(contents) + 1), "is not YAML: nested too deeply") from None
     except json.JSONDecodeError as error:
         if source.endswith(".json"):
             raise _error(

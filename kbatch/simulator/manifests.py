@@ -188,7 +188,11 @@ def _decode(content: dict[str, Any], as_type: type[_Object]) -> _Object:
             return msgspec.convert(_without_nulls(content), as_type)  # null means absent, as for the API server
         except msgspec.ValidationError as error:
             what, _, path = str(error).partition(" - at `")
-            raise FieldError(path.rstrip("`").removeprefix("$").removeprefix("."), _plain(what)) from None
+            path = path.rstrip("`").removeprefix("$").removeprefix(".")
+            missing = re.fullmatch(r"Object missing required field `(.*)`", what)
+            if missing is not None:
+                raise FieldError(f"{path}.{missing[1]}".removeprefix("."), "is missing") from None
+            raise FieldError(path, _plain(what)) from None
     except RecursionError:
         raise FieldError("", "nested too deeply") from None
 

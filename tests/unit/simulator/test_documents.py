@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbatch.simulator.documents import Document, parse, read
+from kbatch.simulator.errors import InputError, Place
+
+
+def contents(text: str, source: str = "a.yaml") -> list[object]:
+    return [document.content for document in parse(text, source)]
+
+
+def test_documents_are_numbered_and_empty_ones_count() -> None:
+    assert list(parse("kind: A\n---\n# nothing\n---\nkind: B\n", "a.yaml")) == [
+        Document(Place("a.yaml", 1), {"kind": "A"}),
+        Document(Place("a.yaml", 3), {"kind": "B"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "A"}',
+        '{"kind": "A"}\n{"kind": "B"}',
+        ' {"kind": "A"} ',
+        "{kind: A}",
+        '{"kind": "A"}\n---\n{"kind": "B"}',
+    ],
+)
+def test_json_flows_and_several_of_them(text: str) -> None:
+    assert [content["kind"] for content in contents(text)] == ["A", "B"][: text.count("kind")]  # type: ignore[index]
+
+
+def test_a_time_stays_text() -> None:
+    assert contents("at: 2026-01-01T00:00:00Z") == [{"at": "2026-01-01T00:00:00Z"}]
+
+
+def test_anchors_and_merge_keys_are_understood() -> None:
+    assert contents("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}") == [{"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a: [", r"a.yaml, document 1: is not YAML: .* \(line 2, column 1\)"),
+        ("a: 1\n---\nb: {", r"a.yaml, document 2: is not YAML: .*line 4"),
+        ("a: 1\nb: 2\na: 3\n", r"a.yaml, document 1: is not YAML: the key 'a' stands twice \(line 3, column 1\)"),
+        ("just text", r"a.yaml, document 1: expected an object with apiVersion and kind, got text"),
+        ("[1, 2]", r"document 1: expected an object .*, got a list"),
+        ("a: !!python/object:os.system x", r"is not YAML: could not determine a constructor"),
+        ("a: \x07", r"is not YAML"),
+        ("[" * 10000, r"is not YAML"),
+    ],
+)
+def test_what_cannot_be_read_says_where(text: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        contents(text)
+
+
+def test_a_json_file_that_is_not_json_is_told_so() -> None:
+    with pytest.raises(InputError, match=r"a.json, document 1: is not JSON: .*\(line 1, column 14\)"):
+        contents('{"kind": "A" "B"}', "a.json")
+
+
+def test_folders_are_read_sorted_with_all_below(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.yaml", "a.json", "sub/c.yml", "notes.txt"):
+        (tmp_path / name).write_text('{"kind": "A"}')
+    found = [document.place.source for document in read([str(tmp_path)])]
+    assert found == [str(tmp_path / name) for name in ("a.json", "b.yaml", "sub/c.yml")]
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"kind: A\n")))
+    assert [str(document.place) for document in read(["-"])] == ["standard input, document 1"]
+
+
+def test_paths_that_are_not_there_or_hold_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing.yaml: there is no such file or folder"):
+        list(read([str(tmp_path / "nothing.yaml")]))
+    with pytest.raises(InputError, match=r"the folder holds no .yaml, .yml or .json file"):
+        list(read([str(tmp_path)]))
+    (tmp_path / "x.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(InputError, match=r"x.yaml: is no UTF-8 text \(byte 3\)"):
+        list(read([str(tmp_path / "x.yaml")]))
