@@ -21,6 +21,7 @@ from kbatch.simulator.errors import Fault, InputError, Place
 
 STANDARD_INPUT: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_MOST_DEPTH: Final = 500
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -133,7 +134,22 @@ class _Loader(yaml.CSafeLoader):
         return mapping
 
 
+def _too_deep(text: str) -> bool:
+    """Whether something is nested so deeply that the C parser, which calls itself, would run out of stack."""
+    if re.search(r"(?:[-?][ \t]+){%d}" % _MOST_DEPTH, text) is not None:
+        return True
+    depth = 0
+    for match in re.finditer(r"[\[{\]}]|^---", text, re.MULTILINE):
+        bracket = match[0]
+        depth = 0 if bracket == "---" else depth + 1 if bracket in "[{" else max(0, depth - 1)
+        if depth > _MOST_DEPTH:
+            return True
+    return False
+
+
 def _parse_yaml(text: str, source: str) -> Iterator[Any]:
+    if _too_deep(text):
+        raise _error(Place(source), "is not YAML: nested too deeply")
     loader = _Loader(text)
     number = 1
     try:

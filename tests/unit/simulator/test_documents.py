@@ -53,7 +53,9 @@ def test_anchors_and_merge_keys_are_understood() -> None:
         ("[1, 2]", r"document 1: expected an object .*, got a list"),
         ("a: !!python/object:os.system x", r"is not YAML: could not determine a constructor"),
         ("a: \x07", r"is not YAML"),
-        ("[" * 10000, r"is not YAML"),
+        ("[" * 10000, r"is not YAML: nested too deeply"),
+        ("a: " + "{b: " * 10000, r"is not YAML: nested too deeply"),
+        ("- " * 10000 + "a", r"is not YAML: nested too deeply"),
     ],
 )
 def test_what_cannot_be_read_says_where(text: str, what: str) -> None:
