@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FITS, TOO_LARGE = "qj-1", "too-large"
 _PATH = "/apis/scheduling.incubator.k8s.io/v1alpha1/podgroups"
 _TIMEOUT = 60.0
+_NO_REASON = "-"
 
 
 @dataclass(frozen=True)
@@ -45,28 +46,29 @@ def submit(kubectl: Path, kubeconfig: Path) -> None:
 
 
 def wait_decided(api: Api) -> list[Row]:
-    """Wait until the one gang runs and the other one says why it does not; return all PodGroups."""
-    seen: dict[str, Row] = {}
+    """Wait until the one gang runs, the other one says why it does not, and no more changes; return all PodGroups."""
+    seen: list[list[Row]] = [[]]
 
     def decided() -> bool:
         try:
-            seen.clear()
-            seen.update({row.name: row for row in rows(api) if row.namespace == "default"})
+            seen.append(rows(api))
         except ApiError:
             return False
+        shown = {row.name: row for row in seen[-1] if row.namespace == "default"}
         return (
-            FITS in seen
-            and seen[FITS].phase == "Running"
-            and TOO_LARGE in seen
-            and seen[TOO_LARGE].reason not in {"", "-"}
+            FITS in shown
+            and shown[FITS].phase == "Running"
+            and TOO_LARGE in shown
+            and shown[TOO_LARGE].reason != _NO_REASON
+            and seen[-1] == seen[-2]
         )
 
-    if not wait_until(decided, _TIMEOUT, every=0.1):
-        states = "; ".join(f"{row.name} is {row.phase or 'without a phase'} {row.reason}" for row in seen.values())
+    if not wait_until(decided, _TIMEOUT, every=0.5):
+        states = "; ".join(f"{row.name} is {row.phase or 'without a phase'}, {row.reason}" for row in seen[-1])
         raise StartError(
             "The demo", f"its gangs were not decided within {_TIMEOUT:.0f} s ({states or 'none is there'})"
         )
-    return rows(api)
+    return seen[-1]
 
 
 def rows(api: Api) -> list[Row]:
@@ -83,6 +85,6 @@ def _row(item: dict[str, Any]) -> Row:
         phase=status.get("phase", ""),
         minimum=item["spec"].get("minMember", 1),
         running=status.get("running", 0),
-        reason=scheduled.get("reason", "-"),
+        reason=scheduled.get("reason", _NO_REASON),
         message=scheduled.get("message", ""),
     )

@@ -84,6 +84,10 @@ class Folder:
         """Return the folder with the credentials and volumes of one process."""
         return self.root / "pods" / component
 
+    def assigned(self) -> bool:
+        """Tell whether anything is to be run."""
+        return (self.root / "host.json").exists()
+
     def assignment(self) -> Assignment:
         """Return what is to be run."""
         return Assignment(**json.loads((self.root / "host.json").read_text(encoding="utf-8")))

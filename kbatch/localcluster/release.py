@@ -85,6 +85,8 @@ class Release:
         if self.supervisor():
             return
         (self.folder.root / "logs").mkdir(parents=True, exist_ok=True)
+        # What an earlier supervisor wrote, one that was killed perhaps, must not be taken for the new one's word.
+        self.folder.state.unlink(missing_ok=True)
         # -P: a folder `kbatch` or `operators` where the user stands is not ours.
         processes.detach([sys.executable, "-P", "-m", HOST_MODULE, str(self.folder.root)], self.folder.log)
 
@@ -95,6 +97,10 @@ class Release:
     def supervisor(self) -> list[int]:
         """Return the supervisor's pid, [] if it does not run."""
         return sorted(processes.working_on(self.folder.root.parent, {HOST_MODULE}))
+
+    def abandoned(self) -> bool:
+        """Tell whether there should be a supervisor and is none."""
+        return self.folder.assigned() and not self.supervisor()
 
     def states(self) -> dict[str, ProcessState]:
         """Return what the supervisor says of its processes; nothing if there is none."""

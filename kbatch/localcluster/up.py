@@ -144,7 +144,10 @@ def status(name: str) -> tuple[State, Report]:
     record = cluster.record()
     if state is State.ABSENT or record is None:
         raise NoSuchClusterError(name)
-    return state, _report(cluster, Programs(bin=Path(record.programs)))
+    programs = Programs(bin=Path(record.programs))
+    if Release(cluster.kubeconfig, cluster.host_folder, programs).abandoned():
+        state = State.BROKEN
+    return state, _report(cluster, programs)
 
 
 def _report(cluster: Cluster, programs: Programs) -> Report:

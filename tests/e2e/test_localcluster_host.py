@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import urllib.request
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.control_plane
 
-NAMESPACE, RELEASE = "host-test", "toy"
+RELEASE = "toy"
 
 # Serves what it was started with and what it reads now; GET /die makes it unhealthy.
 PROGRAM = """\
@@ -49,13 +50,13 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["HEALTH_PORT"])), H
 """
 
 
-def deployment(level: str) -> dict[str, Any]:
+def deployment(namespace: str, level: str) -> dict[str, Any]:
     labels = {"app.kubernetes.io/instance": RELEASE, "app.kubernetes.io/component": "toy"}
     probe = {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 1, "failureThreshold": 1}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "toy", "namespace": NAMESPACE, "labels": labels},
+        "metadata": {"name": "toy", "namespace": namespace, "labels": labels},
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},
@@ -91,7 +92,8 @@ def deployment(level: str) -> dict[str, Any]:
 class Toy:
     """The Deployment's process as seen from outside."""
 
-    def __init__(self, folder: Folder, supervisor: Supervisor) -> None:
+    def __init__(self, namespace: str, folder: Folder, supervisor: Supervisor) -> None:
+        self.namespace = namespace
         self.folder = folder
         self.supervisor = supervisor
 
@@ -122,27 +124,28 @@ def api(control_plane: ControlPlane) -> Any:
 
 @pytest.fixture
 async def toy(api: Api, control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Toy]:
-    control_plane.run_kubectl("create", "namespace", NAMESPACE)
-    api.post(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "toy"}})
-    api.post(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": {"name": "toy"}, "data": {"level": "one"}})
-    api.post(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment("first"))
+    namespace = f"host-{uuid.uuid4().hex[:8]}"
+    api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "toy"}})
+    api.post(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "toy"}, "data": {"level": "one"}})
+    api.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment(namespace, "first"))
     script = tmp_path / "toy-program"
     script.write_text(f"#!{sys.executable}\n{PROGRAM}")
     script.chmod(0o755)
     folder = Folder(tmp_path / "host")
-    assignment = Assignment(str(control_plane.kubeconfig), NAMESPACE, RELEASE)
+    assignment = Assignment(str(control_plane.kubeconfig), namespace, RELEASE)
     folder.assign(assignment)
     preparation = Preparation(folder, api, assignment, program=lambda name: str(tmp_path / name))
     supervisor = Supervisor(folder, preparation)
     running = asyncio.create_task(supervisor.run())
-    toy = Toy(folder, supervisor)
+    toy = Toy(namespace, folder, supervisor)
     try:
         await until(toy.ready)
         yield toy
     finally:
         supervisor.stop()
         await running
-        control_plane.run_kubectl("delete", "namespace", NAMESPACE, "--wait")
+        control_plane.run_kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 async def test_a_process_lives_as_its_deployment_says(toy: Toy, api: Api, control_plane: ControlPlane) -> None:
@@ -156,11 +159,11 @@ async def test_a_process_lives_as_its_deployment_says(toy: Toy, api: Api, contro
     # Its credentials are its ServiceAccount's, not ours.
     who = control_plane.run_kubectl("auth", "whoami", f"--kubeconfig={seen['environment']['KUBECONFIG']}", "-o", "json")
     user = json.loads(who.stdout)["status"]["userInfo"]["username"]
-    assert user == f"system:serviceaccount:{NAMESPACE}:toy"
+    assert user == f"system:serviceaccount:{toy.namespace}:toy"
 
     # A changed ConfigMap reaches the running process.
     pid = toy.state().pid
-    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/toy"
+    path = f"/api/v1/namespaces/{toy.namespace}/configmaps/toy"
     api.request("PATCH", path, {"data": {"level": "two"}}, content_type="application/merge-patch+json")
     await until(lambda: toy.ask()["settings"] == "two")
     assert toy.state().pid == pid
@@ -173,7 +176,7 @@ async def test_a_process_lives_as_its_deployment_says(toy: Toy, api: Api, contro
     # A changed template replaces the process, and the old one is gone.
     pid = toy.state().pid
     api.request(
-        "PATCH", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/toy", deployment("second"),
+        "PATCH", f"/apis/apps/v1/namespaces/{toy.namespace}/deployments/toy", deployment(toy.namespace, "second"),
         content_type="application/merge-patch+json",
     )  # fmt: skip
     await until(lambda: toy.ready() and toy.ask()["arguments"][1] == "--level=second")
@@ -181,7 +184,7 @@ async def test_a_process_lives_as_its_deployment_says(toy: Toy, api: Api, contro
 
     # A deleted Deployment ends its process.
     pid = toy.state().pid
-    api.request("DELETE", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/toy")
+    api.request("DELETE", f"/apis/apps/v1/namespaces/{toy.namespace}/deployments/toy")
     await until(lambda: not processes.alive(pid))
     await until(lambda: toy.state() is None)
 
