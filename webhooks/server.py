@@ -176,7 +176,7 @@ class _Endpoint:
         try:
             answer = await self._review(review, webhook=handler, headers=dict(request.headers))  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
-            if type(error).__name__ == "UnknownResourceError":
+            if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
                 return "malformed", _refuse(404, "no handler for this resource")
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")

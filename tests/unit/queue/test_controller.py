@@ -1,0 +1,127 @@
+"""The operator's work: what it writes, and when it writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbatch.api.objects import Queue
+from kbatch.kube.errors import ApiError
+from kbatch.kube.informer import Batch
+from kbatch.metrics import QueueMetrics, ReconcileMetrics
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Event, Upsert
+from operators.queue import controller as controlling
+from operators.queue.controller import FIELD_MANAGER, Controller
+from tests.unit.queue.test_status import group, node, queue
+
+
+class FakeApi:
+    """Answers writes as an API server would, and keeps them."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.writes: list[tuple[str, dict[str, Any]]] = []
+        self.refusals: list[ApiError] = []
+        self.wrote = asyncio.Event()
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None, **_: Any
+    ) -> bytes:
+        assert params is not None
+        assert params["fieldManager"] == FIELD_MANAGER
+        if self.refusals:
+            raise self.refusals.pop(0)
+        name = body["metadata"]["name"]
+        if method == "POST":
+            self.created.append(name)
+            return json.dumps(body).encode()
+        assert path.endswith(f"/queues/{name}/status")
+        self.writes.append((name, body["status"]))
+        self.wrote.set()
+        return json.dumps({"metadata": {"name": name}, "status": body["status"]}).encode()
+
+    def stream(self, *_: Any, **__: Any) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        raise NotImplementedError
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.registry = CollectorRegistry()
+        self.controller = Controller(
+            self.api, ClusterModel(), QueueMetrics(self.registry), ReconcileMetrics(self.registry)
+        )
+
+    def see(self, *events: Event) -> None:
+        self.controller.receive(Batch(events, complete=True))
+
+    def gauge(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_a_round_writes_what_differs_and_the_next_writes_nothing(rig: Rig) -> None:
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(queue("b")), Upsert(group("g", "a", cpu="9")))
+    assert await rig.controller.round() == 0
+    assert {name for name, _ in rig.api.writes} == {"a", "b"}
+    assert dict(rig.api.writes)["a"]["deserved"] == {"cpu": "4"}
+    assert await rig.controller.round() == 0
+    assert len(rig.api.writes) == 2
+
+
+async def test_only_the_queue_that_changed_is_written(rig: Rig) -> None:
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(queue("b")))
+    await rig.controller.round()
+    rig.api.writes.clear()
+    rig.see(Upsert(group("g", "a", cpu="1")))
+    await rig.controller.round()
+    assert [name for name, _ in rig.api.writes] == ["a"]
+
+
+async def test_a_write_that_fails_is_counted_and_made_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controlling, "_RETRY_SECONDS", 0.01)
+    rig.see(Upsert(queue("a")))
+    rig.api.refusals = [ApiError(500, "InternalError")]
+    task = asyncio.create_task(rig.controller.run())
+    await asyncio.wait_for(rig.api.wrote.wait(), 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert rig.gauge("kbatch_status_writes_total", kind="Queue", result="failed") == 1
+
+
+async def test_a_queue_that_vanished_meanwhile_is_no_failure(rig: Rig) -> None:
+    rig.see(Upsert(queue("a")))
+    rig.api.refusals = [ApiError(404, "NotFound")]
+    assert await rig.controller.round() == 0
+
+
+async def test_the_default_queue_is_created_only_if_absent(rig: Rig) -> None:
+    await rig.controller.ensure_queue("default")
+    assert rig.api.created == ["default"]
+    rig.api.refusals = [ApiError(409, "AlreadyExists")]
+    await rig.controller.ensure_queue("default")
+    assert rig.api.created == ["default"]
+    rig.api.refusals = [ApiError(403, "Forbidden")]
+    with pytest.raises(ApiError):
+        await rig.controller.ensure_queue("default")
+
+
+async def test_metrics_are_in_cores_and_end_with_their_queue(rig: Rig) -> None:
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(group("g", "a", "InQueue", cpu="1500m")))
+    await rig.controller.round()
+    assert rig.gauge("kbatch_queue_deserved", queue="a", resource="cpu") == 1.5
+    assert rig.gauge("kbatch_queue_groups", queue="a", phase="inqueue") == 1
+    rig.see(Delete(Queue, "", "a"))
+    await rig.controller.round()
+    assert rig.gauge("kbatch_queue_deserved", queue="a", resource="cpu") is None

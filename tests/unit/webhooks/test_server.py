@@ -1,0 +1,241 @@
+"""The HTTPS server in front of kopf: every request is answered, and only reviews reach a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from kbatch.metrics import WebhookMetrics
+from tests.unit.webhooks.test_certificates import PAIRS, mount
+from webhooks import server as serving
+from webhooks.certificates import Certificates
+from webhooks.server import MalformedReviewError, ReviewServer, parse_review
+
+
+def review(**request: Any) -> dict[str, Any]:
+    """A review that is right, but for what is given."""
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1",
+            "resource": {"group": "scheduling.incubator.k8s.io", "version": "v1alpha1", "resource": "podgroups"},
+            "operation": "CREATE",
+            "userInfo": {"username": "somebody"},
+            "object": {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {}},
+            **request,
+        },
+    }
+
+
+class UnknownResourceError(Exception):
+    """Named as kopf's."""
+
+
+class Rig:
+    """A server with a handler that does what a test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.registry = CollectorRegistry()
+        self.certificates = Certificates(folder)
+        self.certificates.reload()
+        self.server = ReviewServer(
+            address="127.0.0.1",
+            port=0,
+            certificates=self.certificates,
+            handlers=["podgroup-defaults"],
+            metrics=WebhookMetrics(self.registry),
+        )
+        self.reviews: list[dict[str, Any]] = []
+        self.answer: dict[str, Any] | Exception = {"response": {"uid": "u-1", "allowed": True}}
+
+    async def handle(self, request: Any, **_: Any) -> Any:
+        self.reviews.append(request)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def post(
+        self, body: bytes | str, path: str = "/podgroup-defaults", trusted: str = "first"
+    ) -> tuple[int, dict[str, Any]]:
+        context = ssl.create_default_context(cafile=str(PAIRS / f"{trusted}.crt"))
+        raw = body.encode() if isinstance(body, str) else body
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+            session.post(f"https://127.0.0.1:{self.server.port}{path}", data=io.BytesIO(raw)) as response,
+        ):
+            return response.status, json.loads(await response.read())
+
+    def counted(self, outcome: str) -> float:
+        labels = {"handler": "podgroup-defaults", "outcome": outcome}
+        return self.registry.get_sample_value("kbatch_webhook_reviews_total", labels) or 0.0
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    mount(tmp_path, "first")
+    rig = Rig(tmp_path)
+    serve: Any = rig.server(rig.handle)
+    opened = asyncio.Event()
+
+    async def run() -> None:
+        async with contextlib.aclosing(serve) as configs:
+            async for _ in configs:
+                opened.set()
+
+    assert rig.server.check() == "the port is not open yet"
+    task = asyncio.create_task(run())
+    await asyncio.wait_for(opened.wait(), 5)
+    assert rig.server.check() is None
+    yield rig
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert rig.server.check() is not None
+
+
+async def test_a_review_reaches_the_handler_and_its_answer_comes_back(rig: Rig) -> None:
+    assert await rig.post(json.dumps(review())) == (200, {"response": {"uid": "u-1", "allowed": True}})
+    assert rig.reviews == [review()]
+    assert rig.counted("allowed") == 1
+
+
+async def test_outcomes_are_told_apart(rig: Rig) -> None:
+    rig.answer = {"response": {"uid": "u-1", "allowed": True, "patch": "W10="}}
+    await rig.post(json.dumps(review()))
+    rig.answer = {"response": {"uid": "u-1", "allowed": False}}
+    await rig.post(json.dumps(review()))
+    assert (rig.counted("patched"), rig.counted("denied")) == (1, 1)
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return {**review(), **changes}
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("", "not an admission review"),
+        ("{", "not an admission review"),
+        ("[]", "Expected `object`"),
+        ("null", "Expected `object`"),
+        (b"\xff\xfe", "not an admission review"),
+        ("[" * 100_000, "not an admission review"),
+        (json.dumps({}), "apiVersion"),
+        (json.dumps(broken(apiVersion="admission.k8s.io/v1beta1")), "apiVersion"),
+        (json.dumps(broken(kind="Review")), "kind"),
+        (json.dumps(broken(request=None)), "request"),
+        (json.dumps(review(uid=7)), "$.request.uid"),
+        (json.dumps(review(operation="CREATED")), "$.request.operation"),
+        (json.dumps(review(resource={"group": "g"})), "$.request.resource"),
+        (json.dumps(review(userInfo=None)), "$.request.userInfo"),
+        (json.dumps(review(object=None)), "neither `$.request.object` nor `$.request.oldObject`"),
+        (json.dumps(review(object=[])), "$.request.object"),
+        (json.dumps(review(object={"spec": {}})), "metadata"),
+        (json.dumps(review(object={"metadata": {"labels": ["a"]}})), "$.request.object.metadata.labels"),
+        (json.dumps(review(oldObject={"metadata": {"name": 1}})), "$.request.oldObject.metadata.name"),
+    ],
+)
+async def test_what_is_no_review_is_answered_with_400_and_reaches_nobody(
+    rig: Rig, body: bytes | str, word: str
+) -> None:
+    status, answer = await rig.post(body)
+    assert status == 400
+    assert word in answer["message"]
+    assert not rig.reviews
+    assert rig.counted("malformed") == 1
+
+
+async def test_a_path_without_a_handler_is_404(rig: Rig) -> None:
+    assert (await rig.post(json.dumps(review()), path="/podgroup-default"))[0] == 404
+    assert not rig.reviews
+
+
+async def test_a_body_that_is_too_large_is_413(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, answer = await rig.post(json.dumps(review(object={"metadata": {}, "x": "x" * serving.MOST_BYTES})))
+    assert (status, rig.reviews) == (413, [])
+    assert str(serving.MOST_BYTES) in answer["message"]
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "READ_SECONDS", 0.05)
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", rig.server.port, ssl=context, server_hostname="localhost"
+    )
+    writer.write(b"POST /podgroup-defaults HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    assert b" 408 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_defect_is_a_500_and_the_next_review_is_answered(rig: Rig) -> None:
+    rig.answer = ZeroDivisionError("secret detail")
+    status, answer = await rig.post(json.dumps(review()))
+    assert status == 500
+    assert "secret detail" not in answer["message"]
+    rig.answer = {"response": {"uid": "u-1", "allowed": True}}
+    assert (await rig.post(json.dumps(review())))[0] == 200
+    assert rig.counted("failed") == 1
+
+
+async def test_a_resource_that_kopf_does_not_know_is_404(rig: Rig) -> None:
+    rig.answer = UnknownResourceError("pods")
+    assert (await rig.post(json.dumps(review())))[0] == 404
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(rig: Rig) -> None:
+    assert (await rig.post(json.dumps(review())))[0] == 200
+    mount(rig.folder, "second")
+    rig.server._reload()
+    assert (await rig.post(json.dumps(review()), trusted="second"))[0] == 200
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await rig.post(json.dumps(review()), trusted="first")
+
+
+async def test_half_of_a_renewal_leaves_the_old_certificate_in_use(rig: Rig) -> None:
+    mount(rig.folder, "second", "first")
+    rig.server._reload()
+    assert (await rig.post(json.dumps(review()), trusted="first"))[0] == 200
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(
+        st.sampled_from(["uid", "resource", "operation", "userInfo", "object", "oldObject", "dryRun", "name"]),
+        JSON_VALUES,
+    )
+)
+def test_any_change_to_a_review_leaves_it_right_or_is_refused(changes: dict[str, Any]) -> None:
+    with contextlib.suppress(MalformedReviewError):  # any other error fails the test
+        plain = parse_review(json.dumps(review(**changes)).encode())
+        assert isinstance(plain["request"]["uid"], str)
+        objects = [plain["request"].get("object"), plain["request"].get("oldObject")]
+        assert any(isinstance(one, dict) and isinstance(one["metadata"], dict) for one in objects if one is not None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=64))
+def test_any_bytes_are_refused(body: bytes) -> None:
+    with pytest.raises(MalformedReviewError):
+        parse_review(body)
