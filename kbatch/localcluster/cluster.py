@@ -221,9 +221,10 @@ class Cluster:
     def _kwokctl(self, programs: Programs, *arguments: str) -> None:
         """Run kwokctl apart from our terminal: an interrupt there must reach us alone, we know how to clean up."""
         log = self.folder / "kwokctl.log"
+        own = {"KWOK_WORKDIR": str(self._kwok_home), "KUBECACHEDIR": str(self._kwok_home / "discovery")}
         with log.open("a", encoding="utf-8") as output:
             process = subprocess.Popen(
-                [programs.kwokctl, *arguments], env=os.environ | {"KWOK_WORKDIR": str(self._kwok_home)},
+                [programs.kwokctl, *arguments], env=os.environ | own,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             try:

@@ -72,6 +72,7 @@ class Release:
         # Helm's own folders: a user's plugins, repositories and defaults are not to matter.
         home = self.folder.root / "helm"
         own = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        own["KUBECACHEDIR"] = str(home / "discovery")
         ran = subprocess.run(
             [self._programs.helm, "--kubeconfig", self.kubeconfig, *arguments],
             env=os.environ | own, capture_output=True, text=True, check=False,
