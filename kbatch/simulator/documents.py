@@ -136,7 +136,7 @@ class _Loader(yaml.CSafeLoader):
 
 def _too_deep(text: str) -> bool:
     """Whether something is nested so deeply that the C parser, which calls itself, would run out of stack."""
-    if re.search(r"(?:[-?][ \t]+){%d}" % _MOST_DEPTH, text) is not None:
+    if re.search(rf"(?:[-?][ \t]+){{{_MOST_DEPTH}}}", text) is not None:
         return True
     depth = 0
     for match in re.finditer(r"[\[{\]}]|^---", text, re.MULTILINE):

@@ -1,0 +1,356 @@
+"""The contract of `kbatch simulate`, point by point. Only allocate runs here: what it decides is easy to foresee."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from kbatch.simulator.errors import InputError
+
+CONF = """
+actions: "allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+PREFIX = "simulate.kbatch.dev/"
+GROUP = "scheduling.incubator.k8s.io/v1alpha1"
+Simulate = Callable[..., Any]
+
+
+def times(**seconds: float) -> dict[str, str]:
+    return {PREFIX + name: str(value) for name, value in seconds.items()}
+
+
+def node(name: str = "n1", cpu: str = "4", **seconds: float) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": times(**seconds)},
+        "status": {"allocatable": {"cpu": cpu}},
+    }
+
+
+def template(cpu: str = "1", group: str = "", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    more = {"scheduling.k8s.io/group-name": group} if group else {}
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"annotations": {**more, **(annotations or {})}},
+        "spec": {"schedulerName": "kube-batch", "containers": [container], **spec},
+    }
+
+
+def pod(
+    name: str, cpu: str = "1", group: str = "", on: str = "", meta: dict[str, Any] | None = None, **seconds: float
+) -> dict[str, Any]:
+    made = template(cpu, group, times(**seconds))
+    made["metadata"].update({"name": name, **(meta or {})})
+    if on:
+        made["spec"]["nodeName"] = on
+    return {"apiVersion": "v1", "kind": "Pod", **made}
+
+
+def group(name: str, minimum: int = 1, spec: dict[str, Any] | None = None, **seconds: float) -> dict[str, Any]:
+    metadata = {"name": name, "annotations": times(**seconds)}
+    return {
+        "apiVersion": GROUP,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"minMember": minimum, **(spec or {})},
+    }
+
+
+def job(
+    name: str, count: int, made: dict[str, Any], spec: dict[str, Any] | None = None, **seconds: float
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": times(**seconds)},
+        "spec": {"parallelism": count, "completions": count, "template": made, **(spec or {})},
+    }
+
+
+def text(*documents: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(documents) + "\n"
+
+
+OWNED = {
+    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]
+}
+
+
+def test_the_whole_json_of_a_small_run(simulate: Simulate) -> None:
+    made = template(group="a", annotations=times(duration=12))
+    outcome = simulate(text(node(), group("a", 2), job("a", 2, made, arrival=3), pod("late", "3", arrival=5)), CONF)
+    conditions = {each["type"]: each for each in outcome.json["podgroups"]["default/a"].pop("conditions")}
+    assert {type_: each["status"] for type_, each in conditions.items()} == {
+        "Enqueued": "True",
+        "Scheduled": "True",
+        "Unschedulable": "False",
+        "Completed": "True",
+    }
+    assert set(conditions["Scheduled"]) == {"type", "status", "reason", "message"}
+    shadow = outcome.json["podgroups"].pop("default/late")
+    assert shadow["phase"] == "Running"
+    seconds = outcome.summary.pop("engine_seconds")
+    assert 0 < seconds < 10
+    assert outcome.json == {
+        "cycles": [
+            {"cycle": 1, "time": 0.0, "enqueued": ["default/a"], "binds": [], "evictions": [], "nominations": []},
+            {
+                "cycle": 3,
+                "time": 3.0,
+                "enqueued": [],
+                "binds": [{"pod": "default/a-0", "node": "n1"}, {"pod": "default/a-1", "node": "n1"}],
+                "evictions": [],
+                "nominations": [],
+            },
+            {
+                "cycle": 6,
+                "time": 15.0,
+                "enqueued": [],
+                "binds": [{"pod": "default/late", "node": "n1"}],
+                "evictions": [],
+                "nominations": [],
+            },
+        ],
+        "pods": {
+            "default/a-0": {"phase": "Succeeded", "node": "n1", "bound": 3.0, "finished": 15.0},
+            "default/a-1": {"phase": "Succeeded", "node": "n1", "bound": 3.0, "finished": 15.0},
+            "default/late": {"phase": "Running", "node": "n1", "bound": 15.0, "finished": None},
+        },
+        "podgroups": {"default/a": {"phase": "Completed"}},
+        "queues": {"default": {"deserved": {"cpu": "3"}, "allocated": {"cpu": "3"}, "share": 1.0}},
+        "summary": {
+            "cycles": 7,
+            "binds": 3,
+            "evictions": 0,
+            "makespan": 15.0,
+            "mean_wait": 3.333333,  # 0, 0 and 10
+            "utilisation": {"cpu": 0.4},  # 2 of 4 for 12 of 15 s
+        },
+    }
+
+
+def test_an_empty_input_is_a_run_too(simulate: Simulate) -> None:
+    outcome = simulate("# nothing\n", CONF)
+    assert (outcome.cycles, outcome.pods, outcome.json["podgroups"]) == ([], {}, {})
+    assert outcome.queues == {"default": {"deserved": {}, "allocated": {}, "share": 0.0}}
+    assert (outcome.summary["makespan"], outcome.summary["mean_wait"], outcome.summary["utilisation"]) == (0.0, 0.0, {})
+
+
+def test_a_declared_queue_default_is_not_assumed(simulate: Simulate) -> None:
+    queue = {
+        "apiVersion": GROUP,
+        "kind": "Queue",
+        "metadata": {"name": "default"},
+        "spec": {"capability": {"cpu": "2"}},
+    }
+    outcome = simulate(text(queue, node(), *(pod(f"p{i}") for i in range(3))), CONF)
+    assert list(outcome.queues) == ["default"]
+    assert outcome.queues["default"]["deserved"] == {"cpu": "2"}
+
+
+def test_all_arrivals_of_an_instant_precede_one_cycle(simulate: Simulate) -> None:
+    # Had the pods been looked at one by one, the first would be on n1 before the gang's second member is there.
+    members = [pod("a-0", group="a", arrival=1), pod("x", "2", arrival=1), pod("a-1", group="a", arrival=1)]
+    outcome = simulate(text(node(cpu="2"), group("a", 2), *members), CONF)
+    assert [len(cycle["binds"]) for cycle in outcome.cycles if cycle["binds"]] == [2]
+    assert outcome.running() == ["a-0", "a-1"]
+
+
+def test_pods_with_a_node_run_already_and_count_their_duration_from_the_start(simulate: Simulate) -> None:
+    outcome = simulate(text(node(cpu="1"), pod("old", on="n1", duration=7), pod("new")), CONF)
+    assert outcome.pods["default/old"] == {"phase": "Succeeded", "node": "n1", "bound": None, "finished": 7.0}
+    assert outcome.pods["default/new"]["bound"] == 7.0
+    assert outcome.summary["mean_wait"] == 7.0
+    assert outcome.summary["binds"] == 1
+
+
+def test_terminating_pods_leave_after_their_termination(simulate: Simulate) -> None:
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    documents = [node(cpu="2"), pod("a", on="n1", meta=meta), pod("b", on="n1", meta=meta, termination=4)]
+    outcome = simulate(text(*documents, pod("c"), pod("d")), CONF)
+    assert [(bind["pod"], bind["time"]) for bind in outcome.binds] == [("default/c", 1.0), ("default/d", 4.0)]
+    assert sorted(outcome.pods) == ["default/c", "default/d"]
+
+
+def test_a_departure_is_a_deletion(simulate: Simulate) -> None:
+    outcome = simulate(text(node(cpu="1"), pod("a", departure=5), pod("b")), CONF)
+    assert list(outcome.pods) == ["default/b"]
+    assert outcome.pods["default/b"]["bound"] == 5.0
+
+
+def test_what_an_owner_made_departs_with_it(simulate: Simulate) -> None:
+    outcome = simulate(text(node(), job("a", 3, template(), departure=5), pod("b", "4")), CONF)
+    assert list(outcome.pods) == ["default/b"]
+    assert outcome.pods["default/b"]["bound"] == 5.0
+
+
+def test_a_group_that_departs_leaves_its_pods_without_one(simulate: Simulate) -> None:
+    outcome = simulate(
+        text(node(), group("a", 2, departure=5), pod("a-0", group="a"), pod("a-1", group="a", arrival=9)), CONF
+    )
+    assert outcome.reason("a") == "PodGroupNotFound"
+
+
+def test_a_node_that_departs_takes_its_pods_and_controllers_make_new_ones(simulate: Simulate) -> None:
+    pods = [pod("bare", on="n1"), pod("rs-x", on="n1", meta=OWNED)]
+    outcome = simulate(text(node(departure=5), node("n2", arrival=8), *pods), CONF)
+    assert outcome.pods["default/bare"] == {"phase": "Failed", "node": "n1", "bound": None, "finished": 5.0}
+    assert outcome.pods["default/rs-x"]["phase"] == "Failed"
+    assert outcome.pods["default/rs-x-r1"] == {"phase": "Running", "node": "n2", "bound": 8.0, "finished": None}
+
+
+def test_a_job_makes_its_next_pod_when_one_has_succeeded(simulate: Simulate) -> None:
+    made = template(annotations=times(duration=10))
+    outcome = simulate(text(node(), job("a", 2, made, {"completions": 5})), CONF)
+    assert {key: pod["bound"] for key, pod in outcome.pods.items()} == {
+        "default/a-0": 0.0,
+        "default/a-1": 0.0,
+        "default/a-2": 10.0,
+        "default/a-3": 10.0,
+        "default/a-4": 20.0,
+    }
+    assert outcome.summary["makespan"] == 30.0
+    assert outcome.summary["utilisation"] == {"cpu": 0.416667}
+
+
+def test_replica_sets_and_adopted_pods(simulate: Simulate) -> None:
+    spec = {"replicas": 3, "template": template()}
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rs"}, "spec": spec}
+    assert sorted(simulate(text(node(), replica_set), CONF).pods) == ["default/rs-0", "default/rs-1", "default/rs-2"]
+    adopted = simulate(text(node(), pod("rs-0", on="n1", meta=OWNED), replica_set), CONF)
+    assert sorted(adopted.pods) == ["default/rs-0", "default/rs-1", "default/rs-2"]
+    assert adopted.summary["binds"] == 2
+
+
+def test_more_than_nine_pods_keep_the_order_in_which_they_are_made(simulate: Simulate) -> None:
+    outcome = simulate(text(node(cpu="11"), job("a", 12, template(group="a")), group("a")), CONF)
+    assert [key for key, pod in outcome.pods.items() if pod["phase"] == "Pending"] == ["default/a-11"]
+
+
+def test_the_order_of_documents_is_the_order_of_creation(simulate: Simulate) -> None:
+    def first(*names: str) -> list[str]:
+        groups = [document for name in names for document in (group(name, 3), job(name, 3, template(group=name)))]
+        return sorted({name.partition("-")[0] for name in simulate(text(node(), *groups), CONF).running()})
+
+    assert first("a", "b") == ["a"]
+    assert first("b", "a") == ["b"]
+
+
+def test_a_suspended_job_gets_its_pods_when_its_group_is_in_queue(simulate: Simulate) -> None:
+    suspended = job("a", 2, template(group="a"), {"suspend": True})
+    without_group = job("b", 2, template(), {"suspend": True})
+    outcome = simulate(
+        text(node(), suspended, without_group, group("a", 2, {"minResources": {"cpu": "2"}}, arrival=6)), CONF
+    )
+    assert [(bind["pod"], bind["time"]) for bind in outcome.binds] == [("default/a-0", 6.0), ("default/a-1", 6.0)]
+    assert sorted(outcome.pods) == ["default/a-0", "default/a-1"]
+
+
+def test_templated_members_are_made_when_their_group_is_in_queue(simulate: Simulate) -> None:
+    roles = [
+        {"name": "driver", "minMember": 1, "template": template("2")},
+        {"name": "worker", "minMember": 2, "template": template("1", annotations=times(duration=5))},
+    ]
+    outcome = simulate(text(node(), group("a", 3, {"subGroups": roles, "minResources": {"cpu": "4"}})), CONF)
+    assert {key: pod["phase"] for key, pod in outcome.pods.items()} == {
+        "default/a-driver-0": "Running",
+        "default/a-worker-0": "Succeeded",
+        "default/a-worker-1": "Succeeded",
+    }
+    assert outcome.json["podgroups"]["default/a"]["phase"] == "Running"
+
+
+def test_priorities_come_from_classes(simulate: Simulate) -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
+    urgent, plain = pod("b"), pod("a")
+    urgent["spec"]["priorityClassName"] = "high"
+    assert simulate(text(node(cpu="1"), plain, urgent, high), CONF).running() == ["b"]
+    urgent["spec"]["priorityClassName"] = "system-node-critical"
+    assert simulate(text(node(cpu="1"), plain, urgent), CONF).running() == ["b"]
+
+
+def test_what_a_live_cluster_would_refuse_is_refused(simulate: Simulate) -> None:
+    nowhere = pod("a")
+    nowhere["spec"]["priorityClassName"] = "missing"
+    with pytest.raises(InputError, match=r"document 2: spec.priorityClassName: there is no PriorityClass missing"):
+        simulate(text(node(), nowhere), CONF)
+    with pytest.raises(InputError, match=r"document 2: spec.nodeName: there is no Node n9"):
+        simulate(text(node(), pod("a", on="n9")), CONF)
+
+
+def test_a_job_of_which_no_pod_is_admitted_is_warned_of(simulate: Simulate) -> None:
+    outcome = simulate(text(node(), job("a", 2, template(priorityClassName="missing"))), CONF)
+    assert outcome.pods == {}
+    assert outcome.warnings == ("Job default/a: its pods are refused, there is no PriorityClass missing",)
+
+
+def test_pods_of_other_schedulers_take_room_and_are_let_alone(simulate: Simulate) -> None:
+    foreign = [pod("f0", on="n1"), pod("f1")]
+    for each in foreign:
+        each["spec"]["schedulerName"] = "default-scheduler"
+    outcome = simulate(text(node(), *foreign, pod("a", "4"), pod("b", "3")), CONF)
+    assert outcome.pods["default/f1"]["phase"] == "Pending"
+    assert outcome.running() == ["b", "f0"]
+    assert outcome.queues["default"]["deserved"] == {"cpu": "3"}
+    assert outcome.summary["utilisation"] == {"cpu": 1.0}
+
+
+def test_limits(simulate: Simulate) -> None:
+    source = text(node(cpu="1"), pod("a", duration=10), pod("b", duration=10), pod("c"))
+    whole = simulate(source, CONF)
+    assert (whole.limited, whole.summary["cycles"]) == (False, 6)
+    cut = simulate(source, CONF, max_cycles=3)
+    assert (cut.limited, cut.summary["cycles"], cut.running()) == (True, 3, ["b"])
+    until = simulate(source, CONF, until=10_000)
+    assert (until.limited, until.running(), until.summary["makespan"]) == (False, ["b"], 10.0)
+    exactly = simulate(source, CONF, max_cycles=6)
+    assert exactly.limited is False
+
+
+def test_extra_cycles_are_timed_apart(simulate: Simulate) -> None:
+    source = text(node(), pod("a"), pod("b", "9"))
+    plain, more = simulate(source, CONF), simulate(source, CONF, extra_cycles=5)
+    assert "idle_cycle_seconds" not in plain.summary
+    assert 0 < more.summary["idle_cycle_seconds"] < 1
+    assert more.summary["cycles"] == plain.summary["cycles"] + 5
+    assert more.cycles == plain.cycles
+
+
+def test_a_group_that_never_fits_does_not_keep_the_run_going(simulate: Simulate) -> None:
+    outcome = simulate(
+        text(node(), group("a", 9), job("a", 9, template(group="a")), group("b", 3), pod("b-0", group="b")), CONF
+    )
+    assert outcome.limited is False
+    assert outcome.summary["cycles"] < 1000
+    assert outcome.summary["makespan"] == 0.0
+
+
+def timeless(source: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(source)
+    for name in ("engine_seconds", "idle_cycle_seconds"):
+        found["summary"].pop(name, None)
+    return found
+
+
+def test_equal_input_gives_equal_output_in_any_order_of_distinct_timestamps(simulate: Simulate) -> None:
+    documents: list[dict[str, Any]] = [node("n1", "5"), node("n2", "7"), group("a", 3), group("b", 4)]
+    documents += [pod(f"p{index}", group="ab"[index % 2], duration=index + 1, arrival=index % 3) for index in range(12)]
+    documents.append(job("c", 3, template(annotations=times(duration=3)), arrival=2))
+    for index, document in enumerate(documents):
+        document["metadata"]["creationTimestamp"] = f"2026-01-01T00:{59 - index:02}:00Z"
+    expected = simulate(text(*documents), CONF)
+    again = simulate(text(*documents), CONF)
+    assert list(again.json) == ["cycles", "pods", "podgroups", "queues", "summary"]
+    generator = random.Random(4)
+    for _ in range(3):
+        generator.shuffle(documents)
+        assert timeless(simulate(text(*documents), CONF).text) == timeless(expected.text)
+    assert timeless(again.text) == timeless(expected.text)
