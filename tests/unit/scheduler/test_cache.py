@@ -1,0 +1,131 @@
+"""The cache: what may not change during a cycle, and in which order things happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbatch.api.objects import Condition, Pod, PodGroup
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Unreadable
+from operators.scheduler.cache import Cache
+from tests.unit.scheduler.fakes import cache_with, group, node, pod, queue, told
+
+
+def test_nothing_changes_while_a_cycle_holds_the_model() -> None:
+    cache = cache_with(node("n"), pod("a"))
+    cache.changed.clear()
+    with cache.held() as model:
+        generation = model.generation
+        cache.receive(told(pod("b")))
+        cache.assume("ns/a", "uid-a", "n")
+        cache.nominate("ns/b", "uid-b", "n")
+        assert model.generation == generation
+        assert "ns/b" not in model.tasks
+        with pytest.raises(RuntimeError, match="two cycles"), cache.held():
+            pass
+    assert cache.model.tasks["ns/a"].node == "n"
+    assert cache.nominated("ns/b", "uid-b") == "n"
+    assert cache.changed.is_set()
+    cache.model.validate()
+
+
+def test_a_failed_bind_is_taken_back_after_what_the_watch_said_meanwhile() -> None:
+    cache = cache_with(node("n"), node("m"), pod("a"))
+    with cache.held():
+        cache.assume("ns/a", "uid-a", "n")
+        cache.receive(told(pod("a", node="m", version="2")))
+        cache.forget("ns/a", "uid-a")
+    assert cache.model.tasks["ns/a"].node == "m", "the truth outlives our own failure"
+    assert cache.assumed == 0
+    cache.model.validate()
+
+
+def test_the_hold_ends_even_where_the_cycle_fails() -> None:
+    cache = cache_with(node("n"), pod("a"))
+
+    def cycle() -> None:
+        with cache.held():
+            cache.assume("ns/a", "uid-a", "n")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cycle()
+    assert cache.model.tasks["ns/a"].node == "n"
+
+
+def test_our_own_write_is_known_before_the_watch_and_not_undone_by_it() -> None:
+    cache = cache_with(queue(), group(version="10"))
+    written = group(version="12", conditions=(Condition(type="Enqueued", status="True"),))
+    cache.observed(written)
+    assert cache.model.jobs["ns/g"].is_true("Enqueued")
+    cache.receive(told(group(version="11")))
+    assert cache.model.jobs["ns/g"].is_true("Enqueued"), "the watch is behind our own write"
+    assert cache.groups["ns/g"].metadata.resource_version == "12"
+    cache.receive(told(group(version="13")))
+    assert not cache.model.jobs["ns/g"].is_true("Enqueued"), "somebody else's later write is the truth"
+
+
+def test_a_new_group_of_an_old_name_is_not_held_to_the_old_ones_version() -> None:
+    cache = cache_with(group(version="10"))
+    cache.observed(group(version="12"))
+    reborn = group(version="20")
+    reborn.metadata = msgspec.structs.replace(reborn.metadata, uid="another", resource_version="5")
+    cache.receive(told(Delete(PodGroup, "ns", "g"), reborn))
+    assert cache.groups["ns/g"].metadata.uid == "another"
+    cache.observed(group(version="30"))
+    assert cache.groups["ns/g"].metadata.uid == "another", "an answer about the dead one comes too late"
+    cache.receive(told(Delete(PodGroup, "ns", "g")))
+    assert cache.groups == {}
+
+
+def test_an_amount_that_cannot_be_counted_is_reported_and_left_out() -> None:
+    reported: list[Unreadable] = []
+    cache = Cache(ClusterModel(), reported.append)
+    bad = pod("bad", node="n")
+    container = msgspec.structs.replace(
+        bad.spec.containers[0],
+        resources=msgspec.structs.replace(bad.spec.containers[0].resources, requests={"cpu": "x"}),
+    )
+    bad.spec.containers = (container,)
+    cache.receive(told(node("n"), bad, pod("good")))
+    assert [(one.kind, one.name, one.node_name) for one in reported] == [(Pod, "bad", "n")]
+    assert set(cache.model.tasks) == {"ns/good"}
+
+
+def test_an_object_that_breaks_the_model_does_not_break_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    class Fragile(ClusterModel):
+        def apply(self, event: Any) -> None:
+            if getattr(event, "obj", None) is not None and event.obj.metadata.name == "poison":
+                raise KeyError("nobody thought of this")
+            super().apply(event)
+
+    reported: list[Unreadable] = []
+    cache = Cache(Fragile(), reported.append)
+    cache.receive(told(pod("poison", node="n"), pod("good")))
+    assert set(cache.model.tasks) == {"ns/good"}
+    assert [(one.name, one.node_name) for one in reported] == [("poison", "n")]
+    assert "nobody thought of this" in reported[0].why
+    assert "left out" in caplog.text
+    assert (Pod, "ns/poison") in cache.model.unreadable
+
+
+def test_unreadable_objects_are_reported() -> None:
+    reported: list[Unreadable] = []
+    cache = Cache(ClusterModel(), reported.append)
+    one = Unreadable(PodGroup, "ns", "g", "u", "", "minMember: expected int")
+    cache.receive(told(one))
+    assert reported == [one]
+
+
+def test_a_nomination_counts_at_once_and_only_for_the_pod_that_was_meant() -> None:
+    cache = cache_with(node("n"), pod("a"))
+    cache.nominate("ns/a", "other", "n")
+    assert cache.nominated("ns/a", "uid-a") == ""
+    cache.nominate("ns/a", "uid-a", "n")
+    assert cache.model.tasks["ns/a"].nominated == "n"
+    cache.nominate("ns/a", "uid-a", "")
+    assert cache.nominated("ns/a", "uid-a") == ""
+    assert cache.model.tasks["ns/a"].pod == pod("a")

@@ -1,0 +1,198 @@
+"""Dispatch: binds in parallel, lost answers, plans that are tried before they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from kbatch.engine import Bind, Eviction, Nomination, Transaction
+from kbatch.kube.errors import ApiError, Cause, NoAnswerError, NotLeadingError
+from operators.scheduler.cache import Cache
+from operators.scheduler.dispatch import Dispatcher
+from tests.unit.scheduler.fakes import FakeApi, cache_with, conflict, metrics, node, pod, recorder, told, until
+
+
+@contextlib.asynccontextmanager
+async def dispatching(api: FakeApi, cache: Cache, **options: Any) -> AsyncIterator[Dispatcher]:
+    dispatcher = Dispatcher(api, cache, metrics=metrics(), recorder=recorder(api), **options)
+    task = asyncio.create_task(dispatcher.run())
+    try:
+        yield dispatcher
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def binding(name: str, node_name: str = "n") -> Transaction:
+    return Transaction("ns/g", binds=(Bind(f"ns/{name}", f"uid-{name}", node_name),))
+
+
+def plan(*victims: str, nominate: str = "", binds: tuple[Bind, ...] = ()) -> Transaction:
+    return Transaction(
+        "ns/g",
+        binds=binds,
+        evictions=tuple(Eviction(f"ns/{name}", f"uid-{name}", "n", "preempt", "ns/g") for name in victims),
+        nominations=(Nomination(f"ns/{nominate}", f"uid-{nominate}", "n"),) if nominate else (),
+        job="ns/g",
+    )
+
+
+def result(dispatcher: Dispatcher, name: str) -> float:
+    value = dispatcher._metrics.binds.labels(name)._value.get()
+    return float(value)
+
+
+def lost() -> NoAnswerError:
+    return NoAnswerError("POST", "/binding", sent=True, why="cut")
+
+
+async def test_a_bound_pod_stays_on_its_node_until_the_watch_confirms() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(binding("a"))
+        assert cache.model.tasks["ns/a"].node == "n", "assumed from the decision on"
+        await until(lambda: dispatcher.in_flight == 0)
+        (call,) = api.calls
+        assert (call.method, call.path) == ("POST", "/api/v1/namespaces/ns/pods/a/binding")
+        assert call.body["metadata"]["uid"] == "uid-a"
+        assert call.body["target"]["name"] == "n"
+        assert cache.assumed == 1
+        assert not await dispatcher.drain(0.05), "a leaving process waits for the watch"
+        cache.receive(told(pod("a", node="n", version="2")))
+        assert await dispatcher.drain(1.0)
+        assert result(dispatcher, "ok") == 1
+
+
+async def test_binds_run_side_by_side_but_not_too_many() -> None:
+    api = FakeApi(gate=asyncio.Event())
+    names = [f"p{number}" for number in range(20)]
+    cache = cache_with(node("n", cpu="100"), *(pod(name) for name in names))
+    async with dispatching(api, cache, parallelism=8) as dispatcher:
+        dispatcher.submit(Transaction("ns/g", binds=tuple(Bind(f"ns/{name}", f"uid-{name}", "n") for name in names)))
+        await until(lambda: api.open_ == 8)
+        assert dispatcher.backlog == 12
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert api.most_open == 8
+        assert len(api.calls) == 20
+
+
+async def test_a_refused_bind_gives_the_pod_back_after_a_pause() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", conflict())
+    api.on("GET", "/pods/a", msgspec.json.encode(pod("a")))
+    async with dispatching(api, cache) as dispatcher:
+        cache.changed.clear()
+        dispatcher.submit(binding("a"))
+        await until(lambda: result(dispatcher, "failed") == 1)
+        assert cache.model.tasks["ns/a"].node == "n", "its room stays its own for a moment"
+        await until(lambda: cache.model.tasks["ns/a"].node == "")
+        assert cache.changed.is_set()
+        assert len(api.made("POST", "/binding")) == 1
+
+
+async def test_a_lost_answer_is_looked_up() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"), pod("b"))
+    api.on("POST", "/binding", lost())
+    api.on("GET", "/pods/a", msgspec.json.encode(pod("a", node="n")))
+    api.on("GET", "/pods/b", lost(), ApiError(503), msgspec.json.encode(pod("b")))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: result(dispatcher, "ok") == 1)
+        assert cache.model.tasks["ns/a"].assumed, "it was carried out"
+        await until(lambda: cache.model.tasks["ns/b"].node == "")
+        assert len(api.made("GET", "/pods/b")) == 3
+        assert len(api.made("POST", "/binding")) == 2, "a bind is never sent twice"
+
+
+async def test_a_pod_that_is_gone_replaced_or_taken_is_left_to_the_watch() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("a"), pod("b"), pod("c"))
+    api.on("POST", "/binding", conflict())
+    api.on("GET", "/pods/a", ApiError(404, "NotFound"))
+    api.on("GET", "/pods/b", msgspec.json.encode(pod("b", uid="another")))
+    api.on("GET", "/pods/c", msgspec.json.encode(pod("c", node="m")))
+    async with dispatching(api, cache) as dispatcher:
+        for name in "abc":
+            dispatcher.submit(binding(name))
+        await until(lambda: result(dispatcher, "gone") == 2)
+        await until(lambda: result(dispatcher, "conflict") == 1)
+        assert [cache.model.tasks[f"ns/{name}"].node for name in "abc"] == ["n", "n", "n"]
+
+
+async def test_who_does_not_lead_sends_nothing_and_holds_nothing() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", NotLeadingError("lost"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert cache.model.tasks["ns/a"].node == ""
+        assert api.made("GET") == []
+
+
+async def test_one_refused_dry_run_cancels_the_whole_plan() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("w", node="n"), pod("a"), pod("b"))
+    budget = ApiError(429, "TooManyRequests", "budget", (Cause("DisruptionBudget"),))
+    api.on("POST", "/pods/w/eviction", budget)
+    async with dispatching(api, cache) as dispatcher:
+        wanted = plan("v", "w", nominate="a", binds=(Bind("ns/b", "uid-b", "n"),))
+        assert dispatcher.submit(wanted)
+        assert cache.model.tasks["ns/v"].terminating
+        assert cache.nominated("ns/a", "uid-a") == "n"
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [
+            ["All"],
+            ["All"],
+        ]
+        assert api.made("POST", "/binding") == []
+        assert api.made("PATCH") == []
+        assert not cache.model.tasks["ns/v"].terminating
+        assert cache.nominated("ns/a", "uid-a") == ""
+        assert cache.model.tasks["ns/b"].node == ""
+        # The same plan again at once would be refused again: its group is left alone for a moment.
+        assert not dispatcher.submit(wanted)
+        assert dispatcher.paused_until() is not None
+        assert dispatcher.submit(binding("a")), "but what needs no victims may go on"
+        await until(lambda: dispatcher.paused_until() is None)
+        assert dispatcher.submit(wanted)
+        await until(lambda: dispatcher.in_flight == 0)
+
+
+async def test_a_plan_nominates_then_evicts_then_binds() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"), pod("b"))
+    api.on("POST", "/pods/v/eviction", {}, ApiError(404, "NotFound"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(plan("v", nominate="a", binds=(Bind("ns/b", "uid-b", "n"),)))
+        await until(lambda: dispatcher.in_flight == 0)
+        steps = [(call.method, call.path.rpartition("/pods/")[2]) for call in api.calls]
+        assert steps == [("POST", "v/eviction"), ("PATCH", "a/status"), ("POST", "v/eviction"), ("POST", "b/binding")]
+        assert api.calls[0].body["deleteOptions"] == {"preconditions": {"uid": "uid-v"}, "dryRun": ["All"]}
+        assert api.calls[1].body == {"metadata": {"uid": "uid-a"}, "status": {"nominatedNodeName": "n"}}
+        assert api.calls[2].body["deleteOptions"] == {"preconditions": {"uid": "uid-v"}}
+        assert cache.model.tasks["ns/v"].terminating, "a victim that was gone already needs no eviction"
+
+
+async def test_a_nomination_that_could_not_be_written_does_not_count() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("PATCH", "/status", ApiError(422, "Invalid", "uid"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(plan(nominate="a"))
+        assert cache.nominated("ns/a", "uid-a") == "n"
+        await until(lambda: cache.nominated("ns/a", "uid-a") == "")
+
+
+async def test_a_real_eviction_that_is_refused_leaves_the_victim_where_it_is() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"))
+    api.on("POST", "/pods/v/eviction", {}, ApiError(429, "TooManyRequests", "budget", (Cause("DisruptionBudget"),)))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(plan("v"))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert not cache.model.tasks["ns/v"].terminating
+        assert not dispatcher.submit(plan("v"))
