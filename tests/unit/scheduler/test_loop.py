@@ -1,0 +1,211 @@
+"""The loop: when it runs a cycle, what it hands out, and what it survives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+from kbatch.api.configuration import parse
+from kbatch.engine import Bind, Memo, Outcome, Policy, Snapshot, Transaction, Verdict, build_policy
+from operators.scheduler.cache import Cache
+from operators.scheduler.loop import Scheduler
+from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
+
+POLICY = build_policy(
+    parse("actions: allocate\ntiers:\n- plugins: [{name: priority}, {name: gang}, {name: predicates}]", "test")
+)
+
+
+class Hands:
+    def __init__(self, cache: Cache | None = None) -> None:
+        self.transactions: list[Transaction] = []
+        self.paused: float | None = None
+        self._cache = cache
+
+    def submit(self, transaction: Transaction) -> bool:
+        self.transactions.append(transaction)
+        if self._cache is not None:
+            for one in transaction.binds:
+                self._cache.assume(one.pod, one.uid, one.node)
+        return True
+
+    def paused_until(self) -> float | None:
+        return self.paused
+
+
+class Script:
+    """An engine that does what the test says, cycle by cycle, and then nothing."""
+
+    def __init__(self, *cycles: Any) -> None:
+        self.cycles = list(cycles)
+        self.at: list[float] = []
+        self.memos: list[Memo] = []
+        self.wake: int | None = None
+
+    def __call__(
+        self, snapshot: Snapshot, policy: Policy, memo: Memo, observer: Any
+    ) -> Generator[Transaction | Verdict, None, Outcome]:
+        self.at.append(time.monotonic())
+        self.memos.append(memo)
+        step = self.cycles.pop(0) if self.cycles else ()
+        if isinstance(step, Exception):
+            raise step
+        yield from step
+        return Outcome(Memo("next"), self.wake)
+
+
+@contextlib.asynccontextmanager
+async def running(cache: Cache, decide: Any, **options: Any) -> AsyncIterator[tuple[Scheduler, Hands, list[Any]]]:
+    hands = Hands(cache)
+    reports: list[Any] = []
+    options = {"gap": 0.01, "period": 60.0} | options
+    scheduler = Scheduler(cache, lambda: POLICY, hands, reports.append, metrics=metrics(), decide=decide, **options)
+    stopping = asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stopping))
+    try:
+        yield scheduler, hands, reports
+    finally:
+        stopping.set()
+        await asyncio.wait_for(task, 5)
+
+
+def transaction(name: str) -> Transaction:
+    return Transaction("ns/g", binds=(Bind(f"ns/{name}", f"uid-{name}", "n"),))
+
+
+async def test_the_first_cycle_runs_at_once_and_then_only_on_events() -> None:
+    cache = cache_with(node("n"))
+    script = Script()
+    async with running(cache, script) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles == 1)
+        await asyncio.sleep(0.1)
+        assert scheduler.cycles == 1, "a quiet cluster is left alone"
+        cache.receive(told(pod("a")))
+        await until(lambda: scheduler.cycles == 2)
+        assert script.memos[1].policy == "next", "the memo of one cycle goes into the next"
+
+
+async def test_a_burst_of_events_makes_few_cycles() -> None:
+    cache = cache_with(node("n"))
+    script = Script()
+    async with running(cache, script, gap=0.1) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles == 1)
+        for number in range(50):
+            cache.receive(told(pod(f"p{number}")))
+            await asyncio.sleep(0.002)
+        await until(lambda: scheduler.cycles >= 2)
+        assert scheduler.cycles <= 4
+        gaps = [later - earlier for earlier, later in zip(script.at, script.at[1:], strict=False)]
+        assert min(gaps) >= 0.09
+
+
+async def test_it_wakes_when_the_engine_asked_to_and_after_the_period() -> None:
+    cache = cache_with(node("n"))
+    script = Script()
+    script.wake = int((time.time() + 0.15) * 1000)
+    async with running(cache, script) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles == 1)
+        began = time.monotonic()
+        script.wake = None
+        await until(lambda: scheduler.cycles == 2)
+        assert time.monotonic() - began < 1.0
+        assert script.at[1] - script.at[0] >= 0.1
+    async with running(cache, Script(), period=0.05) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles >= 3)
+
+
+async def test_it_wakes_when_a_paused_group_may_try_again() -> None:
+    cache = cache_with(node("n"))
+    async with running(cache, Script()) as (scheduler, hands, _):
+        hands.paused = time.monotonic() + 0.1
+        cache.changed.set()
+        await until(lambda: scheduler.cycles >= 3)
+        hands.paused = None
+
+
+async def test_each_transaction_is_handed_out_before_the_next_is_made() -> None:
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    turns: list[str] = []
+
+    def decide(*_: Any) -> Generator[Transaction | Verdict, None, Outcome]:
+        for name in "ab":
+            yield transaction(name)
+            turns.append(f"after {name}")
+        return Outcome(Memo(), None)
+
+    async def other_work() -> None:
+        while True:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    async with running(cache, decide) as (scheduler, hands, _):
+        other = asyncio.create_task(other_work())
+        await until(lambda: scheduler.cycles >= 1)
+        other.cancel()
+        assert [one.binds[0].pod for one in hands.transactions[:2]] == ["ns/a", "ns/b"]
+    between = turns[turns.index("after a") : turns.index("after b")]
+    assert "other" in between, "the event loop gets a turn after each transaction"
+    assert cache.model.tasks["ns/a"].node == "n"
+
+
+async def test_the_last_verdict_of_a_group_counts() -> None:
+    early = Verdict("ns/g", shadow=False, enqueued=False, scheduled=False, job="ns/g")
+    late = Verdict("ns/g", shadow=False, enqueued=True, scheduled=True, job="ns/g")
+    other = Verdict("ns/h", shadow=False, enqueued=True, scheduled=False, job="ns/h")
+    async with running(cache_with(), Script([early, transaction("x"), other, late])) as (_, _, reports):
+        await until(lambda: len(reports) == 1)
+        assert reports[0] == {"ns/g": late, "ns/h": other}
+
+
+async def test_an_engine_that_fails_does_not_end_the_loop() -> None:
+    cache = cache_with(node("n"), pod("a"))
+    script = Script(RuntimeError("a manifest that nobody thought of"), RuntimeError("again"), [transaction("a")])
+    async with running(cache, script, period=0.05) as (scheduler, hands, _):
+        await until(lambda: scheduler.failing() is not None)
+        assert "nobody thought of" in str(scheduler.failing()) or "again" in str(scheduler.failing())
+        await until(lambda: hands.transactions)
+        await until(lambda: scheduler.cycles >= 1)
+        assert scheduler.failing() is None
+        assert script.memos[1].policy == "", "after a failure nothing is remembered"
+        with cache.held():
+            pass
+
+
+async def test_what_arrives_during_a_cycle_is_seen_by_the_next() -> None:
+    cache = cache_with(node("n"))
+    seen: list[set[str]] = []
+
+    def decide(snapshot: Snapshot, *_: Any) -> Generator[Transaction | Verdict, None, Outcome]:
+        before = set(snapshot.model.tasks)
+        if not seen:
+            cache.receive(told(pod("late")))
+            yield transaction("nobody")
+        assert set(snapshot.model.tasks) == before
+        seen.append(before)
+        return Outcome(Memo(), None)
+
+    async with running(cache, decide):
+        await until(lambda: len(seen) == 2)
+    assert seen == [set(), {"ns/late"}]
+
+
+async def test_with_the_real_engine_a_gang_is_placed_whole_or_not_at_all() -> None:
+    cache = cache_with(node("n", cpu="4"), queue(), group("g", minimum=3), group("h", minimum=3))
+    from kbatch.engine import cycle
+
+    async with running(cache, cycle) as (_, hands, reports):
+        cache.receive(told(*(pod(f"g{number}") for number in range(3)), *(pod(f"h{n}", group="h") for n in range(2))))
+        await until(lambda: hands.transactions)
+        assert sorted(one.pod for one in hands.transactions[0].binds) == ["ns/g0", "ns/g1", "ns/g2"]
+        cache.receive(told(pod("h2", group="h")))
+        await until(lambda: any("ns/h" in report and report["ns/h"].attempted for report in reports))
+        verdict = reports[-1]["ns/h"]
+        assert not verdict.scheduled
+        assert verdict.reason.code == "NotEnoughResources"
+        assert len(hands.transactions) == 1
+        cache.receive(told(node("m", cpu="2")))
+        await until(lambda: len(hands.transactions) == 2)
+        assert sorted(one.pod for one in hands.transactions[1].binds) == ["ns/h0", "ns/h1", "ns/h2"]

@@ -1,0 +1,203 @@
+"""Status: written when it differs, once, and never in the way of binds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from kbatch.api.objects import Condition, PodGroup
+from kbatch.api.reasons import NotEnoughTasks
+from kbatch.engine import Verdict, verdict_conditions
+from kbatch.kube.errors import ApiError, NoAnswerError
+from operators.scheduler.cache import Cache
+from operators.scheduler.status import StatusWriter
+from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, group, metrics, told, until
+
+END = "/status"
+
+
+def server(cache: Cache) -> Any:
+    """Answer an apply as the API server does: with the object, its conditions merged by type."""
+    version = 1000
+
+    def answer(call: Call) -> bytes:
+        nonlocal version
+        version += 1
+        name = call.path.split("/")[-2]
+        known = cache.groups[f"ns/{name}"]
+        sent = call.body["status"]
+        kept = [c for c in known.status.conditions or () if c.type not in {s["type"] for s in sent["conditions"]}]
+        written = msgspec.convert(msgspec.to_builtins(known), PodGroup)
+        written.metadata.resource_version = str(version)
+        written.status.conditions = (*kept, *(msgspec.convert(one, Condition) for one in sent["conditions"]))
+        written.status.scheduling_attempts = sent.get("schedulingAttempts", 0)
+        return msgspec.json.encode(written)
+
+    return answer
+
+
+def waiting(created: int = 1, needed: int = 3, *, attempts: int = 0, name: str = "g") -> dict[str, Verdict]:
+    verdict = Verdict(
+        f"ns/{name}", shadow=False, enqueued=True, scheduled=False, reason=NotEnoughTasks(created, needed),
+        attempts=attempts, job=f"ns/{name}",
+    )  # fmt: skip
+    return {verdict.job: verdict}
+
+
+def whole(name: str = "g") -> dict[str, Verdict]:
+    return {f"ns/{name}": Verdict(f"ns/{name}", shadow=False, enqueued=True, scheduled=True, job=f"ns/{name}")}
+
+
+@contextlib.asynccontextmanager
+async def writing(api: FakeApi, cache: Cache, **options: Any) -> AsyncIterator[StatusWriter]:
+    options = {"binding": lambda: False, "message_seconds": 0.0} | options
+    writer = StatusWriter(api, cache, metrics=metrics(), **options)
+    if ("PATCH", END) not in api.answers:
+        api.on("PATCH", END, server(cache))
+    task = asyncio.create_task(writer.run())
+    try:
+        yield writer
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_conditions_are_applied_once_and_not_again() -> None:
+    foreign = Condition(type="Completed", status="False", reason="X", last_transition_time="2026-01-01T00:00:00Z")
+    api, cache = FakeApi(), cache_with(group(conditions=(foreign,)))
+    async with writing(api, cache) as writer:
+        writer.report(waiting())
+        assert await writer.drain(2)
+        (call,) = api.calls
+        assert call.path.endswith("/namespaces/ns/podgroups/g/status")
+        assert call.params["fieldManager"] == "kbatch-scheduler"
+        conditions = {one["type"]: one for one in call.body["status"]["conditions"]}
+        assert set(conditions) == {"Enqueued", "Scheduled", "Unschedulable"}, "its own conditions and no others"
+        assert conditions["Scheduled"]["reason"] == "NotEnoughTasks"
+        assert "1 of 3" in conditions["Scheduled"]["message"]
+        assert all(one["lastTransitionTime"] for one in conditions.values())
+        for _ in range(5):
+            writer.report(waiting())
+        await asyncio.sleep(0.05)
+        assert len(api.calls) == 1
+        assert writer.pending == 0
+
+
+async def test_a_flip_moves_the_time_and_new_words_do_not() -> None:
+    old = "2026-01-01T00:00:00Z"
+    before = tuple(
+        msgspec.structs.replace(one, last_transition_time=old) for one in verdict_conditions(waiting()["ns/g"], 1)
+    )
+    api, cache = FakeApi(), cache_with(group(conditions=before))
+    async with writing(api, cache) as writer:
+        writer.report(waiting(created=2))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        assert {one["lastTransitionTime"] for one in api.calls[0].body["status"]["conditions"]} == {old}
+        writer.report(whole())
+        await until(lambda: len(api.calls) == 2)
+        times = {one["type"]: one["lastTransitionTime"] for one in api.calls[1].body["status"]["conditions"]}
+        assert times["Enqueued"] == old
+        assert times["Scheduled"] > old
+
+
+async def test_only_the_newest_word_about_a_group_is_written() -> None:
+    api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(f"g{number}") for number in range(30)))
+    async with writing(api, cache) as writer:
+        for created in range(3):
+            for number in range(30):
+                writer.report(waiting(created, name=f"g{number}"))
+        await until(lambda: api.open_ == 16)
+        for number in range(30):
+            writer.report(whole(f"g{number}"))
+        assert api.gate is not None
+        api.gate.set()
+        assert await writer.drain(3)
+        await until(lambda: not writer.pending)
+        assert len(api.calls) <= 16 + 30
+        for number in range(30):
+            last = [call for call in api.calls if call.path.endswith(f"/g{number}/status")][-1]
+            assert json.dumps(last.body).count("GangPlaced") == 2
+
+
+async def test_while_binds_wait_few_writes_are_on_the_wire() -> None:
+    api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(f"g{number}") for number in range(30)))
+    async with writing(api, cache, binding=lambda: True) as writer:
+        for number in range(30):
+            writer.report(waiting(name=f"g{number}"))
+        await until(lambda: api.open_ == 4)
+        await asyncio.sleep(0.02)
+        assert api.most_open == 4
+        assert api.gate is not None
+        api.gate.set()
+        assert await writer.drain(3)
+
+
+async def test_a_message_alone_can_wait() -> None:
+    api, cache = FakeApi(), cache_with(group())
+    now = 100.0
+    async with writing(api, cache, message_seconds=5.0, clock=lambda: now) as writer:
+        writer.report(waiting(created=0))
+        assert await writer.drain(2)
+        for created in (1, 2):
+            writer.report(waiting(created))
+            await asyncio.sleep(0.02)
+        assert len(api.calls) == 1
+        now = 105.1
+        await until(lambda: len(api.calls) == 2)
+        assert "2 of 3" in json.dumps(api.calls[1].body)
+
+
+async def test_attempts_are_sent_every_time_because_what_is_left_out_is_removed() -> None:
+    api, cache = FakeApi(), cache_with(group())
+    async with writing(api, cache) as writer:
+        writer.report(waiting(attempts=2))
+        assert await writer.drain(2)
+        writer.report({"ns/g": msgspec_replace(whole()["ns/g"], attempts=2)})
+        assert await writer.drain(2)
+        assert [call.body["status"]["schedulingAttempts"] for call in api.calls] == [2, 2]
+
+
+def msgspec_replace(verdict: Verdict, *, attempts: int) -> Verdict:
+    return Verdict(
+        verdict.group, verdict.shadow, verdict.enqueued, verdict.scheduled, attempts=attempts, job=verdict.job
+    )
+
+
+async def test_failures_are_tried_again_and_the_vanished_are_not() -> None:
+    api, cache = FakeApi(), cache_with(group("a"), group("b"))
+    answer = server(cache)
+    api.on("PATCH", "/a/status", NoAnswerError("PATCH", "/a", sent=True, why="cut"), answer)
+    api.on("PATCH", "/b/status", ApiError(404, "NotFound"))
+    async with writing(api, cache) as writer:
+        writer.report(waiting(name="a") | waiting(name="b"))
+        await until(lambda: len(api.made("PATCH", "/a/status")) == 2)
+        assert await writer.drain(2)
+        assert len(api.made("PATCH", "/b/status")) == 1
+        assert cache.groups["ns/a"].status.conditions
+
+
+async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> None:
+    api, cache = FakeApi(), cache_with()
+    shadow = Verdict("ns/p", shadow=True, enqueued=None, scheduled=False, reason=NotEnoughTasks(0, 1), job="ns/p#u")
+    async with writing(api, cache) as writer:
+        writer.report({"ns/p#u": shadow} | waiting())
+        await asyncio.sleep(0.02)
+        assert api.calls == []
+
+
+async def test_somebody_elses_change_of_our_condition_is_mended() -> None:
+    api, cache = FakeApi(), cache_with(group())
+    async with writing(api, cache) as writer:
+        writer.report(waiting())
+        assert await writer.drain(2)
+        cache.receive(told(group(version="2000")))
+        writer.report(waiting())
+        assert await writer.drain(2)
+        assert len(api.calls) == 2
