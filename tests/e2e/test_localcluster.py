@@ -16,6 +16,7 @@ from kbatch.localcluster.cluster import COMPONENTS, Cluster, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from kbatch.localcluster.programs import Programs
     from tests.e2e.conftest import ControlPlane
@@ -153,10 +154,20 @@ def test_components_are_killed_paused_and_started_again(start_control_plane: Any
 
 
 @pytest.mark.faults
-def test_kube_scheduler_runs_on_demand(start_control_plane: Any) -> None:
-    plane: ControlPlane = start_control_plane()
+def test_kube_scheduler_and_an_audit_log_come_on_demand(start_control_plane: Any, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+    plane: ControlPlane = start_control_plane(audit_policy=policy)
     plane.ensure_nodes(1)
     assert plane.components
     plane.components.start_scheduler()
     plane.run_kubectl("run", "plain", "--image=busybox")
     plane.run_kubectl("wait", "--for=condition=Ready", "pod/plain", "--timeout=30s")
+    assert plane.logs
+    lines = (plane.logs / "audit.log").read_text().splitlines()
+    bindings = [
+        line
+        for line in lines
+        if json.loads(line)["requestURI"].startswith("/api/v1/namespaces/default/pods/plain/binding")
+    ]
+    assert bindings
