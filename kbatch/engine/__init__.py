@@ -7,8 +7,8 @@
         ...                                                          # dispatch a Transaction, note a Verdict
 
 `cycle` is a generator: it works between two decisions, never longer than a gang takes, so the caller may give its
-event loop a turn after each. The model must not change until the generator has ended. Its return value is the `Outcome`, whose
-memo goes into the next cycle.
+event loop a turn after each. The model must not change until the generator has ended. Its return value is the
+`Outcome`, whose memo goes into the next cycle.
 """
 
 from kbatch.engine.boundary import (

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from kbatch.api import conditions
 from kbatch.api.reasons import (
     Gated,
     NotEnoughTasks,
     PodGroupNotFound,
-    PriorityClassNotFound,
-    QueueClosed,
-    QueueNotFound,
     Reason,
     VictimsTerminating,
     most_specific,
@@ -21,6 +17,7 @@ from kbatch.engine.boundary import Memo, Observer, Outcome, Transaction, Verdict
 from kbatch.engine.policy import Policy
 from kbatch.engine.session import Session
 from kbatch.engine.snapshot import Snapshot
+from kbatch.engine.standing import take_up
 from kbatch.engine.state import JobState
 
 
@@ -41,8 +38,10 @@ def cycle(
     with observer.span("session"):
         session = Session(snapshot, policy, memo)
     decided = False
-    with observer.span("admit"):
-        _admit(session)
+    with observer.span("standing"):
+        for transaction in take_up(session):
+            decided = True
+            yield transaction
     for action in policy.actions:
         with observer.span(f"action:{action}"):
             for transaction in ACTIONS[action](session):
@@ -59,32 +58,6 @@ def cycle(
     if not decided:
         after.idle = (snapshot.generation, wake, tuple(found))
     return Outcome(after, wake)
-
-
-def _admit(session: Session) -> None:
-    """Who may be tried at all; what is missing for the others."""
-    enqueues = session.policy.has("enqueue")
-    for job in session.live():
-        reason = _impossible(session, job)
-        if reason is not None:
-            session.refuse(job, reason)
-            job.in_queue = False
-        elif enqueues and not job.job.shadow:
-            job.in_queue = job.bound > 0 or job.job.is_true(conditions.ENQUEUED)
-
-
-def _impossible(session: Session, job: JobState) -> Reason | None:
-    model = job.job
-    if model.group is None and not model.shadow:
-        return PodGroupNotFound(model.name)
-    queue = session.queues.get(model.queue)
-    if queue is None:
-        return QueueNotFound(model.queue)
-    if not queue.record.open:
-        return QueueClosed(model.queue)
-    if model.priority_class_missing:
-        return PriorityClassNotFound(model.priority_class_missing)
-    return None
 
 
 def _verdicts(session: Session) -> Iterator[Verdict]:
@@ -105,7 +78,7 @@ def _verdicts(session: Session) -> Iterator[Verdict]:
             reason=reason,
             attempted=attempted,
             pods_unschedulable=attempted and reason is not None and reason.lacks_capacity,
-            attempts=model.group.status.scheduling_attempts if model.group is not None else 0,
+            attempts=0 if whole else job.attempts,
             job=model.key,
         )
 
@@ -116,10 +89,15 @@ def _reason(session: Session, job: JobState) -> Reason:
     if job.nominated:
         rows = {row for _, row in job.nominated.values()}
         names = {session.nodes.names[row] for row in rows}
-        victims = sum(1 for name in names for task in session.model.nodes[name].tasks.values() if task.terminating)
-        reasons = [reason for reason in reasons if not reason.lacks_capacity]
-        reasons.append(VictimsTerminating(victims, len(rows)))
-    invalid = session.valid(job)
+        leaving = sum(
+            1 for name in names for task in session.model.nodes[name].tasks.values()
+            if task.terminating or task.key in session.leaving
+        )  # fmt: skip
+        waits = VictimsTerminating(leaving, len(rows))
+        if not job.missing():
+            return waits
+        reasons = [*(reason for reason in reasons if not reason.lacks_capacity), waits]
+    invalid = session.valid(job) if job.in_queue or not reasons else None
     if invalid is not None:
         reasons.append(_gated(job) if isinstance(invalid, NotEnoughTasks) and job.gated else invalid)
     elif job.gated and job.missing() > len(job.waiting):

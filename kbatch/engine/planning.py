@@ -74,7 +74,7 @@ def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
         tasks = unplaced(job)
         for role, count in quotas(job):
             if role is None:
-                candidates = [task for task in tasks if _below_most(job, task.role)]
+                candidates = [task for task in tasks if not job.full(task.role)]
             else:
                 candidates = [task for task in tasks if task.role == role]
             placed = _place(statement, candidates, count, moment, role is None)
@@ -108,7 +108,7 @@ def _place(statement: Statement, tasks: Sequence[Task], count: int, when: When, 
                 full.add(cls.id)
                 break
             for row, task in zip(rows, todo, strict=False):
-                if capped and not _below_most(job, task.role):
+                if capped and job.full(task.role):
                     continue
                 if when is When.NOW:
                     statement.bind(task, row)
@@ -117,13 +117,6 @@ def _place(statement: Statement, tasks: Sequence[Task], count: int, when: When, 
                 placed += 1
             left -= len(rows)
     return placed
-
-
-def _below_most(job: JobState, role: str) -> bool:
-    for known in job.job.roles:
-        if known.name == role:
-            return known.max_member is None or job.by_role.get(role, 0) < known.max_member
-    return True
 
 
 def _runs(tasks: Sequence[Task]) -> Iterator[tuple[TaskClass, list[Task]]]:

@@ -2,8 +2,8 @@
 
 A plugin is made anew for each cycle with its arguments and a `View` of the session, and is asked for its opinion: in
 which order, may it run there, how good is it there, may this be evicted. It overrides what it has an opinion on and
-changes nothing. All that a `View` shows is read-only and follows the open statement: while a gang is being planned, sums
-and room already include its earlier members.
+changes nothing. All that a `View` shows is read-only and follows the open statement: while a gang is being planned,
+sums and room already include its earlier members.
 
 Keys decide order: smaller first; the keys of all plugins are concatenated tier by tier; ties go to the older, then by
 name. The key of a queue or job may depend on that queue or job alone (and on what is fixed for a cycle), because the
@@ -13,7 +13,7 @@ engine works it out again only for what a decision touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -93,15 +93,17 @@ class Unit:
 class Claim:
     """Who wants room: the job, the tasks that are to be placed, and what they ask for together.
 
-    `intra` says that the claimer's own job is where victims are sought (preempt inside a job). `reserve` says that room
-    is sought for minResources before the pods exist; `tasks` may then be empty.
+    `intra` says that the claimer's own job is where victims are sought (preempt inside a job). `lacks` are the
+    dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
+    before the claim.
     """
 
     job: JobState
     tasks: tuple[Task, ...]
     request: Resources
     intra: bool = False
-    reserve: bool = False
+    lacks: frozenset[str] = frozenset()
+    held: Resources = field(default_factory=dict)
 
 
 class View(Protocol):

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kbatch.api.configuration import Switch
+from kbatch.api.objects import Job, PodSpec
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.boundary import Memo
+from kbatch.engine.budgets import Budgets
+from kbatch.engine.demand import index_templates
 from kbatch.engine.placement import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
 from kbatch.engine.policy import Policy
@@ -27,6 +32,7 @@ class Session:
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
         reasons: for each group key, why it was refused so far in this cycle.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
+        leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
         wake: instants (ms) at which the same snapshot could be decided otherwise.
     """
 
@@ -38,6 +44,7 @@ class Session:
         self.model = snapshot.model
         self.nodes: NodeTable = snapshot.table
         self.room = Room(snapshot.table)
+        self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
         self._queues = {
@@ -51,7 +58,13 @@ class Session:
         self.attempted: set[str] = set()
         self.wake: list[int] = []
         self.failed: dict[object, tuple[int, Reason]] = {}
+        self.commits = 0
+        self.leaving: set[str] = set()
+        self._vain: dict[object, int] = {}
+        self._templates: dict[str, list[tuple[PodSpec, int]]] | None = None
         self._load(policy)
+        self.budgets = Budgets(self.model)
+        self.removed_hooks.append(self.budgets.removed)
 
     def _load(self, policy: Policy) -> None:
         plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
@@ -139,6 +152,21 @@ class Session:
         for job in sorted(self.model.live.values(), key=lambda job: (job.created, job.key)):
             yield self.job(job.key)
 
+    def job_templates(self, key: str) -> Sequence[tuple[PodSpec, int]]:
+        """Pods to come of suspended Jobs that name the group: each template with its number."""
+        if self._templates is None:
+            self._templates = index_templates(self.model.objects.get(Job, {}).values())
+        return self._templates.get(key, ())
+
+    def idle(self, name: str) -> int:
+        """Idle room of a dimension over all nodes that may be used."""
+        column = self.room.idle.get(name)
+        return int(np.maximum(column[self._usable], 0).sum()) if column is not None else 0
+
+    def usable(self) -> Resources:
+        """Idle and releasing room, less what is nominated, over all nodes that may be used."""
+        return {name: int(np.maximum(column[self._usable], 0).sum()) for name, column in self.room.future.items()}
+
     # --- what plugins say ---------------------------------------------------------------------------------------------
 
     def queue_key(self, queue: QueueState) -> tuple[Any, ...]:
@@ -175,6 +203,8 @@ class Session:
 
     def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
         """The tier that offers the unit as a victim; None where a plugin forbids it or none consents."""
+        if any(task.never_preempts for task in claim.tasks) or not self.budgets.allow(unit):
+            return None
         rank: int | None = None
         for tier, ask in self._votes[action]:
             vote = ask(claim, unit)
@@ -183,6 +213,41 @@ class Session:
             if vote is Vote.YES and rank is None:
                 rank = tier
         return rank
+
+    def falls_below(self, action: str, claim: Claim, unit: Unit) -> bool | None:
+        """Whether the unit's queue would be left with less than it deserves of what the claim lacks; for reclaim."""
+        if action != "reclaim":
+            return False
+        donor = self._queues.get(unit.job.queue)
+        if donor is None:
+            return False
+        return any(
+            donor.allocated.get(name, 0) - unit.request.get(name, 0) < donor.deserved.get(name, 0)
+            for name in claim.lacks
+            if unit.request.get(name, 0)
+        )
+
+    def too_young(self, job: JobState) -> bool:
+        """Whether the group is within its minRuntimeSeconds."""
+        group = job.job.group
+        if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
+            return False
+        until = job.job.started + group.spec.min_runtime_seconds * 1000
+        if self.now < until:
+            self.wake.append(until)
+            return True
+        return False
+
+    def expired(self, job: JobState) -> bool:
+        """Whether the group has outlived its lifetimeSeconds: then it may go as a whole, whatever its disruption."""
+        group = job.job.group
+        if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
+            return False
+        until = job.job.started + group.spec.lifetime_seconds * 1000
+        if self.now >= until:
+            return True
+        self.wake.append(until)
+        return False
 
     # --- reasons ------------------------------------------------------------------------------------------------------
 
@@ -203,6 +268,14 @@ class Session:
                 self.failed[signature] = (0, found[1])
                 return found[1]
         return None
+
+    def hopeless(self, mark: object) -> bool:
+        """Whether the like of this was sought for in vain since the last decision."""
+        return self._vain.get(mark) == self.commits
+
+    def note_hopeless(self, mark: object) -> None:
+        """Nothing could be done for it, as things are."""
+        self._vain[mark] = self.commits
 
     def note_failure(self, signature: object, reason: Reason) -> None:
         """Keep it for the like of it, until something makes room."""

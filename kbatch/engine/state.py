@@ -50,7 +50,8 @@ class JobState:
         allocated: requests of what it holds, places and is nominated to, less what is evicted.
         bound: pods that hold a node or succeeded, less evicted, without this session's. by_role: the same per role.
         asks: the dimensions that its waiting pods ask for.
-        in_queue: may be placed at all.
+        in_queue: its phase lets it be placed. possible: nothing that it names is missing.
+        backing_off: was sent back and must not come in queue yet. attempts: how often it was.
     """
 
     job: Job
@@ -65,6 +66,9 @@ class JobState:
     by_role: dict[str, int] = field(default_factory=dict)
     asks: tuple[str, ...] = ()
     in_queue: bool = True
+    possible: bool = True
+    backing_off: bool = False
+    attempts: int = 0
 
     @property
     def key(self) -> str:
@@ -96,9 +100,16 @@ class JobState:
         """`ready`, and those that are nominated."""
         return self.bound + len(self.placed) + len(self.nominated)
 
-    def role_count(self, role: str, *, nominated: bool = False) -> int:
+    def role_count(self, role: str) -> int:
         """Pods of a role that count towards its minimum."""
         return self.by_role.get(role, 0)
+
+    def full(self, role: str) -> bool:
+        """Whether the role has as many pods as it may."""
+        for known in self.job.roles:
+            if known.name == role:
+                return known.max_member is not None and self.by_role.get(role, 0) >= known.max_member
+        return False
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""

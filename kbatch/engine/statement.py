@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -69,6 +69,15 @@ class Statement:
                 self._apply(Kind.NOMINATE, task, row, job, 1)
                 self._steps[at] = (Kind.NOMINATE, task, row, job, action, undos)
 
+    def recorded(self) -> list[tuple[Kind, Task, int, JobState, str]]:
+        """The steps so far, for `replay`."""
+        return [(kind, task, row, job, action) for kind, task, row, job, action, _ in self._steps]
+
+    def replay(self, steps: Iterable[tuple[Kind, Task, int, JobState, str]]) -> None:
+        """Do recorded steps again, from the state that they began with."""
+        for kind, task, row, job, action in steps:
+            self._do(kind, task, row, job, action)
+
     def commit(self) -> list[Transaction]:
         """Close the statement: its decisions, one transaction for its own job and one for each whose nomination ended.
 
@@ -94,8 +103,11 @@ class Statement:
                 found[task.key] = Nomination(task.key, task.uid, None)
             else:
                 self.session.room_moves += 1
+                self.session.leaving.add(task.key)
                 beneficiary = self.job.name if action != "allocate" else ""
                 evictions.append(Eviction(task.key, task.uid, task.node, action, beneficiary))
+        if self._steps:
+            self.session.commits += 1
         self._steps = []
         found_transactions: list[Transaction] = []
         for key, theirs in nominations.items():

@@ -28,6 +28,7 @@ class Job:
         name: `namespace/name`, for people; for a shadow group that of its owner or its only pod.
         group: the PodGroup; None for a shadow group, and while pods name a PodGroup that does not exist.
         minimum: pods that must be placed together; at least the sum of the roles' minimums.
+        min_resources: in the dimensions of nodes. min_quota: the same as it was written, for quotas.
         outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
             or over. This is what enqueue reserves.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
@@ -46,6 +47,7 @@ class Job:
     roles: tuple[Role, ...] = ()
     queue: str = ""
     min_resources: Resources = field(default_factory=dict)
+    min_quota: Resources = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
     generation: int = 0
 
@@ -181,7 +183,8 @@ class Job:
         """
         if group is not None:
             spec = group.spec
-            self.min_resources = parse_resources(spec.min_resources or {})
+            self.min_quota = parse_resources(spec.min_resources or {})
+            self.min_resources = _of_nodes(self.min_quota)
             self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
             self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
         self.group = group
@@ -232,3 +235,13 @@ class QueueRecord:
 def _add(vector: Resources, more: Resources) -> None:
     for name, amount in more.items():
         vector[name] = vector.get(name, 0) + amount
+
+
+def _of_nodes(amounts: Resources) -> Resources:
+    """minResources in the dimensions of nodes: `requests.cpu` is cpu; limits and pod counts are left out."""
+    found: Resources = {}
+    for name, amount in amounts.items():
+        if amount > 0 and name not in (PODS, "count/pods") and not name.startswith("limits."):
+            plain = name.removeprefix("requests.")
+            found[plain] = max(amount, found.get(plain, 0))
+    return found

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kbatch.engine.actions.allocate import allocate
+from kbatch.engine.actions.backfill import backfill
+from kbatch.engine.actions.enqueue import enqueue
+from kbatch.engine.actions.preempt import preempt
+from kbatch.engine.actions.reclaim import reclaim
 from kbatch.engine.boundary import Transaction
 
 if TYPE_CHECKING:
@@ -13,4 +17,10 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = "Callable[[Session], Iterator[Transaction]]"
 
-ACTIONS: Final[dict[str, Action]] = {"allocate": allocate}
+ACTIONS: Final[dict[str, Action]] = {
+    "enqueue": enqueue,
+    "reclaim": reclaim,
+    "allocate": allocate,
+    "backfill": backfill,
+    "preempt": preempt,
+}

@@ -29,9 +29,10 @@ def allocate(session: Session) -> Iterator[Transaction]:
     best_effort = not session.policy.has("backfill")
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
+    yield from _settle(session)
     for job in session.live():
         line = by_name.get(job.queue)
-        if line is not None and job.in_queue and job.waiting:
+        if line is not None and job.in_queue and job.possible and job.waiting:
             line.add(job)
     for modest in (True, False):
         heap: list[tuple[Any, int]] = []
@@ -48,6 +49,41 @@ def allocate(session: Session) -> Iterator[Transaction]:
                 heapq.heappop(heap)
             elif moved:
                 heapq.heapreplace(heap, (session.queue_key(line.queue), at))
+
+
+def _settle(session: Session) -> Iterator[Transaction]:
+    """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
+    waiting = [job for job in session.live() if job.nominated]
+    waiting.sort(key=session.job_key)
+    for job in waiting:
+        tasks = [task for task, _ in job.nominated.values()]
+        statement = Statement(session, job)
+        for task in tasks:
+            statement.withdraw(job, task)
+        if job.missing():
+            if place_minimum(statement, (When.NOW,)):
+                for task in tasks:
+                    if task.key not in job.placed:
+                        _bind_one(session, statement, task)
+                yield from statement.commit()
+            else:
+                statement.rollback()
+            continue
+        statement.rollback()
+        for task in tasks:
+            statement = Statement(session, job)
+            statement.withdraw(job, task)
+            if _bind_one(session, statement, task):
+                yield from statement.commit()
+            else:
+                statement.rollback()
+
+
+def _bind_one(session: Session, statement: Statement, task: Task) -> bool:
+    rows = session.placement.fit(task.cls, When.NOW).choose(1)
+    if rows:
+        statement.bind(task, rows[0])
+    return bool(rows)
 
 
 class _Line:
@@ -86,7 +122,7 @@ class _Line:
         if job.missing():
             done = yield from self._minimum(job)
         else:
-            done = yield from self._one_more(job)
+            done = job.whole and (yield from self._one_more(job))
         if done:
             heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done
@@ -130,7 +166,7 @@ class _Line:
         full: set[int] = set()
         while rest:
             task = rest.pop()
-            if task.cls.id in full:
+            if task.cls.id in full or task.key in job.nominated or job.full(task.role):
                 continue
             reason = over_capability(self.queue, [task])
             if reason is not None:

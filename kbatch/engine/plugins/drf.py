@@ -29,7 +29,7 @@ class Drf(Plugin):
         """See the class."""
         if claim.intra or claim.job.priority != unit.job.priority:
             return ABSTAIN
-        ours = dominant_share(add(claim.job.allocated, claim.request), self.view.total)
+        ours = dominant_share(add(claim.held, claim.request), self.view.total)
         theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
 

@@ -15,7 +15,7 @@ class Proportion(Plugin):
 
     A queue is overused for a job when it holds what it deserves, or more, in a dimension that the job asks for.
     Victims of reclaim: YES from a reclaimable queue that is above its deserved share in a dimension that the claimer
-    asks for, else VETO.
+    lacks, and falls below it by at most the claim; else VETO.
     """
 
     name: ClassVar[str] = "proportion"
@@ -39,8 +39,10 @@ class Proportion(Plugin):
         donor = self.view.queue(unit.job.queue)
         if not donor.record.reclaimable:
             return Vote.VETO
-        for name, amount in claim.request.items():
+        for name in claim.lacks:
             above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
-            if amount > 0 and above > 0 and unit.request.get(name, 0) > 0:
-                return Vote.YES
+            if above > 0 and unit.request.get(name, 0) > 0:
+                below = unit.request[name] - above
+                if below <= claim.request.get(name, 0):
+                    return Vote.YES
         return Vote.VETO

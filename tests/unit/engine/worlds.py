@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbatch.api.conditions import merge
 from kbatch.api.configuration import parse
 from kbatch.api.objects import (
     AnyObject,
@@ -26,9 +28,20 @@ from kbatch.api.objects import (
     ResourceRequirements,
     SubGroup,
 )
-from kbatch.engine import Memo, NullObserver, Outcome, Policy, Transaction, Verdict, build_policy, cycle, take_snapshot
+from kbatch.engine import (
+    Memo,
+    NullObserver,
+    Outcome,
+    Policy,
+    Transaction,
+    Verdict,
+    build_policy,
+    cycle,
+    take_snapshot,
+    verdict_conditions,
+)
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Upsert
+from kbatch.model.events import Delete, Upsert
 
 ALLOCATE = """
 actions: allocate
@@ -177,3 +190,96 @@ def run(model: ClusterModel, by: Policy | None = None, *, now: int = 0, memo: Me
             found.transactions.append(decision)
         else:
             found.verdicts[decision.group] = decision
+
+
+class Simulation:
+    """Cycles over a model, their decisions carried out: bound pods run at once, evicted ones are gone a second later.
+
+    With `recreate`, an evicted pod that has an owner or a group comes back as a new one with `-r<n>` behind its name.
+    """
+
+    def __init__(self, model: ClusterModel, by: Policy | None = None, *, recreate: bool = True) -> None:
+        self.model = model
+        self.policy = by or policy(EVERYTHING)
+        self.recreate = recreate
+        self.now = 0
+        self.memo = Memo()
+        self.evictions: list[tuple[int, str]] = []
+        self.last = Decisions()
+        self._renewed = 0
+
+    def cycle(self) -> Decisions:
+        found = self.last = run(self.model, self.policy, now=self.now, memo=self.memo)
+        assert found.outcome is not None
+        self.memo = found.outcome.memo
+        for transaction in found.transactions:
+            for bind in transaction.binds:
+                self._bind(bind.pod, bind.node)
+            for gone in transaction.evictions:
+                self.evictions.append((self.now, gone.pod))
+                self._evict(gone.pod)
+            for one in transaction.nominations:
+                self._nominate(one.pod, one.node or "")
+        for verdict in found.verdicts.values():
+            self._write(verdict)
+        return found
+
+    def settle(self) -> None:
+        """Cycles at this instant until one decides nothing."""
+        for _ in range(200):
+            if not self.cycle().transactions:
+                return
+        raise AssertionError("cycles at one instant never end")
+
+    def run(self, seconds: int = 10) -> None:
+        """Settle, let a second pass in which terminating pods go, and again."""
+        for _ in range(seconds):
+            self.settle()
+            self.tick()
+        self.settle()
+
+    def tick(self) -> None:
+        self.now += 1
+        for task in list(self.model.tasks.values()):
+            if task.terminating:
+                self.model.apply(Delete(Pod, task.pod.metadata.namespace, task.pod.metadata.name))
+
+    def running(self, prefix: str = "") -> list[str]:
+        names = [key.removeprefix("ns/") for key, task in self.model.tasks.items() if task.holds]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def _bind(self, key: str, where: str) -> None:
+        pod_ = copy.deepcopy(self.model.tasks[key].pod)
+        pod_.spec.node_name = where
+        pod_.status = PodStatus(phase="Running", start_time=stamp(self.now))
+        self.model.apply(Upsert(pod_))
+
+    def _nominate(self, key: str, where: str) -> None:
+        pod_ = copy.deepcopy(self.model.tasks[key].pod)
+        pod_.status.nominated_node_name = where
+        self.model.apply(Upsert(pod_))
+
+    def _evict(self, key: str) -> None:
+        old = self.model.tasks[key].pod
+        pod_ = copy.deepcopy(old)
+        pod_.metadata.deletion_timestamp = stamp(self.now + 1)
+        self.model.apply(Upsert(pod_))
+        if self.recreate:
+            self._renewed += 1
+            fresh = copy.deepcopy(old)
+            fresh.metadata.name = f"{old.metadata.name.partition('-r')[0]}-r{self._renewed}"
+            fresh.metadata.uid = f"u-{fresh.metadata.name}"
+            fresh.metadata.creation_timestamp = stamp(self.now)
+            fresh.spec.node_name = ""
+            fresh.status = PodStatus(phase="Pending")
+            self.model.apply(Upsert(fresh))
+
+    def _write(self, verdict: Verdict) -> None:
+        job = self.model.jobs.get(verdict.job)
+        if job is None or job.group is None:
+            return
+        new = copy.deepcopy(job.group)
+        wanted = verdict_conditions(verdict, new.metadata.generation)
+        new.status.conditions = merge(new.status.conditions or (), wanted, stamp(self.now))
+        new.status.scheduling_attempts = verdict.attempts
+        self.model.apply(Upsert(new))

@@ -1,0 +1,200 @@
+"""enqueue: who comes in queue, so that its pods may be created and placed.
+
+Queues in queue order, first come first served inside a queue; a group that does not fit blocks nobody. What a group
+will need at least (its minResources beyond what its pods hold; without minResources, what its pods and templates say)
+must fit its queue's capability, its namespace's quotas, and one of: the room that is there less what is promised
+already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
+important pods of its own queue could give (where preempt can).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbatch.api.reasons import (
+    GangExceedsReclaimableShare,
+    NotEnoughResources,
+    NotEnoughTasks,
+    QueueCapabilityExceeded,
+    QuotaExceeded,
+    Reason,
+    WaitingInQueue,
+)
+from kbatch.engine.boundary import Transaction
+from kbatch.engine.demand import Quotas, needs
+from kbatch.engine.placement import When
+from kbatch.engine.planning import explain, signature, unplaced
+from kbatch.engine.state import JobState, QueueState
+from kbatch.resources import Resources, add, lacking
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def enqueue(session: Session) -> Iterator[Transaction]:
+    """Run the action. It makes no transactions: being in queue is a verdict."""
+    _Door(session).open()
+    return iter(())
+
+
+class _Door:
+    """One run of the action; `promised` is what groups in queue have coming, in all and by queue."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.room = session.usable()
+        self.promised: Resources = {}
+        self.by_queue: dict[str, Resources] = {}
+        self.quotas = Quotas(session)
+        self.reclaims = session.policy.has("reclaim")
+        self.preempts = session.policy.has("preempt")
+
+    def open(self) -> None:
+        """Let in whoever fits, in order."""
+        session = self.session
+        lines: dict[str, list[JobState]] = {}
+        for job in session.live():
+            if not job.possible or job.job.over:
+                continue
+            if job.in_queue:
+                if job.missing() and not job.job.shadow:
+                    wanted = needs(session, job)
+                    if wanted is not None:
+                        self._promise(job, wanted)
+                        self.quotas.promise(job)
+            else:
+                lines.setdefault(job.queue, []).append(job)
+        places = dict.fromkeys(lines, 0)
+        heap = [(self._key(name), name) for name in lines]
+        heapq.heapify(heap)
+        waiting = dict.fromkeys(lines, 0)
+        while heap:
+            _, name = heap[0]
+            line, place = lines[name], places[name]
+            if place == len(line):
+                heapq.heappop(heap)
+                continue
+            places[name] += 1
+            job = line[place]
+            if self._let_in(job, waiting[name]):
+                heapq.heapreplace(heap, (self._key(name), name))
+            else:
+                waiting[name] += 1
+
+    def _key(self, name: str) -> Any:
+        """Order of a queue, with what its groups were promised counted as held."""
+        queue = self.session.queue(name)
+        promised = self.by_queue.get(name)
+        if not promised:
+            return self.session.queue_key(queue)
+        queue.add(promised)
+        key = self.session.queue_key(queue)
+        queue.add(promised, -1)
+        return key
+
+    def _promise(self, job: JobState, wanted: Mapping[str, int]) -> None:
+        self.promised = add(self.promised, wanted)
+        self.by_queue[job.queue] = add(self.by_queue.get(job.queue, {}), wanted)
+
+    def _let_in(self, job: JobState, ahead: int) -> bool:
+        session = self.session
+        wanted = needs(session, job)
+        if wanted is None:
+            session.refuse(job, session.valid(job) or NotEnoughTasks(0, job.minimum))
+            return False
+        queue = session.queue(job.queue)
+        reason = (
+            session.enqueueable(job)
+            or self._over_capability(queue, wanted)
+            or self._over_quota(job)
+            or self._no_room(job, queue, wanted, ahead)
+        )
+        if reason is None and job.backing_off:
+            reason = self._waiting(queue, wanted, ahead)
+        if reason is not None:
+            session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
+            return False
+        job.in_queue = True
+        self._promise(job, wanted)
+        self.quotas.promise(job)
+        return True
+
+    def _over_capability(self, queue: QueueState, wanted: Resources) -> Reason | None:
+        capability = queue.record.capability or {}
+        promised = self.by_queue.get(queue.name, {})
+        for name in sorted(wanted):
+            hard = capability.get(name)
+            used, reserved = queue.allocated.get(name, 0), promised.get(name, 0)
+            if hard is not None and wanted[name] and used + reserved + wanted[name] > hard:
+                return QueueCapabilityExceeded(queue.name, name, wanted[name], reserved, used, hard)
+        return None
+
+    def _over_quota(self, job: JobState) -> Reason | None:
+        excess = self.quotas.exceeded(job)
+        if excess is None:
+            return None
+        return QuotaExceeded(
+            excess.quota, excess.resource, excess.asked, excess.reserved, excess.used, excess.hard
+        )  # fmt: skip
+
+    def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
+        if self._short(wanted, {}) is None:
+            return None
+        promised = self.by_queue.get(queue.name, {})
+        share = {
+            name: queue.deserved.get(name, 0) - queue.allocated.get(name, 0) - promised.get(name, 0) for name in wanted
+        }
+        beyond = next((name for name in sorted(wanted) if wanted[name] > max(0, share[name])), None)
+        if self.reclaims and beyond is None:
+            return None
+        if self.preempts and self._short(wanted, self._weaker(job, queue)) is None:
+            return None
+        session = self.session
+        if session.valid(job) is None and len(unplaced(job)) >= job.missing():
+            mark = signature(job, unplaced(job))
+            reason = session.known_failure(mark)
+            if reason is None:
+                reason = explain(session, job, (When.NOW, When.LATER))
+                if isinstance(reason, NotEnoughResources) and reason.placeable < reason.needed:
+                    session.note_failure(mark, reason)
+            if isinstance(reason, NotEnoughResources) and reason.rank < WaitingInQueue.rank:
+                return reason
+        elif lacking(wanted, session.total):
+            name = min(lacking(wanted, session.total))
+            return NotEnoughResources(
+                job.minimum, 0, name, wanted[name] - session.total.get(name, 0), len(session.nodes)
+            )  # fmt: skip
+        if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
+            return GangExceedsReclaimableShare(
+                queue.name, beyond, wanted[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
+                session.idle(beyond),
+            )  # fmt: skip
+        return self._waiting(queue, wanted, ahead)
+
+    def _short(self, wanted: Resources, more: Mapping[str, int]) -> str | None:
+        """A dimension in which the room less what is promised, and `more`, is not enough."""
+        for name in sorted(wanted):
+            free = self.room.get(name, 0) - self.promised.get(name, 0) + more.get(name, 0)
+            if wanted[name] > max(0, free):
+                return name
+        return None
+
+    def _waiting(self, queue: QueueState, wanted: Resources, ahead: int) -> Reason:
+        name = self._short(wanted, {}) or min(wanted, default="cpu")
+        free = max(0, self.room.get(name, 0) - self.promised.get(name, 0))
+        return WaitingInQueue(queue.name, name, wanted.get(name, 0), free, self.promised.get(name, 0), ahead)
+
+    def _weaker(self, job: JobState, queue: QueueState) -> Resources:
+        """What jobs of the queue that matter less could give up."""
+        found: Resources = {}
+        for key, other in queue.record.jobs.items():
+            if other.priority >= job.priority or not other.holding or other.disruption == "Never":
+                continue
+            spare = other.holding if other.disruption == "Whole" or not other.gang else other.holding - other.minimum
+            if self.session.expired(self.session.job(key)):
+                spare = other.holding
+            if spare > 0:
+                found = add(found, {name: amount * spare // other.holding for name, amount in other.bound.items()})
+        return found

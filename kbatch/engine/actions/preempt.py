@@ -1,0 +1,84 @@
+"""preempt: inside a queue, what matters more takes the place of what matters less.
+
+First between jobs: a job that lacks its minimum as a whole, one that has it pod by pod. Then inside a job: its waiting
+pods take the place of its own pods of lower priority.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kbatch.engine.boundary import Transaction
+from kbatch.engine.planning import next_tasks, signature, unplaced
+from kbatch.engine.plugin import Claim
+from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.victims import lacking, plan, steps_of
+from kbatch.model.tasks import Task
+from kbatch.resources import total
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def preempt(session: Session) -> Iterator[Transaction]:
+    """Run the action."""
+    lines: dict[str, list[tuple[Any, JobState]]] = {}
+    for job in session.live():
+        if job.in_queue and job.possible and job.queue in session.queues and not job.nominated and unplaced(job):
+            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+    for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
+        line = lines[queue.name]
+        heapq.heapify(line)
+        while line:
+            job = heapq.heappop(line)[1]
+            moved = yield from _step(session, queue, job)
+            if moved:
+                heapq.heappush(line, (session.job_key(job), job))
+
+
+def _step(session: Session, queue: QueueState, job: JobState) -> Generator[Transaction, None, bool]:
+    """One claim of a job; returns whether room was made for it."""
+    single: Task | None = None
+    if job.missing():
+        if session.valid(job) is not None:
+            return False
+        tasks = next_tasks(job, unplaced(job))
+    else:
+        single = next(steps_of(job), None)
+        if single is None or job.full(single.role):
+            return False
+        tasks = [single]
+    request = total(task.cls.request for task in tasks)
+    lacks = lacking(session, tasks)
+    rivals = [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
+    held = dict(job.allocated)
+    attempts = [(Claim(job, tuple(tasks), request, lacks=lacks, held=held), rivals)]
+    if single is not None:
+        attempts.append((Claim(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), [job]))
+    for claim, donors in attempts:
+        if not donors:
+            continue
+        mark = (
+            "preempt", job.queue, job.priority, job.key if claim.intra else "", tuple(sorted(held.items())),
+            signature(job, tasks if single is not None else unplaced(job)),
+        )  # fmt: skip
+        if session.hopeless(mark):
+            continue
+        found = plan(session, "preempt", claim, donors, single=single)
+        if found is None:
+            session.note_hopeless(mark)
+            continue
+        if _over_capability(queue, request):
+            found.rollback()
+            continue
+        yield from found.commit()
+        return True
+    return False
+
+
+def _over_capability(queue: QueueState, request: dict[str, int]) -> bool:
+    """Whether, with the victims gone and the claim placed, the queue is over its hard cap in what is claimed."""
+    capability = queue.record.capability or {}
+    return any(queue.allocated.get(name, 0) > capability[name] for name in request if name in capability)

@@ -1,0 +1,128 @@
+"""reclaim: a queue below its deserved share takes back what others hold beyond theirs.
+
+The receiver ends at most at its share; donors give only what is above theirs. Where idle or releasing room serves, it
+is set aside for the job until the action ends, so that nobody is evicted in its stead; allocate then gives it out in
+order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kbatch.api.reasons import GangExceedsReclaimableShare
+from kbatch.engine.actions.allocate import over_capability
+from kbatch.engine.boundary import Transaction
+from kbatch.engine.placement import When
+from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.plugin import Claim
+from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.statement import Statement
+from kbatch.engine.victims import lacking, plan, steps_of
+from kbatch.model.tasks import Task
+from kbatch.resources import total
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def reclaim(session: Session) -> Iterator[Transaction]:
+    """Run the action."""
+    if len(session.queues) < 2:
+        return
+    lines: dict[str, list[tuple[Any, JobState]]] = {}
+    for job in session.live():
+        queue = session.queues.get(job.queue)
+        if queue is not None and job.in_queue and job.possible and job.job.waiting and not job.nominated:
+            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+    heap = []
+    for name, line in lines.items():
+        heapq.heapify(line)
+        heap.append((session.queue_key(session.queue(name)), name))
+    heapq.heapify(heap)
+    aside: list[Statement] = []
+    while heap:
+        _, name = heap[0]
+        line = lines[name]
+        job = heapq.heappop(line)[1]
+        moved = yield from _step(session, session.queue(name), job, aside)
+        if moved:
+            heapq.heappush(line, (session.job_key(job), job))
+        if line:
+            heapq.heapreplace(heap, (session.queue_key(session.queue(name)), name))
+        else:
+            heapq.heappop(heap)
+    for statement in reversed(aside):
+        statement.rollback()
+
+
+def _step(
+    session: Session, queue: QueueState, job: JobState, aside: list[Statement]
+) -> Generator[Transaction, None, bool]:
+    """One claim of a job; returns whether room was found for it."""
+    single: Task | None = None
+    if job.missing():
+        if session.valid(job) is not None:
+            return False
+        tasks = next_tasks(job, unplaced(job))
+    else:
+        single = next(steps_of(job), None)
+        if single is None or job.full(single.role):
+            return False
+        tasks = [single]
+    request = total(task.cls.request for task in tasks)
+    if over_capability(queue, tasks) is not None:
+        return False
+    statement = Statement(session, job)
+    if single is None:
+        fits = place_minimum(statement, (When.NOW, When.LATER))
+    else:
+        rows = session.placement.fit(single.cls, When.LATER).choose(1)
+        fits = bool(rows)
+        if rows:
+            statement.nominate(single, rows[0])
+    if fits:
+        aside.append(statement)
+        return True
+    statement.rollback()
+    exceeds = _exceeds(session, queue, request)
+    if exceeds is not None:
+        if single is None:
+            session.refuse(job, exceeds)
+        return False
+    claim = Claim(job, tuple(tasks), request, lacks=lacking(session, tasks), held=dict(job.allocated))
+    donors = _donors(session, queue, claim)
+    if not donors:
+        return False
+    mark = ("reclaim", job.queue, signature(job, tasks if single is not None else unplaced(job)), single is not None)
+    if session.hopeless(mark):
+        return False
+    found = plan(session, "reclaim", claim, donors, single=single)
+    if found is None:
+        session.note_hopeless(mark)
+        return False
+    yield from found.commit()
+    return True
+
+
+def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> GangExceedsReclaimableShare | None:
+    """In which dimension the claim would take its queue past its share."""
+    for name in sorted(request):
+        deserved = queue.deserved.get(name)
+        if deserved is not None and request[name] and queue.allocated.get(name, 0) + request[name] > deserved:
+            return GangExceedsReclaimableShare(
+                queue.name, name, request[name], queue.allocated.get(name, 0), deserved, session.idle(name)
+            )
+    return None
+
+
+def _donors(session: Session, receiver: QueueState, claim: Claim) -> list[JobState]:
+    """The jobs of reclaimable queues that are above their share in a dimension that the claim lacks."""
+    found: list[JobState] = []
+    for queue in session.queues.values():
+        if queue is receiver or not queue.record.reclaimable:
+            continue
+        if any(queue.allocated.get(name, 0) > queue.deserved.get(name, 0) for name in claim.lacks):
+            found.extend(session.job(key) for key, job in queue.record.jobs.items() if job.holding)
+    return found

@@ -1,0 +1,185 @@
+"""What earlier cycles left: nominations that stand or end, gangs bound in part, groups that are in queue or late.
+
+All of it is read from the API server's objects; nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kbatch.api import conditions
+from kbatch.api.objects import timestamp_ms
+from kbatch.api.reasons import (
+    NotEnoughResources,
+    PodGroupNotFound,
+    PriorityClassNotFound,
+    QueueClosed,
+    QueueNotFound,
+    Reason,
+)
+from kbatch.engine.boundary import Nomination, Transaction
+from kbatch.engine.placement import When
+from kbatch.engine.planning import explain, place_minimum
+from kbatch.engine.state import JobState
+from kbatch.engine.statement import Statement
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def take_up(session: Session) -> Iterator[Transaction]:
+    """Bring the session to where the last cycle left the cluster, and end what is over."""
+    jobs = list(session.live())
+    for job in jobs:
+        _admit(session, job)
+    for job in jobs:
+        if job.job.nominees:
+            ended = _nominations(session, job)
+            if ended is not None:
+                yield ended
+    for job in jobs:
+        if job.in_queue and _bound_in_part(job):
+            yield from _complete(session, job)
+
+
+def impossible(session: Session, job: JobState) -> Reason | None:
+    """What a group names that is not there; such a group cannot be tried."""
+    model = job.job
+    if model.group is None and not model.shadow:
+        return PodGroupNotFound(model.name)
+    queue = session.queues.get(model.queue)
+    if queue is None:
+        return QueueNotFound(model.queue)
+    if not queue.record.open:
+        return QueueClosed(model.queue)
+    if model.priority_class_missing:
+        return PriorityClassNotFound(model.priority_class_missing)
+    return None
+
+
+def _admit(session: Session, job: JobState) -> None:
+    """Whether the group is in queue, and since when."""
+    reason = impossible(session, job)
+    if reason is not None:
+        session.refuse(job, reason)
+        job.possible = False
+        job.in_queue = job.job.is_true(conditions.ENQUEUED) and isinstance(reason, QueueClosed) and job.bound > 0
+        return
+    group = job.job.group
+    if group is None or not session.policy.has("enqueue"):
+        return
+    job.attempts = group.status.scheduling_attempts
+    enqueued = job.job.condition(conditions.ENQUEUED)
+    since = timestamp_ms(enqueued.last_transition_time) if enqueued is not None else None
+    if job.bound > 0:
+        return
+    job.in_queue = enqueued is not None and enqueued.status == conditions.TRUE
+    if job.whole:
+        return
+    if job.in_queue and since is not None:
+        until = since + group.spec.schedule_timeout_seconds * 1000
+        if session.now >= until:
+            send_back(session, job)
+        else:
+            session.wake.append(until)
+    elif not job.in_queue and job.attempts and since is not None:
+        policy = session.policy
+        delay = min(policy.backoff_ms * 2 ** min(job.attempts - 1, 30), policy.most_backoff_ms)
+        if session.now < since + delay:
+            job.backing_off = True
+            session.wake.append(since + delay)
+
+
+def send_back(session: Session, job: JobState) -> None:
+    """Back to Pending, with a longer wait each time."""
+    job.in_queue = False
+    job.attempts += 1
+    job.backing_off = True
+    policy = session.policy
+    session.wake.append(session.now + min(policy.backoff_ms * 2 ** min(job.attempts - 1, 30), policy.most_backoff_ms))
+
+
+# --- nominations ------------------------------------------------------------------------------------------------------
+
+
+def _nominations(session: Session, job: JobState) -> Transaction | None:
+    """Restore the job's nominations, or end them all: a gang waits as a whole."""
+    queue = session.queues.get(job.queue)
+    if queue is not None:
+        for task in job.job.nominees:  # the model's sums contain them; those that stand are counted again below
+            queue.add(task.cls.request, -1)
+    statement = Statement(session, job)
+    stands = job.in_queue and job.possible
+    for task in sorted(job.job.nominees, key=lambda task: task.key):
+        row = session.nodes.row.get(task.nominated, -1)
+        if not stands or row < 0 or task.gated or _over(session, task.nominated):
+            stands = False
+            break
+        if not session.placement.allows(task.cls, row, When.LATER):
+            stands = False
+            break
+        statement.nominate(task, row)
+    if stands and (not job.missing() or job.bound):
+        statement.commit()
+        return None
+    statement.rollback()
+    session.room_moves += 1
+    ended = tuple(Nomination(task.key, task.uid, None) for task in sorted(job.job.nominees, key=lambda task: task.key))
+    return Transaction(job.name, nominations=ended, job=job.key)
+
+
+def _over(session: Session, node: str) -> bool:
+    """Whether a nomination to this node has waited too long for what terminates there."""
+    latest: int | None = None
+    for task in session.model.nodes[node].tasks.values():
+        if task.terminating:
+            if task.release_at is None:
+                return False
+            latest = max(latest or 0, task.release_at)
+    if latest is None:
+        return False
+    until = latest + session.policy.nomination_grace_ms
+    if session.now >= until:
+        return True
+    session.wake.append(until)
+    return False
+
+
+# --- gangs bound in part ----------------------------------------------------------------------------------------------
+
+
+def _bound_in_part(job: JobState) -> bool:
+    """Whether a bind failed, or was never made, in the middle of the gang.
+
+    A gang that once ran and lost a member is another matter: its missing pods were created after the others were bound.
+    """
+    model = job.job
+    if not model.gang or not model.holding or job.whole or model.is_true(conditions.SCHEDULED):
+        return False
+    since = model.started
+    early = sum(1 for task in model.waiting if since is None or task.created <= since)
+    return job.bound + early >= job.minimum
+
+
+def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
+    """Place the rest before anything else; after the time-out take back what is bound."""
+    statement = Statement(session, job)
+    if place_minimum(statement, (When.NOW, When.LATER)):
+        yield from statement.commit()
+        return
+    statement.rollback()
+    reason = explain(session, job, (When.NOW, When.LATER))
+    session.refuse(job, reason, attempted=isinstance(reason, NotEnoughResources))
+    since = job.job.started
+    if since is None:
+        return
+    until = since + session.policy.bind_timeout_ms
+    if session.now < until:
+        session.wake.append(until)
+        return
+    for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
+        if task.holds and not task.assumed:
+            statement.evict(job, task, "allocate")
+    yield from statement.commit()
+    send_back(session, job)

@@ -1,0 +1,339 @@
+"""Finding room where none is: which pods have to go so that a job's next step can be taken.
+
+Victims are *units*: one pod above its group's minimum, or one whole group. Units on offer are ranked (the tier that
+consented, then whether their queue would fall below its share, then priority, then age, the youngest first). For each
+pod that finds no room, the node is taken on which the cheapest set of units makes some: nodes are kept in a heap by a
+lower bound of that cost, and tried in earnest, against the state after the units already chosen, when they come up;
+since votes only turn against further victims as more are chosen, a bound stays one. In the end every unit that proves
+unnecessary is let go: the set is irreducible.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbatch.engine.placement import When
+from kbatch.engine.planning import place_minimum, quotas, unplaced
+from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.state import JobState
+from kbatch.engine.statement import Statement
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, add
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+@dataclass(eq=False, slots=True)
+class _Offer:
+    """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like."""
+
+    job: JobState
+    task: Task | None
+    order: tuple[Any, ...]
+    rank: int
+
+    def unit(self) -> Unit | None:
+        """The unit as it is now; None where nothing of it is left."""
+        if self.task is not None:
+            if self.task.key in self.job.evicted:
+                return None
+            return Unit(self.job, (self.task,), whole=False, request=self.task.cls.request)
+        tasks = tuple(task for task in holding(self.job) if task.key not in self.job.evicted)
+        if not tasks:
+            return None
+        return Unit(self.job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
+
+
+def holding(job: JobState) -> list[Task]:
+    """Its pods that could be evicted at all, by key: on a node for sure, not leaving yet."""
+    found = [task for task in job.job.tasks.values() if task.holds and not task.assumed]
+    found.sort(key=lambda task: task.key)
+    return found
+
+
+class Hunt:
+    """The search for the victims of one job's next step. `donors` are the jobs whose pods may be offered."""
+
+    def __init__(self, session: Session, action: str, claim: Claim, donors: Iterable[JobState]) -> None:
+        self.session = session
+        self.action = action
+        self.claim = claim
+        self._rows: dict[int, list[_Offer]] = {}
+        self._heap: list[tuple[tuple[Any, ...], int]] = []
+        self._chosen: list[Unit] = []
+        for donor in donors:
+            self._offer(donor)
+        for row, offers in self._rows.items():
+            offers.sort(key=lambda offer: offer.order)
+            self._heap.append(((offers[0].rank, 0, offers[0].job.priority, 1), row))
+        heapq.heapify(self._heap)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is on offer."""
+        return not self._rows
+
+    def _offer(self, job: JobState) -> None:
+        session, model = self.session, job.job
+        if model.disruption == "Never" or model.holding == 0 or session.too_young(job):
+            return
+        tasks = holding(job)
+        whole = model.gang and (model.disruption == "Whole" or session.expired(job))
+        offers: list[_Offer] = []
+        if not model.gang or job.ready > job.minimum or model.roles:
+            offers.extend(_Offer(job, task, (), 0) for task in tasks)
+        if whole and not self.claim.intra:
+            offers.append(_Offer(job, None, (), 0))
+        row_of = session.nodes.row
+        for offer in offers:
+            unit = offer.unit()
+            rank = session.rank(self.action, self.claim, unit) if unit is not None else None
+            if unit is None or rank is None:
+                continue
+            offer.rank = rank
+            youngest = max(task.started for task in unit.tasks)
+            offer.order = (rank, unit.whole, job.priority, unit.priority, -youngest, unit.tasks[0].key)
+            for row in {row_of.get(task.node, -1) for task in unit.tasks}:
+                if row >= 0:
+                    self._rows.setdefault(row, []).append(offer)
+
+    # --- one pod ------------------------------------------------------------------------------------------------------
+
+    def make_room(self, statement: Statement, task: Task) -> int | None:
+        """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
+        seen: list[tuple[tuple[Any, ...], int]] = []
+        best: tuple[tuple[Any, ...], int] | None = None
+        tried: set[int] = set()
+        while self._heap and (best is None or self._heap[0] < best):
+            bound, row = heapq.heappop(self._heap)
+            tried.add(row)
+            units = self._try(statement, task, row)
+            if units is None:
+                seen.append((bound, row))
+                continue
+            cost = self._cost(units)
+            seen.append((cost, row))
+            if best is None or (cost, row) < best:
+                best = (cost, row)
+        for entry in seen:
+            heapq.heappush(self._heap, entry)
+        if best is None:
+            return None
+        chosen = self._try(statement, task, best[1])
+        if chosen is None:
+            return None
+        for unit, _ in chosen:
+            self.evict(statement, unit)
+        return best[1]
+
+    def evict(self, statement: Statement, unit: Unit) -> None:
+        """Take a unit."""
+        _evict(statement, unit, self.action)
+        self._chosen.append(unit)
+
+    @property
+    def chosen(self) -> list[Unit]:
+        """The units taken so far, in order."""
+        return self._chosen
+
+    def _try(self, statement: Statement, task: Task, row: int) -> list[tuple[Unit, tuple[int, int]]] | None:
+        """The units that would have to go from this row, found by evicting them and taking that back."""
+        session = self.session
+        fit = session.placement.fit(task.cls, When.LATER)
+        if not session.placement.static(task.cls)[0][row]:
+            return None
+        mark = len(statement)
+        units: list[tuple[Unit, tuple[int, int]]] = []
+        done = bool(fit.refresh()[row] >= 0)
+        for below_too in (False, True):
+            if done:
+                break
+            for offer in self._rows[row]:
+                unit = offer.unit()
+                if unit is None:
+                    continue
+                rank = session.rank(self.action, self.claim, unit)
+                if rank is None:
+                    continue
+                below = session.falls_below(self.action, self.claim, unit)
+                if below is None or (below and not below_too):
+                    continue
+                if unit.whole and any(other.job is unit.job for other, _ in units):
+                    statement.rollback(mark)  # the whole takes in its parts
+                    units = [entry for entry in units if entry[0].job is not unit.job]
+                    for other, _ in units:
+                        _evict(statement, other, self.action)
+                    unit = offer.unit() or unit
+                _evict(statement, unit, self.action)
+                units.append((unit, (rank, int(below))))
+                if self._room(task, row) and fit.refresh()[row] >= 0:
+                    done = True
+                    break
+        if done and len(units) > 1:
+            units = self._needed(task, row, units)
+        statement.rollback(mark)
+        return units if done else None
+
+    def _room(self, task: Task, row: int) -> bool:
+        future = self.session.room.future
+        return all(future[name][row] >= amount for name, amount in task.cls.needs)
+
+    def _needed(
+        self, task: Task, row: int, units: list[tuple[Unit, tuple[int, int]]]
+    ) -> list[tuple[Unit, tuple[int, int]]]:
+        """Leave out what room alone does not need, the dearest first; what stands in the way otherwise stays."""
+        room, names = self.session.room, self.session.nodes.names
+        slack = {name: int(room.future[name][row]) - amount for name, amount in task.cls.needs}
+        fit = self.session.placement.fit(task.cls, When.LATER)
+        if fit.stepwise:
+            return units
+        kept = list(units)
+        for entry in reversed(units[:-1]):
+            gives: Resources = {}
+            for victim in entry[0].tasks:
+                if victim.node == names[row]:
+                    gives = add(gives, victim.cls.request, {PODS: 1})
+            if all(gives.get(name, 0) <= left for name, left in slack.items()):
+                kept.remove(entry)
+                slack = {name: left - gives.get(name, 0) for name, left in slack.items()}
+        return kept
+
+    def _cost(self, units: Sequence[tuple[Unit, tuple[int, int]]]) -> tuple[Any, ...]:
+        """What a set costs: the least willing tier, queues below their share, the highest priority, how many pods."""
+        if not units:
+            return (0, 0, -(2**63), 0)
+        return (
+            max(rank for _, (rank, _) in units),
+            sum(below for _, (_, below) in units),
+            max(unit.job.priority for unit, _ in units),
+            sum(len(unit.tasks) for unit, _ in units),
+        )
+
+
+def _evict(statement: Statement, unit: Unit, action: str) -> None:
+    for task in unit.tasks:
+        statement.evict(unit.job, task, action)
+
+
+def plan(
+    session: Session, action: str, claim: Claim, donors: Iterable[JobState], *, single: Task | None
+) -> Statement | None:
+    """A statement that places the claim (the job's minimum, or the one task) with an irreducible set of victims.
+
+    None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None.
+    """
+    job = claim.job
+    statement = Statement(session, job)
+    _place_without(statement, single)
+    if single is None and not job.missing():
+        statement.rollback()
+        return None  # it fits as things are: nobody needs to go
+    hunt = Hunt(session, action, claim, donors)
+    if hunt.empty or not _place_with(statement, hunt, single):
+        statement.rollback()
+        return None
+    _let_go(statement, hunt, single)
+    statement.nominate_instead()
+    return statement
+
+
+def _place_without(statement: Statement, single: Task | None) -> None:
+    """Place what idle and releasing room takes."""
+    if single is None:
+        place_minimum(statement, (When.NOW, When.LATER))
+        statement.nominate_instead()
+
+
+def _place_with(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
+    """Place the rest, evicting for each pod that finds no room."""
+    session, job = statement.session, statement.job
+    if single is not None:
+        return _one(statement, hunt, single)
+    stuck: set[int] = set()
+    while job.missing():
+        role, _ = quotas(job)[0]
+        task = next(
+            (task for task in unplaced(job) if (role is None or task.role == role) and task.cls.id not in stuck), None
+        )
+        if task is None:
+            return False
+        if not _one(statement, hunt, task):
+            stuck.add(task.cls.id)
+        elif session.room.idle:  # what one victim gave may hold several pods
+            place_minimum(statement, (When.LATER,))
+    return True
+
+
+def _one(statement: Statement, hunt: Hunt, task: Task) -> bool:
+    row = hunt.make_room(statement, task)
+    if row is None:
+        return False
+    statement.nominate(task, row)
+    return True
+
+
+def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> None:
+    """Drop every unit without which the step can still be taken; those that cost most first."""
+    units = list(hunt.chosen)
+    if len(units) < 2 and (single is not None or len(units) < 1):
+        return
+    steps = statement.recorded()
+    needed = list(units)
+    dropped = False
+    for unit in sorted(units, key=lambda unit: (-unit.job.priority, -unit.priority, len(unit.tasks))):
+        if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
+            continue  # it is the rest of a group that goes as a whole
+        statement.rollback()
+        trial = [other for other in needed if other is not unit]
+        if _again(statement, hunt, trial, single):
+            needed, dropped = trial, True
+            steps = statement.recorded()
+    statement.rollback()
+    if dropped:
+        _again(statement, hunt, needed, single)
+    else:
+        statement.replay(steps)
+
+
+def _again(statement: Statement, hunt: Hunt, units: Sequence[Unit], single: Task | None) -> bool:
+    """Evict just these and place the step in what room there is then."""
+    for unit in units:
+        _evict(statement, unit, hunt.action)
+    if single is None:
+        return place_minimum(statement, (When.NOW, When.LATER))
+    rows = statement.session.placement.fit(single.cls, When.LATER).choose(1)
+    if not rows:
+        return False
+    statement.nominate(single, rows[0])
+    return True
+
+
+def lacking(session: Session, tasks: Sequence[Task]) -> frozenset[str]:
+    """The dimensions in which there is no room for these tasks, each looked at by itself; if none, all they ask for."""
+    counts: dict[int, list[Task]] = {}
+    for task in tasks:
+        counts.setdefault(task.cls.id, []).append(task)
+    short: set[str] = set()
+    asked: set[str] = set()
+    for run in counts.values():
+        cls = run[0].cls
+        allowed = session.placement.static(cls)[0]
+        session.room.ensure(cls)
+        for name, amount in cls.request.items():
+            if amount <= 0:
+                continue
+            asked.add(name)
+            free = session.room.future[name]
+            fitting = int((free[allowed & (free > 0)] // amount).sum())
+            if fitting < len(run):
+                short.add(name)
+    return frozenset(short or asked)
+
+
+def steps_of(job: JobState) -> Iterator[Task]:
+    """The job's surplus pods that could be placed one by one."""
+    yield from (task for task in unplaced(job) if not task.cls.best_effort)

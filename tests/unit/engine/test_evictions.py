@@ -1,0 +1,225 @@
+"""Reclaim and preempt, over several cycles."""
+
+from kbatch.api.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    world,
+)
+
+CLASSES = [priority_class("low", 1), priority_class("high", 100)]
+
+
+def standing(name: str, count: int, nodes: list[str], cpu: str = "1", **more: object) -> list[object]:
+    return [pod(f"{name}-{i}", cpu, of=name, on=nodes[i % len(nodes)], at=0, **more) for i in range(count)]
+
+
+def test_reclaim_between_equal_queues_evicts_four_and_is_stable() -> None:
+    for memory in ("1Gi", ""):
+        sim = Simulation(
+            world(
+                [queue("q1"), queue("q2"), node("n1", "8", "8Gi"), group("a", queue="q1")],
+                group("b", queue="q2", at=1),
+                standing("a", 8, ["n1"], memory=memory), members("b", 8, memory=memory, at=1),
+            )
+        )  # fmt: skip
+        sim.run(20)
+        assert len(sim.evictions) == 4
+        assert len(sim.running("a")) == 4
+        assert len(sim.running("b")) == 4
+
+
+def test_a_gang_beyond_the_share_of_its_queue_evicts_nobody() -> None:
+    sim = Simulation(
+        world(
+            [queue("q1"), queue("q2"), node("n1", "4", "4Gi"), group("a", queue="q1"), group("b", 4, queue="q2", at=1)],
+            standing("a", 4, ["n1"]), members("b", 4, at=1),
+        )
+    )  # fmt: skip
+    sim.run(10)
+    assert sim.evictions == []
+    assert sim.last.reason("b") == "GangExceedsReclaimableShare"
+
+
+def test_a_gang_reclaims_all_it_needs_in_one_cycle() -> None:
+    sim = Simulation(
+        world(
+            [queue("q1"), queue("q2"), node("n1", "8"), group("a", queue="q1"), group("b", 4, queue="q2", at=1)],
+            standing("a", 8, ["n1"]), members("b", 4, at=1),
+        )
+    )  # fmt: skip
+    found = sim.cycle()
+    assert len(found.evicted) == 4
+    assert set(found.nominated) == {"b-0", "b-1", "b-2", "b-3"}
+    assert found.reason("b") == "VictimsTerminating"
+    sim.run(10)
+    assert len(sim.evictions) == 4
+    assert len(sim.running("b")) == 4
+
+
+def test_nobody_is_evicted_where_idle_room_serves() -> None:
+    sim = Simulation(
+        world(
+            [queue("q1"), queue("q2"), node("n1"), node("n2"), group("a", queue="q1")], group("b", queue="q2", at=1),
+            standing("a", 4, ["n1"]), members("b", 1, at=1),
+        )
+    )  # fmt: skip
+    sim.run(3)
+    assert sim.evictions == []
+    assert sim.model.tasks["ns/b-0"].node == "n2"
+
+
+def test_a_pod_without_requests_evicts_nobody() -> None:
+    sim = Simulation(
+        world(
+            [queue("q1"), queue("q2"), node("n1", "4"), group("a", queue="q1")], group("b", queue="q2", at=1),
+            standing("a", 2, ["n1"]), [pod("b-0", "0", of="b"), pod("b-1", "1", of="b")],
+        )
+    )  # fmt: skip
+    sim.run(3)
+    assert sim.evictions == []
+    assert len(sim.running("b")) == 2
+
+
+def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
+    sim = Simulation(
+        world(
+            [queue("q1", reclaimable=False), queue("q2"), node("n1", "4"), group("a", queue="q1")],
+                group("b", queue="q2"),
+            standing("a", 4, ["n1"]), members("b", 2),
+        )
+    )  # fmt: skip
+    sim.run(5)
+    assert sim.evictions == []
+
+
+def test_a_gang_is_not_broken_by_a_preemptor() -> None:
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "5"), group("a", 4, priority_class_name="low")],
+            standing("a", 5, ["n1"]),
+            group("b", priority_class_name="high", at=1), members("b", 1, "2", at=1),
+        )
+    )  # fmt: skip
+    sim.run(5)
+    assert sim.evictions == []
+
+
+def test_a_whole_group_goes_where_its_policy_says_so() -> None:
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "5"), group("a", 4, priority_class_name="low", disruption="Whole")],
+            standing("a", 5, ["n1"]),
+            group("b", priority_class_name="high", at=1), members("b", 1, "2", at=1),
+        ),
+        recreate=False,
+    )  # fmt: skip
+    sim.run(5)
+    assert len(sim.evictions) in {4, 5}
+    assert sim.running("b") == ["b-0"]
+    assert len(sim.running("a")) in {0, 1} or len(sim.running("a")) >= 4
+
+
+def test_no_more_victims_than_needed() -> None:
+    for cpu, count in (("2", 1), ("4", 3)):
+        sim = Simulation(
+            world(
+                [*CLASSES, queue(), node("n1", "4"), group("a", priority_class_name="low")],
+                standing("a", 3, ["n1"]),
+                group("b", priority_class_name="high", at=1), members("b", 1, cpu, at=1),
+            )
+        )  # fmt: skip
+        sim.run(10)
+        assert len(sim.evictions) == count
+        assert sim.running("b") == ["b-0"]
+
+
+def test_a_more_important_job_takes_its_part_once() -> None:
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "8"), group("a", priority_class_name="low")],
+            standing("a", 8, ["n1"]),
+            group("b", priority_class_name="high", at=1), members("b", 4, at=1),
+        )
+    )  # fmt: skip
+    sim.run(10)
+    assert len(sim.evictions) == 4
+    assert len(sim.running("b")) == 4
+    assert len(sim.running("a")) == 4
+
+
+def test_freed_room_is_kept_for_the_preemptor() -> None:
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "4"), group("a", priority_class_name="low")],
+            standing("a", 4, ["n1"]),
+            group("b", priority_class_name="high", at=1), members("b", 1, "4", at=1),
+        )
+    )  # fmt: skip
+    sim.run(5)
+    assert len(sim.evictions) == 4
+    assert sim.running() == ["b-0"]
+
+
+def test_preempt_before_allocate_looks_at_idle_nodes_first() -> None:
+    text = EVERYTHING.replace("enqueue, reclaim, allocate, backfill, preempt", "preempt, allocate")
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "4"), node("n2", "4"), group("a", 2, priority_class_name="low")],
+            standing("a", 4, ["n1"]),
+            group("b", 4, priority_class_name="high", at=1), members("b", 4, at=1),
+        ),
+        policy(text),
+    )  # fmt: skip
+    sim.run(3)
+    assert sim.evictions == []
+    assert {sim.model.tasks[f"ns/b-{i}"].node for i in range(4)} == {"n2"}
+
+
+def test_never_preempts_disruption_never_and_budgets_are_vetoes() -> None:
+    budget = PodDisruptionBudget(
+        metadata=Metadata(name="b", namespace="ns"),
+        spec=PodDisruptionBudgetSpec(min_available=3, selector=LabelSelector(match_labels={"app": "a"})),
+    )
+    base = [*CLASSES, queue(), node("n1", "4")]
+    high = [group("b", priority_class_name="high", at=1)]
+    cases = [
+        ([group("a", priority_class_name="low")], members("b", 2, preemption_policy="Never"), 0),
+        ([group("a", priority_class_name="low", disruption="Never")], members("b", 2), 0),
+        ([group("a", priority_class_name="low", min_runtime_seconds=3600)], members("b", 2), 0),
+        ([group("a", priority_class_name="low"), budget], members("b", 2), 1),
+    ]
+    for more, claimers, victims in cases:
+        sim = Simulation(
+            world(base, more, standing("a", 4, ["n1"], labels={"app": "a"}), high, claimers), recreate=False
+        )
+        sim.cycle()
+        assert len(sim.evictions) == victims, more
+
+
+def test_victims_with_the_lowest_priority_and_then_the_youngest_go_first() -> None:
+    objects = [
+        [*CLASSES, priority_class("lower", 0), queue(), node("n1", "3")],
+        [group("a", priority_class_name="low"), group("c", priority_class_name="lower")],
+        [pod("a-0", of="a", on="n1", at=9), pod("c-0", of="c", on="n1", at=1), pod("c-1", of="c", on="n1", at=5)],
+        [group("b", priority_class_name="high", at=1), *members("b", 1)],
+    ]
+    assert run(world(*objects), policy(EVERYTHING)).evicted == ["c-1"]
+
+
+def test_a_role_keeps_its_minimum() -> None:
+    objects = [
+        [*CLASSES, queue(), node("n1", "4")],
+        group("a", 1, roles={"m": 1, "w": 1}, priority_class_name="low"),
+        [pod("m", of="a", on="n1", role="m"), *(pod(f"w{i}", of="a", on="n1", role="w", at=i) for i in range(3))],
+        [group("b", priority_class_name="high", at=1), *members("b", 4)],
+    ]
+    assert run(world(*objects), policy(EVERYTHING)).evicted == ["w1", "w2"]
