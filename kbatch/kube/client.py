@@ -8,6 +8,7 @@ that may be sent twice without harm, lost connections and a server that is momen
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -102,7 +103,11 @@ class Client:
 
     def _session(self, limit: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            limit=limit, ssl=self._credentials.tls or True, keepalive_timeout=60.0, ttl_dns_cache=30
+            limit=limit,
+            ssl=self._credentials.tls or True,
+            keepalive_timeout=60.0,
+            ttl_dns_cache=30,
+            socket_factory=_socket,
         )
         session = aiohttp.ClientSession(
             connector=connector, headers=self._headers, auto_decompress=False, read_bufsize=2**18
@@ -253,6 +258,26 @@ class Client:
             raise SilenceError("GET", path, sent=True, why=f"silent for {silence:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise NoAnswerError("GET", path, sent=True, why=str(error) or type(error).__name__) from error
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket on which the kernel notices within half a minute that the other side is gone."""
+    made = socket.socket(*address[:3])
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not every system has all of them
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+_KEEP_ALIVE: Final = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+    "TCP_NODELAY": 1,
+}
 
 
 class SilenceError(NoAnswerError):

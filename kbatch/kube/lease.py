@@ -35,6 +35,9 @@ RELEASE_SECONDS: Final = 3.0
 """How long a leaving leader tries to give its Lease back; after that its successor waits until it runs out."""
 
 
+_LEAVING: Final = "leaving"
+
+
 @dataclass(frozen=True, slots=True)
 class _Lease:
     """A Lease as it was read, and when, on this process' clock, it was first seen like that."""
@@ -158,7 +161,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
             return
         task, self._task = self._task, None
         led = self.is_leader
-        self._step_down("leaving")
+        self._step_down(_LEAVING)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -293,7 +296,8 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         if self._leads.is_set():
             self._leads.clear()
             self.lost.set()
-            _log.warning("leading no more: lease %s/%s: %s", self._namespace, self._name, why)
+            level = logging.INFO if why == _LEAVING else logging.WARNING
+            _log.log(level, "leading no more: lease %s/%s: %s", self._namespace, self._name, why)
 
 
 class Fenced:

@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-SILENCE: Final = 75.0
-"""Seconds without an event or a bookmark after which a watch is taken for dead. A quiet watch's first bookmark comes
-after 57 s."""
+SILENCE: Final = 150.0
+"""Seconds without an event or a bookmark after which a watch is taken for dead. Bookmarks come every minute, but of
+kinds that nobody touches one is left out now and then. A peer that is gone the kernel notices sooner (keep-alive)."""
 
 SERVER_SECONDS: Final = 300
 """After about so long the server is asked to end a watch, so that connections spread over its replicas again."""
