@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.engine import Verdict
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.errors import CredentialsError
@@ -45,6 +46,7 @@ from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.dispatch import Dispatcher
 from operators.scheduler.loop import Scheduler
+from operators.scheduler.pods import PodReporter
 from operators.scheduler.status import StatusWriter
 
 _log = logging.getLogger(__name__)
@@ -133,11 +135,12 @@ class _Assembly:
         self.status = StatusWriter(
             self.api, self.cache, metrics=self.metrics, binding=lambda: self.dispatcher.backlog > 0
         )
+        self.pods = PodReporter(self.api, self.cache, self.recorder, binding=lambda: self.dispatcher.backlog > 0)
         self.scheduler = Scheduler(
             self.cache,
             lambda: self.configuration.policy,
             self.dispatcher,
-            self.status.report,
+            self.report,
             metrics=self.metrics,
             gap=settings.cycle_gap,
             period=settings.schedule_period,
@@ -190,6 +193,7 @@ class _Assembly:
             writers = [
                 group.create_task(self.dispatcher.run(), name="dispatch"),
                 group.create_task(self.status.run(), name="status"),
+                group.create_task(self.pods.run(), name="pods"),
             ]
             try:
                 await self.scheduler.run(self.runtime.stopping)
@@ -199,6 +203,11 @@ class _Assembly:
             finally:
                 for task in writers:
                     task.cancel()
+
+    def report(self, verdicts: dict[str, Verdict]) -> None:
+        """Hand a cycle's verdicts to those who write them down."""
+        self.status.report(verdicts)
+        self.pods.report(verdicts)
 
     def refused(self, why: str) -> None:
         """Say where people look that a configuration is not in force."""

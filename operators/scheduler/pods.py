@@ -1,0 +1,194 @@
+"""What waiting pods say of themselves: the condition PodScheduled, and an Event where there is no PodGroup to write to.
+
+Autoscalers add nodes for pods that say Unschedulable, so that is said only for lack of capacity, never for shares or
+quotas; and only of a lack that lasts a moment, so that a gang on its way to its nodes costs no write per pod. It is
+taken back, with the reason that holds instead, when it stops being true; the bind itself sets the condition to True.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from kbatch.api.objects import Pod, PodCondition
+from kbatch.engine import Verdict
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.events import EventRecorder, Regarding
+from kbatch.kube.kinds import PODS
+from kbatch.kube.writes import strategic_patch
+from kbatch.model.tasks import Task
+from operators.scheduler.cache import Cache
+
+_log = logging.getLogger(__name__)
+
+POD_SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+FIELD_MANAGER: Final = "kbatch-scheduler"
+LASTING_SECONDS: Final = 2.0
+WRITES_A_SECOND: Final = 50.0
+_MOST_WORDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What a pod's PodScheduled should say, from when on."""
+
+    uid: str
+    reason: str
+    message: str
+    due: float
+
+
+class PodReporter:
+    """Takes verdicts; lets waiting pods say what an autoscaler or a user must know.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        cache: knows the pods.
+        recorder: gets the Events.
+        binding: whether binds are waiting: then nothing is written here.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        recorder: EventRecorder,
+        *,
+        binding: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        lasting_seconds: float = LASTING_SECONDS,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._recorder = recorder
+        self._binding = binding
+        self._clock = clock
+        self._lasting = lasting_seconds
+        self._words: OrderedDict[str, _Word] = OrderedDict()
+        self._looked: dict[str, tuple[int, bool, str]] = {}
+        self._work = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """Pods whose condition is still to be written."""
+        return len(self._words)
+
+    def report(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Note how groups stand after a cycle; returns at once. Groups that look as they did cost nothing."""
+        jobs = self._cache.model.jobs
+        looked: dict[str, tuple[int, bool, str]] = {}
+        for key, verdict in verdicts.items():
+            job = jobs.get(key)
+            if job is None or verdict.scheduled or verdict.reason is None:
+                continue
+            look = (job.generation, verdict.pods_unschedulable, verdict.reason.code)
+            looked[key] = look
+            if self._looked.get(key) == look:
+                continue
+            if verdict.shadow and self._looked.get(key, (0, False, ""))[2] != verdict.reason.code:
+                self._tell(job.waiting, verdict)
+            for task in job.waiting:
+                self._note(task, verdict)
+        self._looked = looked
+        if self._words:
+            self._work.set()
+
+    def _tell(self, waiting: list[Task], verdict: Verdict) -> None:
+        """Say on one pod why it waits: a group without a PodGroup has no other place for it."""
+        first = min(waiting, key=lambda task: (task.created, task.key), default=None)
+        if first is not None and verdict.reason is not None:
+            meta = first.pod.metadata
+            about = Regarding("v1", "Pod", meta.namespace, meta.name, meta.uid)
+            self._recorder.normal(about, verdict.reason.code.replace("/", "."), "Scheduling", verdict.reason.message)
+
+    def _note(self, task: Task, verdict: Verdict) -> None:
+        reason = verdict.reason
+        if reason is None:
+            return
+        wanted = UNSCHEDULABLE if verdict.pods_unschedulable else reason.code
+        said = _said(task.pod)
+        if said == wanted or (wanted != UNSCHEDULABLE and said != UNSCHEDULABLE):
+            self._words.pop(task.key, None)
+            return
+        pending = self._words.get(task.key)
+        if pending is None or pending.reason != wanted or pending.uid != task.uid:
+            wait = self._lasting if wanted == UNSCHEDULABLE else 0.0
+            self._words[task.key] = _Word(task.uid, wanted, reason.message[:_MOST_WORDS], self._clock() + wait)
+
+    async def run(self) -> None:
+        """Write, until cancelled: one after the other, at a bounded rate, and never while binds wait."""
+        backoff = Backoff(first=0.5)
+        while True:
+            key = self._choose()
+            if key is None:
+                self._work.clear()
+                try:
+                    async with asyncio.timeout(0.2 if self._words else None):
+                        await self._work.wait()
+                except TimeoutError:
+                    pass
+                continue
+            try:
+                await self._write(key, self._words.pop(key))
+                backoff.reset()
+            except KubeError as error:
+                _log.info("condition of %s: %s", key, error)
+                self._looked.clear()  # so that the next cycle notes it again
+                await asyncio.sleep(backoff.next())
+            await asyncio.sleep(1 / WRITES_A_SECOND)
+
+    def _choose(self) -> str | None:
+        if self._binding():
+            return None
+        now = self._clock()
+        return next((key for key, word in self._words.items() if word.due <= now), None)
+
+    async def _write(self, key: str, word: _Word) -> None:
+        task = self._cache.model.tasks.get(key)
+        # By now the pod may be gone, another one, on its way to a node, or say so already.
+        if task is None or task.uid != word.uid or task.node or _said(task.pod) == word.reason:
+            return
+        before = _condition(task.pod)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        flipped = before is None or before.status != "False" or before.last_transition_time is None
+        condition = {
+            "type": POD_SCHEDULED,
+            "status": "False",
+            "reason": word.reason,
+            "message": word.message,
+            "lastTransitionTime": now if before is None or flipped else before.last_transition_time,
+        }
+        patch = {"metadata": {"uid": word.uid}, "status": {"conditions": [condition]}}
+        namespace, _, name = key.partition("/")
+        try:
+            await strategic_patch(
+                self._api,
+                PODS,
+                namespace=namespace,
+                name=name,
+                patch=patch,
+                subresource="status",
+                field_manager=FIELD_MANAGER,
+            )
+        except ApiError as error:
+            if error.status not in {404, 409, 422}:  # gone, or another pod by now
+                raise
+
+
+def _condition(pod: Pod) -> PodCondition | None:
+    return next((one for one in pod.status.conditions or () if one.type == POD_SCHEDULED), None)
+
+
+def _said(pod: Pod) -> str:
+    """The reason that the pod's condition gives for not being scheduled; empty where it gives none."""
+    condition = _condition(pod)
+    return condition.reason if condition is not None and condition.status == "False" else ""
