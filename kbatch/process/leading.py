@@ -47,5 +47,11 @@ def fenced(api: Api, elector: Elector | None) -> Api:
 
 
 def while_active(health: Health, elector: Elector | None, name: str, check: Check) -> None:
-    """Add a readiness check that holds only while this process acts: one that stands by is ready to."""
-    health.ready(name, lambda: check() if elector is None or elector.is_leader else None)
+    """Add a readiness check that holds only while this process acts: one that stands by for another is ready to."""
+
+    def checked() -> str | None:
+        if elector is None or elector.is_leader:
+            return check()
+        return None if elector.holder else "nobody holds the Lease yet"
+
+    health.ready(name, checked)
