@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -65,14 +66,39 @@ class Installed:
             stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}),
         )
 
-    def create_all(self, documents: list[dict[str, Any]]) -> None:
+    @contextlib.contextmanager
+    def watching_pods(self) -> Iterator[Iterator[str]]:
+        """The names of pods as they are bound from now on, each once, as soon as the API server says so."""
+        columns = '{.metadata.name} {.spec.nodeName}{"\\n"}'
+        with subprocess.Popen(
+            [self.kubectl, "--kubeconfig", self.kubeconfig, "get", "pods", "-w", "-o", f"jsonpath={columns}"],
+            stdout=subprocess.PIPE, text=True,
+        ) as watch:  # fmt: skip
+            assert watch.stdout is not None
+            lines = watch.stdout
+            lines.readline()  # the first pod: from here on the watch is open
+
+            def bound() -> Iterator[str]:
+                seen = set()
+                for line in lines:
+                    name, _, node = line.strip().partition(" ")
+                    if node and name not in seen:
+                        seen.add(name)
+                        yield name
+
+            try:
+                yield bound()
+            finally:
+                watch.kill()
+
+    def create_all(self, documents: list[dict[str, Any]], parallel: int = 16) -> None:
         """Create many pods or groups at once, faster than kubectl would."""
         with self.api() as api:
             for kind, path in (
                 ("PodGroup", "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"),
                 ("Pod", "/api/v1/namespaces/default/pods"),
             ):
-                api.post_all(path, [document for document in documents if document["kind"] == kind])
+                api.post_all(path, [document for document in documents if document["kind"] == kind], parallel=parallel)
 
     def api(self) -> Api:
         return Api(self.kubeconfig)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,11 +52,14 @@ def test_scheduler_killed_while_it_binds(kbatch: Installed) -> None:
                 nodes.setdefault(pod["metadata"]["uid"], set()).add(node)
         return pods
 
-    before = kbatch.pid("scheduler")
-    kbatch.create_all([document for document in documents if document["kind"] == "PodGroup"])
-    kbatch.wait("some are bound", lambda: any(bound_by_group(look()).values()))
-    killed = kbatch.kill("scheduler")
-    assert killed == before
+    killed = kbatch.pid("scheduler")
+    with kbatch.watching_pods() as bound:
+        kbatch.create_all([document for document in documents if document["kind"] == "PodGroup"], parallel=32)
+        # Half a second is enough for all of them, so the kill must follow the watch, not a poll.
+        for seen, _ in enumerate(bound, 1):
+            if seen == 100:
+                break
+        os.kill(killed, signal.SIGKILL)
     at_death = sum(bound_by_group(look()).values())
 
     kbatch.wait("all 500 are bound", lambda: sum(bound_by_group(look()).values()) == 500, 60)
