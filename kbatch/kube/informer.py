@@ -83,9 +83,9 @@ class Informer(Generic[T]):
         return self._heartbeat.last
 
     def stale(self, limit: float | None = None) -> bool:
-        """Whether nothing was heard for longer than `limit` seconds (by default twice the silence allowed)."""
+        """Whether nothing was heard for longer than `limit` seconds (by default three times the silence allowed)."""
         last = self._heartbeat.last
-        return last is None or self._clock() - last > (2 * self._silence if limit is None else limit)
+        return last is None or self._clock() - last > (3 * self._silence if limit is None else limit)
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         backoff = Backoff()

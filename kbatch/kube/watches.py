@@ -79,6 +79,8 @@ async def watch_once(
         "timeoutSeconds": str(round(SERVER_SECONDS * random.uniform(1.0, 2.0))),
     } | selectors(field_selector, label_selector)
     async with api.stream(kind.path(namespace), params=params, silence=silence) as arriving:
+        if heartbeat is not None:
+            heartbeat.beat()
         async for lines in arriving:
             if heartbeat is not None:
                 heartbeat.beat()
@@ -116,7 +118,7 @@ async def watch_continuously(
             beginning to end (a server restored from a backup accepts a version of its future, then says nothing).
     """
     backoff = Backoff()
-    silent = 0
+    silent = failures = 0
     while True:
         began = time.monotonic()
         try:
@@ -132,7 +134,7 @@ async def watch_continuously(
             )
             async with aclosing(watch):
                 async for changes in watch:
-                    silent = 0
+                    silent = failures = 0
                     backoff.reset()
                     version = changes[-1].resource_version or version
                     yield changes
@@ -144,10 +146,19 @@ async def watch_continuously(
         except ApiError as error:
             if is_gone(error):
                 raise ExpiredError(error.message) from error
-            _log.warning("watch of %s: %s", kind.plural, error)
+            failures += 1
+            _log.log(_level(failures), "watch of %s: %s", kind.plural, error)
         except KubeError as error:
-            _log.info("watch of %s: %s", kind.plural, error)
+            failures += 1
+            _log.log(_level(failures), "watch of %s: %s", kind.plural, error)
         else:
             if time.monotonic() - began >= SETTLED_SECONDS:
                 backoff.reset()
         await asyncio.sleep(backoff.next())
+
+
+def _level(failures: int) -> int:
+    """The first failure is worth a line; of an outage that lasts, the 4th, the 16th and so on."""
+    if failures == 1:
+        return logging.INFO
+    return logging.WARNING if failures.bit_count() == 1 and failures.bit_length() % 2 else logging.DEBUG
