@@ -97,7 +97,9 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
         credentials = load_credentials(settings.kubeconfig or None)
     except CredentialsError as error:
         raise ProcessError(str(error)) from error
-    client = Client(credentials, user_agent=runtime.user_agent, connections=settings.bind_parallelism + 32)
+    # Replicas share a ServiceAccount: in the API server's audit log only this tells them apart.
+    agent = f"{runtime.user_agent} ({settings.resolved_identity()})"
+    client = Client(credentials, user_agent=agent, connections=settings.bind_parallelism + 32)
     async with client:
         await _Assembly(runtime, client).run()
 
