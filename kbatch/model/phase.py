@@ -81,6 +81,7 @@ class GroupFacts:
         unschedulable: status of the condition Unschedulable; None where there is none.
         gave_up: nobody will make more pods: the owning Job is Failed; or the pods have no controller and some failed.
             Not true merely because no pod exists yet.
+        ongoing: a Job that makes members has not ended, so that more may come although none is there.
         current: the phase that stands in the status; None for a group that has none yet.
     """
 
@@ -91,6 +92,7 @@ class GroupFacts:
     scheduled: bool | None = None
     unschedulable: bool | None = None
     gave_up: bool = False
+    ongoing: bool = False
     current: Phase | None = None
 
     def reached(self, count: Callable[[MemberCounts], int]) -> bool:
@@ -123,12 +125,14 @@ TABLE: Final[tuple[Rule, ...]] = (
     Rule(
         "it succeeded and nothing is left",
         Phase.COMPLETED,
-        lambda facts: facts.members.alive == 0 and facts.reached(_succeeded),
+        lambda facts: facts.members.alive == 0 and not facts.ongoing and facts.reached(_succeeded),
     ),
     Rule(
-        "over, and no pod has come since",
+        "over, and no pod has come since, nor a Job that makes any",
         None,
-        lambda facts: facts.current in {Phase.COMPLETED, Phase.FAILED} and facts.members.alive == 0,
+        lambda facts: (
+            facts.current in {Phase.COMPLETED, Phase.FAILED} and facts.members.alive == 0 and not facts.ongoing
+        ),
     ),
     Rule(
         "what is left cannot make the minimum, and nobody makes more",
@@ -136,9 +140,9 @@ TABLE: Final[tuple[Rule, ...]] = (
         lambda facts: facts.gave_up and not facts.reached(_attainable),
     ),
     Rule(
-        "the minimum has its nodes",
+        "the minimum has its nodes, or had them and its Job goes on",
         Phase.RUNNING,
-        lambda facts: facts.members.alive > 0 and facts.reached(_placed_or_done),
+        lambda facts: (facts.members.alive > 0 or facts.ongoing) and facts.reached(_placed_or_done),
     ),
     Rule(
         "some run, the rest of the minimum cannot be placed",

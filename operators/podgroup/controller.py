@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kbatch.api.names import DEFAULT_SCHEDULER_NAME
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -21,13 +22,15 @@ from kbatch.kube.lists import list_pages
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Event
+from kbatch.model.phase import Phase
 from kbatch.process.workqueue import WorkQueue
-from operators.podgroup.reconcile import observe, reconcile, standing
+from operators.podgroup.jobs import FIELD_MANAGER, Jobs
+from operators.podgroup.reconcile import ADMITTED, OwnStatus, observe, reconcile, standing, withdrawn
+from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
 
 _log = logging.getLogger(__name__)
 
-FIELD_MANAGER: Final = "kbatch-podgroup"
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
 _FIRST_RETRY: Final = 0.5
@@ -45,17 +48,29 @@ class Controller:
     Args:
         api: for reads and writes; refuses writes while this process does not lead.
         metrics: what it did.
+        scheduler_name: of the pods that are ours.
+        recorder: of Events; None tells nobody.
         now: the time for conditions.
     """
 
-    def __init__(self, api: Api, metrics: ReconcileMetrics, *, now: Callable[[], str] = utc_now) -> None:
-        self.world = World()
+    def __init__(
+        self,
+        api: Api,
+        metrics: ReconcileMetrics,
+        *,
+        scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+        recorder: Recorder | None = None,
+        now: Callable[[], str] = utc_now,
+    ) -> None:
+        self.world = World(scheduler_name)
         self.queue = WorkQueue(gap=GAP_SECONDS)
         self.listed = asyncio.Event()
         """Set once all PodGroups were listed."""
         self._api = api
         self._metrics = metrics
         self._now = now
+        self._teller = Teller(recorder or Nobody(), now())
+        self._jobs = Jobs(api, self.world, self._teller)
         self._failures: dict[str, int] = {}
         metrics.backlog.set_function(lambda: len(self.queue))
 
@@ -127,17 +142,29 @@ class Controller:
         return wait
 
     async def reconcile(self, key: str) -> str:
-        """Bring one group in line; what was done: `gone`, `unchanged` or `written`.
+        """Bring one group in line: its status, then what follows from it; `gone`, `unchanged` or `written`.
 
         Raises:
-            KubeError: the write failed.
+            KubeError: a write failed.
         """
         group = self.world.groups.get(key)
-        if group is None or group.metadata.deletion_timestamp is not None:
+        if group is None:
+            return "written" if await self._jobs.make_group(key) else "gone"
+        if group.metadata.deletion_timestamp is not None:
             return "gone"
         wanted = reconcile(group, observe(self.world, group), self._now())
-        if wanted == standing(group.status):
-            return "unchanged"
+        result = "unchanged" if wanted == standing(group.status) else await self._write(key, group, wanted)
+        if result == "gone":
+            return result
+        # The status first: whoever watches a group sees that it is in queue before its first pod comes.
+        phase = Phase(wanted.phase)
+        self._teller.waits(group, list(self.world.makers(key)))
+        changed = await self._jobs.keep(
+            key, self.world.groups.get(key, group), admitted=phase in ADMITTED, withdrawn=withdrawn(group, phase)
+        )
+        return "written" if changed else result
+
+    async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         manifest = {
             "metadata": {"namespace": group.metadata.namespace, "name": group.metadata.name},
             "status": wanted.manifest(),
@@ -153,6 +180,8 @@ class Controller:
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
         self.world.put_group(decoder(PodGroup).decode(answer))
+        if wanted.phase != group.status.phase:
+            self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
         return "written"
 
 

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import Credentials, load_credentials
 from kbatch.kube.errors import KubeError
+from kbatch.kube.events import EventRecorder
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import JOBS, PODGROUPS, PODS
 from kbatch.kube.lease import Elector
@@ -65,8 +66,15 @@ class _Operator:
         self._runtime = runtime
         self._api = fenced(client, elector)
         self._preflight = Preflight(client, needed=[PODGROUPS], listed=[PODGROUPS, PODS, JOBS])
-        self._controller = Controller(self._api, ReconcileMetrics(runtime.registry))
-        pods = Informer(client, PODS, field_selector=f"spec.schedulerName={runtime.settings.scheduler_name}")
+        settings = runtime.settings
+        self._recorder = EventRecorder(self._api, controller="kbatch-podgroup", instance=settings.resolved_identity())
+        self._controller = Controller(
+            self._api,
+            ReconcileMetrics(runtime.registry),
+            scheduler_name=settings.scheduler_name,
+            recorder=self._recorder,
+        )
+        pods = Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}")
         jobs = Informer(client, JOBS)
         self._feed = Feed([pods, jobs], self._controller.receive, WatchMetrics(runtime.registry))
         self._kopf = KopfHost(
@@ -88,7 +96,7 @@ class _Operator:
 
     async def _operate(self) -> None:
         await self._preflight.wait()
-        async with self._kopf, asyncio.TaskGroup() as group:
+        async with self._recorder, self._kopf, asyncio.TaskGroup() as group:
             group.create_task(self._kopf.ended(), name="kopf")
             group.create_task(self._feed.run(), name="feed")
             group.create_task(self._resync(), name="resync")

@@ -18,9 +18,12 @@ from kbatch.api.objects import Condition, PodGroup, PodGroupStatus, SubGroupStat
 from kbatch.kube.kinds import key_of
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
-from operators.podgroup.world import Member, Stage, World
+from operators.podgroup.world import Maker, Member, Stage, World
 
 _HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
+
+ADMITTED: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
+"""Phases in which members may exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,12 @@ class Observed:
     Attributes:
         members: the pods that name the group.
         gave_up: nobody makes more members, although some failed.
+        ongoing: a Job that makes members has not ended.
     """
 
     members: tuple[Member, ...] = ()
     gave_up: bool = False
+    ongoing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,9 @@ def observe(world: World, group: PodGroup) -> Observed:
     """What the world says about a group."""
     key = key_of(group.metadata.namespace, group.metadata.name)
     members = tuple(world.members(key))
-    return Observed(members, _gave_up(world, group, key, members))
+    makers = _makers(world, group, key, members)
+    known = [maker for maker in makers.values() if maker is not None]
+    return Observed(members, _gave_up(makers, members), any(not maker.ended for maker in known))
 
 
 def standing(status: PodGroupStatus) -> OwnStatus:
@@ -118,8 +125,14 @@ def facts(group: PodGroup, observed: Observed) -> GroupFacts:
         scheduled=_verdict(status.conditions, conditions.SCHEDULED),
         unschedulable=_verdict(status.conditions, conditions.UNSCHEDULABLE),
         gave_up=observed.gave_up,
+        ongoing=observed.ongoing,
         current=Phase(status.phase) if status.phase in set(Phase) else None,
     )
+
+
+def withdrawn(group: PodGroup, phase: Phase) -> bool:
+    """Whether the scheduler has said that the group must wait, and none of its pods has a node."""
+    return phase is Phase.PENDING and _verdict(group.status.conditions, conditions.ENQUEUED) is False
 
 
 def minimum(group: PodGroup) -> int:
@@ -144,26 +157,29 @@ def allocated(members: Iterable[Member]) -> Resources:
     return total(member.request for member in members if member.stage in _HOLDING)
 
 
-def _gave_up(world: World, group: PodGroup, key: str, members: tuple[Member, ...]) -> bool:
-    """Whether nobody will make more members although some failed.
-
-    Who makes members: the Jobs whose template names the group, the Job that owns it, the controllers of its pods. Only
-    of Jobs is it known when they stop; any other controller may always make more.
+def _makers(world: World, group: PodGroup, key: str, members: tuple[Member, ...]) -> dict[str, Maker | None]:
+    """Who makes members, by uid: the Jobs whose template names the group, the Job that owns it, the controllers of its
+    pods. None for a controller that is no Job.
     """
-    makers = {maker.uid: maker for maker in world.makers(key)}
+    makers: dict[str, Maker | None] = {maker.uid: maker for maker in world.makers(key)}
     for uid in {member.controller for member in members if member.controller}:
-        maker = world.maker(uid)
-        if maker is None:
-            return False
-        makers[uid] = maker
+        makers[uid] = world.maker(uid)
     for owner in group.metadata.owner_references:
         maker = world.maker(owner.uid)
         if maker is not None:
             makers[owner.uid] = maker
-    if not all(maker.ended for maker in makers.values()):
+    return makers
+
+
+def _gave_up(makers: dict[str, Maker | None], members: tuple[Member, ...]) -> bool:
+    """Whether nobody will make more members although some failed.
+
+    Only of Jobs is it known when they stop; any other controller may always make more.
+    """
+    if not all(maker is not None and maker.ended for maker in makers.values()):
         return False
     bare = any(member.stage is Stage.FAILED and not member.controller for member in members)
-    return bare or any(maker.failed for maker in makers.values())
+    return bare or any(maker is not None and maker.failed for maker in makers.values())
 
 
 def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:

@@ -7,14 +7,22 @@ depends on is kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
+from kbatch.api.names import (
+    DEFAULT_SCHEDULER_NAME,
+    GROUP_NAME_ANNOTATION,
+    IN_QUEUE_GATE,
+    QUEUE_LABEL,
+    SUB_GROUP_LABEL,
+    SUSPENDED_ANNOTATION,
+)
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.kinds import key_of
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
+from kbatch.model.jobs_release import ended, group_of
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources
 
@@ -34,27 +42,48 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod of a group: its role (empty for none), stage, request, and the uid of its controller (empty for none)."""
+    """A pod of a group.
+
+    Attributes:
+        role: its role, empty for none.
+        stage: where in its life it is.
+        request: what it asks of a node.
+        controller: the uid of its controller, empty for none.
+        uid: its own.
+        gate: the place of kbatch's gate among its scheduling gates, -1 for none.
+        stale: no gate is left, but its condition still says that there is one.
+        disrupted: others ended it: an eviction, a drained node.
+    """
 
     role: str
     stage: Stage
     request: Resources
     controller: str = ""
+    uid: str = ""
+    gate: int = -1
+    stale: bool = False
+    disrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A Job that makes members. `ended`: it makes no more; `failed`: because it gave up."""
+    """A Job that makes members. `ended`: it makes no more; `failed`: because it gave up.
+
+    `job` is all of it, kept only where kbatch may resume or suspend it, or make its group.
+    """
 
     uid: str
     ended: bool
     failed: bool
+    name: str = ""
+    job: Job | None = None
 
 
 class World:
-    """All that was seen, by `namespace/name`."""
+    """All that was seen, by `namespace/name`; of Jobs and pods those that `scheduler_name` schedules."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> None:
+        self.scheduler_name = scheduler_name
         self.groups: dict[str, PodGroup] = {}
         self._pods: dict[str, tuple[str, Member]] = {}
         self._members: dict[str, dict[str, Member]] = {}
@@ -67,8 +96,12 @@ class World:
         """The pods that name the group."""
         return self._members.get(group, {}).values()
 
+    def named_members(self, group: str) -> Mapping[str, Member]:
+        """The pods that name the group, by `namespace/name`."""
+        return self._members.get(group, {})
+
     def makers(self, group: str) -> Iterable[Maker]:
-        """The Jobs whose template names the group."""
+        """The Jobs whose template names the group, or for which it is made."""
         return self._makers.get(group, {}).values()
 
     def maker(self, uid: str) -> Maker | None:
@@ -156,13 +189,23 @@ class World:
             del self._members[group]
         return {group}
 
+    def put_job(self, job: Job) -> set[str]:
+        """Take what a write of ours answered, unless the Job is gone or newer by now."""
+        known = self._jobs.get(key_of(job.metadata.namespace, job.metadata.name))
+        return set() if known is None or known[1].uid != job.metadata.uid else self._job(job)
+
     def _job(self, job: Job) -> set[str]:
         metadata = job.metadata
         key = key_of(metadata.namespace, metadata.name)
+        known = self._jobs.get(key)
+        before = known[1].job if known is not None and known[1].uid == metadata.uid else None
+        if before is not None and older(metadata.resource_version, before.metadata.resource_version):
+            return set()
         touched = self._forget_job(key)
-        name = (job.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
-        held = {condition.type for condition in job.status.conditions or () if condition.status == "True"}
-        maker = Maker(metadata.uid, ended=bool(held & {"Complete", "Failed"}), failed="Failed" in held)
+        name = group_of(job, self.scheduler_name)
+        failed = any(one.type == "Failed" and one.status == "True" for one in job.status.conditions or ())
+        ours = SUSPENDED_ANNOTATION in (metadata.annotations or {}) or QUEUE_LABEL in (metadata.labels or {})
+        maker = Maker(metadata.uid, ended=ended(job), failed=failed, name=metadata.name, job=job if ours else None)
         group = key_of(metadata.namespace, name) if name else None
         self._jobs[key] = (group, maker)
         self._by_uid[maker.uid] = maker
@@ -206,7 +249,18 @@ def _member(pod: Pod) -> Member:
         _log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
         request = {}
     controller = next((owner.uid for owner in pod.metadata.owner_references if owner.controller), "")
-    return Member((pod.metadata.labels or {}).get(SUB_GROUP_LABEL, ""), _stage(pod), request, controller)
+    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    conditions = pod.status.conditions or ()
+    return Member(
+        role=(pod.metadata.labels or {}).get(SUB_GROUP_LABEL, ""),
+        stage=_stage(pod),
+        request=request,
+        controller=controller,
+        uid=pod.metadata.uid,
+        gate=gates.index(IN_QUEUE_GATE) if IN_QUEUE_GATE in gates else -1,
+        stale=not gates and any(one.type == "PodScheduled" and one.reason == "SchedulingGated" for one in conditions),
+        disrupted=any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions),
+    )
 
 
 def _stage(pod: Pod) -> Stage:

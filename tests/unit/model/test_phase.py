@@ -68,6 +68,10 @@ EDGES = [
     ("failed, its owner is gone too", GroupFacts(3, enqueued=True, current=FAILED), FAILED),
     ("failed, tried again", GroupFacts(3, pods(pending=3, failed=1), enqueued=True, current=FAILED), IN_QUEUE),
     ("failed pods that are made again", GroupFacts(3, pods(failed=3), enqueued=True, current=RUNNING), IN_QUEUE),
+    ("its Job goes on", GroupFacts(3, pods(succeeded=3), ongoing=True, enqueued=True, current=RUNNING), RUNNING),
+    ("its Job goes on with other pods", GroupFacts(3, pods(succeeded=3, pending=1), ongoing=True), RUNNING),
+    ("done, a new Job came", GroupFacts(3, ongoing=True, enqueued=False, current=COMPLETED), PENDING),
+    ("failed, a new Job came", GroupFacts(3, ongoing=True, enqueued=True, current=FAILED), IN_QUEUE),
     ("gave up before anything ran", GroupFacts(3, pods(failed=1), gave_up=True, current=PENDING), FAILED),
 ]
 

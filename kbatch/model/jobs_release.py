@@ -1,0 +1,150 @@
+"""When a Job that was held back is let go, and the PodGroup that a Job with a queue but without a group gets.
+
+A Job belongs to kbatch as long as it carries the mark (`SUSPENDED_ANNOTATION`), which says who suspended it:
+
+* any value but `false`: kbatch did. It is resumed, and the mark turned to `false`, when its group is in queue.
+* `false`: kbatch has resumed it. If it is suspended now, its user did that, and only its user resumes it. Where its
+  group is sent back to wait and none of its pods has a node, kbatch suspends it again.
+* no mark: nobody's business but the user's. A user who resumes a Job that kbatch holds takes it over: the mark goes.
+
+So each state can be read off the Job alone, and a process that starts anew goes on where another ended.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from kbatch.api.names import (
+    API_VERSION,
+    GROUP_NAME_ANNOTATION,
+    QUEUE_LABEL,
+    SUSPENDED_ANNOTATION,
+)
+from kbatch.api.objects import Job
+from kbatch.model.requests import effective_request
+from kbatch.resources import format_resources, scale
+
+RELEASED: Final = "false"
+"""The mark's value once kbatch has resumed the Job."""
+HELD: Final = "true"
+
+
+class Step(Enum):
+    """What is to be done about a Job."""
+
+    NOTHING = "nothing"
+    RELEASE = "resume it"
+    HOLD = "suspend it again"
+    LET_GO = "its user resumed it: take the mark away"
+
+
+def step(job: Job, *, admitted: bool, withdrawn: bool) -> Step:
+    """The step that a Job needs.
+
+    Args:
+        job: as the API server has it.
+        admitted: its group exists and is in queue, or further.
+        withdrawn: its group was sent back to wait, and none of its pods has a node.
+    """
+    mark = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION)
+    if mark is None or job.metadata.deletion_timestamp is not None or ended(job):
+        return Step.NOTHING
+    if mark == RELEASED:
+        return Step.HOLD if withdrawn and not job.spec.suspend else Step.NOTHING
+    if not job.spec.suspend:
+        return Step.LET_GO
+    return Step.RELEASE if admitted else Step.NOTHING
+
+
+def patch(job: Job, wanted: Step, group: str) -> dict[str, Any]:
+    """The merge patch that takes the step, with the Job's version as its precondition.
+
+    `group` is the name of the Job's PodGroup; where the pods do not name it yet, they do from then on (the template of
+    a suspended Job that never started may still change).
+    """
+    metadata: dict[str, Any] = {"resourceVersion": job.metadata.resource_version}
+    if wanted is Step.LET_GO:
+        return {"metadata": {**metadata, "annotations": {SUSPENDED_ANNOTATION: None}}}
+    release = wanted is Step.RELEASE
+    metadata["annotations"] = {SUSPENDED_ANNOTATION: RELEASED if release else HELD}
+    spec: dict[str, Any] = {"suspend": not release}
+    if release and named_group(job) != group:
+        spec["template"] = {"metadata": {"annotations": {GROUP_NAME_ANNOTATION: group}}}
+    return {"metadata": metadata, "spec": spec}
+
+
+def group_of(job: Job, scheduler_name: str) -> str | None:
+    """The name of the PodGroup that the Job's pods belong to, made for it or not; None where they belong to none."""
+    return named_group(job) or (job.metadata.name if wants_group(job, scheduler_name) else None)
+
+
+def named_group(job: Job) -> str | None:
+    """The PodGroup that the Job's template names."""
+    return (job.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) or None
+
+
+def wants_group(job: Job, scheduler_name: str) -> bool:
+    """Whether a PodGroup is to be made for the Job: it has a queue, and its pods name no other group.
+
+    Not as long as its user holds it back: it would keep room for nobody. Nor for a Job whose pods exist already and
+    name no group at all.
+    """
+    named = named_group(job)
+    marked = SUSPENDED_ANNOTATION in (job.metadata.annotations or {})
+    waits = marked or (not job.spec.suspend and named is not None)
+    return (
+        bool((job.metadata.labels or {}).get(QUEUE_LABEL))
+        and waits
+        and named in (None, job.metadata.name)
+        and job.spec.template.spec.scheduler_name == scheduler_name
+        and not ended(job)
+        and members(job) > 0
+    )
+
+
+def members(job: Job) -> int:
+    """How many pods the Job runs at one time."""
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
+
+
+def group_for(job: Job) -> dict[str, Any]:
+    """The PodGroup for a Job with a queue: all pods that run at one time together, owned by the Job.
+
+    Raises:
+        QuantityError: what its pods ask for cannot be read.
+    """
+    count = members(job)
+    spec: dict[str, Any] = {"minMember": count, "queue": (job.metadata.labels or {})[QUEUE_LABEL]}
+    resources = format_resources(scale(effective_request(job.spec.template.spec), count))
+    if resources:
+        spec["minResources"] = resources
+    if job.spec.template.spec.priority_class_name:
+        spec["priorityClassName"] = job.spec.template.spec.priority_class_name
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {
+            "name": job.metadata.name,
+            "namespace": job.metadata.namespace,
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": job.metadata.name,
+                    "uid": job.metadata.uid,
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def ended(job: Job) -> bool:
+    """Whether the Job makes no more pods."""
+    return any(
+        condition.status == "True" and condition.type in {"Complete", "Failed"}
+        for condition in job.status.conditions or ()
+    )

@@ -1,0 +1,141 @@
+"""Jobs that wait without pods: resumed when their group is in queue, suspended again when it is sent back.
+
+What is to be done follows from the Job and its group alone (`kbatch.model.jobs_release`); every write has the Job's
+version as its precondition, so a user who changes the Job at the same moment is never overruled: the write fails, the
+watch brings the Job as it is, and the question is asked anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from kbatch.api.objects import Job, PodGroup
+from kbatch.kube.client import Api
+from kbatch.kube.decoding import decoder
+from kbatch.kube.errors import ApiError
+from kbatch.kube.kinds import JOBS, PODGROUPS, key_of
+from kbatch.kube.writes import create, merge_patch
+from kbatch.model.jobs_release import Step, group_for, named_group, patch, step, wants_group
+from kbatch.resources import QuantityError, parse_resources
+from operators.podgroup.tell import Teller
+from operators.podgroup.world import World
+
+_log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "kbatch-podgroup"
+
+
+class Jobs:
+    """Acts on the Jobs of groups."""
+
+    def __init__(self, api: Api, world: World, teller: Teller) -> None:
+        self._api = api
+        self._world = world
+        self._teller = teller
+
+    async def make_group(self, key: str) -> bool:
+        """Make the group of that key, where a Job wants one and there is none; whether it was made.
+
+        Raises:
+            KubeError: it could not be made.
+        """
+        for job in self._of(key):
+            if key_of(job.metadata.namespace, job.metadata.name) != key:
+                continue
+            if job.metadata.deletion_timestamp is not None or not wants_group(job, self._world.scheduler_name):
+                continue
+            try:
+                manifest = group_for(job)
+            except QuantityError as error:
+                self._teller.job_trouble(job, "RequestUnreadable", f"no PodGroup can be made: {error}")
+                continue
+            try:
+                answer = await create(self._api, PODGROUPS, manifest, field_manager=FIELD_MANAGER)
+            except ApiError as error:
+                if error.reason == "AlreadyExists":
+                    return False  # the watch will tell
+                if error.status in {400, 403, 422}:
+                    self._teller.job_trouble(job, "PodGroupRefused", f"no PodGroup can be made: {error.message}")
+                raise
+            self._world.put_group(decoder(PodGroup).decode(answer))
+            return True
+        return False
+
+    async def keep(self, key: str, group: PodGroup, *, admitted: bool, withdrawn: bool) -> int:
+        """Bring the group's Jobs in line with it; how many were changed.
+
+        Raises:
+            KubeError: one could not be changed.
+        """
+        changes = []
+        for job in self._of(key):
+            owned = any(owner.uid == job.metadata.uid for owner in group.metadata.owner_references)
+            if named_group(job) is None and not owned:
+                note = f"PodGroup {group.metadata.name} exists and belongs to another: the Job waits for that name"
+                self._teller.job_trouble(job, "PodGroupNameTaken", note)
+                continue
+            wanted = step(job, admitted=admitted, withdrawn=withdrawn)
+            if wanted is not Step.NOTHING:
+                changes.append(self._take(job, wanted, group))
+            elif owned and job.spec.suspend and not admitted:
+                changes.append(self._follow(job, group))
+        return sum(await asyncio.gather(*changes))
+
+    async def _take(self, job: Job, wanted: Step, group: PodGroup) -> bool:
+        namespace, name = job.metadata.namespace, job.metadata.name
+        change = patch(job, wanted, group.metadata.name)
+        try:
+            answer = await merge_patch(
+                self._api, JOBS, namespace=namespace, name=name, patch=change, field_manager=FIELD_MANAGER
+            )
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        self._world.put_job(decoder(Job).decode(answer))
+        self._teller.job_step(job, wanted, group)
+        return True
+
+    async def _follow(self, job: Job, group: PodGroup) -> bool:
+        """A group that was made for a Job goes by its Job as long as both wait."""
+        if not wants_group(job, self._world.scheduler_name):
+            return False
+        try:
+            wanted = group_for(job)["spec"]
+        except QuantityError as error:
+            self._teller.job_trouble(job, "RequestUnreadable", f"its PodGroup stays as it is: {error}")
+            return False
+        if _same(group, wanted):
+            return False
+        change: dict[str, Any] = {
+            "metadata": {"resourceVersion": group.metadata.resource_version},
+            "spec": {"minResources": None, "priorityClassName": None, **wanted},
+        }
+        answer = await merge_patch(
+            self._api,
+            PODGROUPS,
+            namespace=group.metadata.namespace,
+            name=group.metadata.name,
+            patch=change,
+            field_manager=FIELD_MANAGER,
+        )
+        self._world.put_group(decoder(PodGroup).decode(answer))
+        return True
+
+    def _of(self, key: str) -> list[Job]:
+        return [maker.job for maker in self._world.makers(key) if maker.job is not None]
+
+
+def _same(group: PodGroup, wanted: dict[str, Any]) -> bool:
+    try:
+        resources = parse_resources(group.spec.min_resources or {})
+    except QuantityError:
+        return False
+    return (group.spec.min_member, group.spec.queue, group.spec.priority_class_name, resources) == (
+        wanted["minMember"],
+        wanted["queue"],
+        wanted.get("priorityClassName", ""),
+        parse_resources(wanted.get("minResources", {})),
+    )

@@ -1,0 +1,141 @@
+"""Events: what a person who looks at a group, or at the Job that it belongs to, wants to be told.
+
+Told are steps (a phase that changed, once it is written), and for the owner why its group waits, once for each reason:
+the numbers in it change all the time and stand in the group's conditions.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kbatch.api import conditions
+from kbatch.api.names import API_VERSION
+from kbatch.api.objects import Job, PodGroup
+from kbatch.kube.events import NORMAL, WARNING, Regarding
+from kbatch.kube.kinds import key_of
+from kbatch.model.jobs_release import Step
+from kbatch.model.phase import Phase
+from operators.podgroup.world import Maker
+
+_STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
+_MEMORY: Final = 10_000
+
+
+class Recorder(Protocol):
+    """What `kbatch.kube.events.EventRecorder` offers."""
+
+    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+        """Note an Event; returns at once."""
+
+
+class Nobody:
+    """A recorder that tells nobody."""
+
+    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+        """Forget it."""
+
+
+class Teller:
+    """Turns what the operator does and sees into Events.
+
+    Args:
+        recorder: writes them, aside.
+        since: RFC 3339; of groups that are older, the reason that stands when they are first seen was told before.
+    """
+
+    def __init__(self, recorder: Recorder, since: str) -> None:
+        self._recorder = recorder
+        self._since = since
+        self._waits: dict[str, tuple[str, str]] = {}
+
+    def phase(self, group: PodGroup, old: str, new: Phase, makers: list[Maker]) -> None:
+        """The group's phase changed, and that was written."""
+        about = _group(group)
+        before = Phase(old) if old in set(Phase) else Phase.PENDING
+        if before is Phase.PENDING and (new is Phase.IN_QUEUE or new in _STARTED):
+            self._normal(about, "Enqueued", "Enqueuing", f"let in by queue {group.spec.queue}")
+        if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _STARTED:
+            self._normal(about, "Scheduled", "Scheduling", "its minimum has its nodes")
+        message = _reason(group)[1]
+        if new is Phase.PENDING and before is not Phase.PENDING:
+            self._warn(about, "SentBack", "Enqueuing", message or "its reservation was withdrawn")
+        elif new is Phase.UNKNOWN and before is not Phase.UNKNOWN:
+            self._warn(about, "MinimumLost", "Scheduling", message or "the rest of its minimum cannot be placed")
+        elif new is Phase.COMPLETED:
+            self._normal(about, "Completed", "Ending", "its minimum succeeded")
+        elif new is Phase.FAILED:
+            note = "its minimum can no longer be met, and nobody makes more pods"
+            self._warn(about, "Failed", "Ending", note)
+            for owner in _owners(group, makers):
+                self._warn(owner, "PodGroupFailed", "Ending", f"PodGroup {group.metadata.name}: {note}")
+
+    def waits(self, group: PodGroup, makers: list[Maker]) -> None:
+        """Look whether the group waits for another reason than before, and tell its owners."""
+        key = key_of(group.metadata.namespace, group.metadata.name)
+        uid = group.metadata.uid
+        code, message = _reason(group)
+        known = self._waits.get(key)
+        if known == (uid, code):
+            return
+        if len(self._waits) > _MEMORY:
+            self._waits.clear()
+        self._waits[key] = (uid, code)
+        first = known is None or known[0] != uid
+        if not code or (first and (group.metadata.creation_timestamp or "") < self._since):
+            return
+        for owner in _owners(group, makers):
+            self._recorder.tell(owner, NORMAL, code, "Scheduling", f"PodGroup {group.metadata.name} waits: {message}")
+
+    def job_step(self, job: Job, step: Step, group: PodGroup) -> None:
+        """A Job was resumed, suspended, or let go."""
+        name = group.metadata.name
+        if step is Step.RELEASE:
+            self._normal(_job(job), "Released", "Resuming", f"PodGroup {name} is in queue: resumed")
+        elif step is Step.HOLD:
+            self._normal(_job(job), "HeldBack", "Suspending", f"PodGroup {name} was sent back to wait: suspended again")
+        elif step is Step.LET_GO:
+            note = f"resumed by its user before PodGroup {name} was in queue: its pods wait by themselves from now on"
+            self._normal(_job(job), "LetGo", "Resuming", note)
+
+    def job_trouble(self, job: Job, reason: str, note: str) -> None:
+        """A Job needs its user's attention."""
+        self._warn(_job(job), reason, "Grouping", note)
+
+    def trouble(self, group: PodGroup, reason: str, note: str) -> None:
+        """A group's members cannot be made."""
+        self._warn(_group(group), reason, "CreatingPods", note)
+
+    def _normal(self, about: Regarding, reason: str, action: str, note: str) -> None:
+        self._recorder.tell(about, NORMAL, reason, action, note)
+
+    def _warn(self, about: Regarding, reason: str, action: str, note: str) -> None:
+        self._recorder.tell(about, WARNING, reason, action, note)
+
+
+def _reason(group: PodGroup) -> tuple[str, str]:
+    """Why the group waits: code and words; empty where it does not, or nobody has said yet."""
+    scheduled = conditions.find(group.status.conditions, conditions.SCHEDULED)
+    if scheduled is None or scheduled.status != conditions.FALSE:
+        return "", ""
+    return scheduled.reason, scheduled.message
+
+
+def _group(group: PodGroup) -> Regarding:
+    metadata = group.metadata
+    return Regarding(API_VERSION, "PodGroup", metadata.namespace, metadata.name, metadata.uid)
+
+
+def _job(job: Job) -> Regarding:
+    return Regarding("batch/v1", "Job", job.metadata.namespace, job.metadata.name, job.metadata.uid)
+
+
+def _owners(group: PodGroup, makers: list[Maker]) -> list[Regarding]:
+    """The owners by reference, and the Jobs whose template names the group; each once."""
+    namespace = group.metadata.namespace
+    found = {
+        owner.uid: Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
+        for owner in group.metadata.owner_references
+    }
+    for maker in makers:
+        found.setdefault(maker.uid, Regarding("batch/v1", "Job", namespace, maker.name, maker.uid))
+    return list(found.values())
