@@ -23,6 +23,7 @@ from kbatch.kube.errors import CredentialsError
 from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import (
+    JOBS,
     NAMESPACES,
     NODES,
     PODDISRUPTIONBUDGETS,
@@ -61,6 +62,7 @@ KINDS: tuple[AnyKind, ...] = (
     RESOURCEQUOTAS,
     PODDISRUPTIONBUDGETS,
     NAMESPACES,
+    JOBS,
 )
 DRAIN_SECONDS = 4.0
 """How long a leaving process finishes its binds; the status writes get half of that."""
