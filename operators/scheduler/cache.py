@@ -19,7 +19,7 @@ from kbatch.api.objects import AnyObject, PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Event, Unreadable, Upsert
+from kbatch.model.events import Delete, Event, Unreadable, Upsert
 
 _log = logging.getLogger(__name__)
 
@@ -32,12 +32,14 @@ class Cache:
     Attributes:
         model: read it only inside `held`, or without awaiting anything in between.
         groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
+        unreadable: the objects that are left out, by type and key.
         changed: set when something came that could change a decision.
     """
 
     def __init__(self, model: ClusterModel, report_unreadable: ReportUnreadable = lambda _: None) -> None:
         self.model = model
         self.groups: dict[str, PodGroup] = {}
+        self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
         self.changed = asyncio.Event()
         self._report = report_unreadable
         self._held = False
@@ -112,18 +114,27 @@ class Cache:
             self._leave_out(event, f"{type(error).__name__}: {error}")
             return
         if isinstance(event, Unreadable):
-            self._report(event)
-        elif isinstance(event, Upsert) and self.model.unreadable:
+            self._note(event)
+        elif isinstance(event, Delete):
+            self.unreadable.pop((event.kind, key_of(event.namespace, event.name)), None)
+        elif self.model.unreadable or self.unreadable:
             meta = event.obj.metadata
-            why = self.model.unreadable.get((type(event.obj), key_of(meta.namespace, meta.name)))
+            known = type(event.obj), key_of(meta.namespace, meta.name)
+            why = self.model.unreadable.get(known)
             if why is not None:
-                self._report(_unreadable(event.obj, why))
+                self._note(_unreadable(event.obj, why))
+            else:
+                self.unreadable.pop(known, None)
+
+    def _note(self, one: Unreadable) -> None:
+        self.unreadable[one.kind, key_of(one.namespace, one.name)] = one
+        self._report(one)
 
     def _leave_out(self, event: Event, why: str) -> None:
         if not isinstance(event, Upsert):
             return
         left_out = _unreadable(event.obj, why)
-        self._report(left_out)
+        self._note(left_out)
         try:
             self.model.apply(left_out)
         except Exception:  # noqa: BLE001 - as above

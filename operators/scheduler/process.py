@@ -193,6 +193,8 @@ class _Assembly:
 
     async def _lead(self) -> None:
         """Decide and carry out, while this process leads."""
+        for one in self.cache.unreadable.values():  # while standing by they were noted, but not told
+            self.unreadable(one)
         async with asyncio.TaskGroup() as group:
             writers = [
                 group.create_task(self.dispatcher.run(), name="dispatch"),

@@ -93,6 +93,9 @@ def test_an_amount_that_cannot_be_counted_is_reported_and_left_out() -> None:
     cache.receive(told(node("n"), bad, pod("good")))
     assert [(one.kind, one.name, one.node_name) for one in reported] == [(Pod, "bad", "n")]
     assert set(cache.model.tasks) == {"ns/good"}
+    assert list(cache.unreadable) == [(Pod, "ns/bad")]
+    cache.receive(told(pod("bad", version="2")))
+    assert cache.unreadable == {}
 
 
 def test_an_object_that_breaks_the_model_does_not_break_the_cache(caplog: pytest.LogCaptureFixture) -> None:
