@@ -84,6 +84,8 @@ class SimulatedCluster:
         departed: pods that were deleted, for the sums over the whole run.
         groups: the PodGroups that exist, by key.
         shadow_conditions: what the engine said of groups that have no object, by their key in the model.
+        arrivals, starts: when each PodGroup came, and when its minimum was first placed, in ms after the start.
+        assumed_queue: nobody declared the queue `default`.
         last_event: when something last happened, in ms after the start.
         warnings: what goes otherwise than the input seems to mean.
 
@@ -98,6 +100,9 @@ class SimulatedCluster:
         self.departed: list[PodRecord] = []
         self.groups: dict[str, PodGroup] = {}
         self.shadow_conditions: dict[str, tuple[Condition, ...]] = {}
+        self.arrivals: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
+        self.assumed_queue = False
         self.last_event = 0
         self.warnings: list[str] = list(manifests.warnings)
         self._by_node: dict[str, dict[str, PodRecord]] = defaultdict(dict)
@@ -119,6 +124,7 @@ class SimulatedCluster:
         """Set up what every cluster has, and when the input's objects come and go."""
         for obj in _standing(manifests):
             self.model.apply(Upsert(obj))
+            self.assumed_queue = self.assumed_queue or isinstance(obj, Queue)
         nodes = {declared.obj.metadata.name for declared in manifests.objects if isinstance(declared.obj, Node)}
         for declared in manifests.objects:
             if isinstance(declared.obj, Pod):
@@ -173,6 +179,7 @@ class SimulatedCluster:
             obj = replace(obj, metadata=replace(meta, uid=meta.uid or _uid(obj), creation_timestamp=stamp))
             match obj:
                 case PodGroup():
+                    self.arrivals[f"{meta.namespace}/{meta.name}"] = now
                     self._put_group(obj)
                     continue
                 case ResourceQuota():
@@ -428,6 +435,8 @@ class SimulatedCluster:
             key = verdict.job or verdict.group
             self.shadow_conditions[key] = conditions.merge(self.shadow_conditions.get(key, ()), wanted, timestamp(now))
             return False, False
+        if verdict.scheduled:
+            self.starts.setdefault(verdict.group, now)
         standing = group.status.conditions or ()
         merged = conditions.merge(standing, verdict_conditions(verdict, group.metadata.generation), timestamp(now))
         if merged != standing or verdict.attempts != group.status.scheduling_attempts:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbatch.api import conditions
-from kbatch.resources import Resources, format_quantity
+from kbatch.resources import CPU, Resources, format_quantity, parse_quantity
 from kbatch.simulator.result import GroupResult, Result
 
 _MOST_ROWS: Final = 25
@@ -26,6 +26,7 @@ def print_report(result: Result, console: Console) -> None:
     _headline(result, console)
     _queues(result, console)
     _timeline(result, console)
+    _groups(result.groups, console)
     _evictions(result, console)
     _waiting(result.groups, console)
 
@@ -58,16 +59,19 @@ def _headline(result: Result, console: Console) -> None:
 
 def _queues(result: Result, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    for name in ("Queue", "Weight", "Deserved", "Allocated", "Share", "Bound", "Mean wait", "Longest"):
-        table.add_column(name, justify="left" if name in {"Queue", "Deserved", "Allocated"} else "right")
+    left = {"Queue", "On average", "Deserved at the end", "Allocated"}
+    for name in ("Queue", "Weight", "On average", "Deserved at the end", "Allocated", "Bound", "Mean wait", "Longest"):
+        table.add_column(name, justify="left" if name in left else "right")
     for name, queue in result.queues.items():
         waits = queue.waits
+        if queue.assumed and not waits and not any(queue.deserved.values()) and not any(queue.mean.values()):
+            continue
         table.add_row(
             name,
             str(queue.weight),
+            _amounts(queue.mean),
             _amounts(queue.deserved),
             _amounts(queue.allocated),
-            f"{queue.share:.2f}",
             str(len(waits)),
             _seconds(sum(waits) / len(waits)) if waits else "-",
             _seconds(max(waits)) if waits else "-",
@@ -117,6 +121,25 @@ def _level(share: float) -> int:
     return 0 if share <= 0 else max(1, min(top, round(share * top)))
 
 
+def _groups(groups: Mapping[str, GroupResult], console: Console) -> None:
+    """When each PodGroup came, and when it started."""
+    rows = [(name, group) for name, group in groups.items() if not group.shadow]
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("PodGroup", "Queue", "Phase"):
+        table.add_column(name)
+    for name in ("Came at", "Started at", "Waited"):
+        table.add_column(name, justify="right")
+    for name, group in rows[:_MOST_ROWS]:
+        came, started = group.arrival or 0, group.started
+        times = ("-", "-") if started is None else (_seconds(started), _seconds(started - came))
+        table.add_row(name, group.queue, group.phase, _seconds(came), *times)
+    console.print()
+    console.print(table)
+    _more(len(rows), console)
+
+
 def _evictions(result: Result, console: Console) -> None:
     rows = [(cycle.time, eviction) for cycle in result.cycles for eviction in cycle.evictions]
     if not rows:
@@ -159,11 +182,26 @@ def _more(rows: int, console: Console) -> None:
 
 
 def _amounts(amounts: Resources) -> str:
-    return " ".join(f"{name}={format_quantity(name, amount)}" for name, amount in amounts.items()) or "-"
+    """Amounts for people: to three digits where they are not round, and nothing of what there is nothing of."""
+    return ", ".join(f"{name} {_amount(name, amount)}" for name, amount in sorted(amounts.items()) if amount) or "-"
+
+
+def _amount(resource: str, amount: int) -> str:
+    exact = format_quantity(resource, amount)
+    if len(exact) <= 5:
+        return exact
+    if resource == CPU:
+        return f"{amount / 1000:.3g}"
+    for unit in ("Ti", "Gi", "Mi", "Ki"):
+        size = parse_quantity(resource, f"1{unit}")
+        if amount >= size:
+            return f"{amount / size:.3g}{unit}"
+    return exact
 
 
 def _seconds(milliseconds: float) -> str:
-    return f"{milliseconds / 1000:.10g} s" if milliseconds == int(milliseconds) else f"{milliseconds / 1000:.3f} s"
+    text = f"{milliseconds / 1000:.1f}"
+    return f"{text.removesuffix('.0')} s"
 
 
 def _count(count: int, what: str) -> str:

@@ -40,7 +40,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class PodResult:
-    """A pod at the end; times in ms after the start. `queue` and `wait` are for the report."""
+    """A pod at the end; times in ms after the start."""
 
     phase: str
     node: str | None
@@ -59,12 +59,18 @@ class PodResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """A PodGroup or shadow group at the end."""
+    """A PodGroup or shadow group at the end.
+
+    `arrival` and `started` (ms after the start; None: never) are for the report: when the PodGroup came, and when its
+    minimum was first placed.
+    """
 
     phase: str
     queue: str
     shadow: bool
     conditions: tuple[Condition, ...]
+    arrival: int | None = None
+    started: int | None = None
 
     def json(self) -> dict[str, Any]:
         """As it stands in `podgroups`."""
@@ -79,13 +85,19 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """A queue at the end; `waits` (ms) of the pods that were bound in it are for the report."""
+    """A queue at the end.
+
+    For the report: `mean`, what it held on average up to the last event; `waits` (ms) of the pods bound in it;
+    `assumed`, that nobody declared it.
+    """
 
     weight: int
     deserved: Resources
     allocated: Resources
     share: float
+    mean: Resources = field(default_factory=dict)
     waits: tuple[int, ...] = ()
+    assumed: bool = False
 
     def json(self) -> dict[str, Any]:
         """As it stands in `queues`."""

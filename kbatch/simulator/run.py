@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
+from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.engine import Memo, NullObserver, Policy, cycle, take_snapshot
 from kbatch.engine.boundary import Observer, Transaction, Verdict
 from kbatch.model.shares import dominant_share
@@ -78,6 +79,9 @@ class _Run:
     idle_seconds: float | None = None
     uses: list[Use] = field(default_factory=list)
     dimensions: set[str] = field(default_factory=set)
+    held: dict[str, Resources] = field(default_factory=dict)
+    integrals: dict[str, Resources] = field(default_factory=dict)
+    accounted: int = 0
     seen: set[Hashable] = field(default_factory=set)
     seen_at: int = -1
 
@@ -199,11 +203,22 @@ class _Run:
     def _account(self) -> None:
         """Note what is in use from this instant on."""
         model = self.cluster.model
+        if self.cluster.last_event > self.accounted:
+            self._integrate(self.cluster.last_event - self.accounted)
+            self.accounted = self.cluster.last_event
+        self.held = {name: dict(record.allocated) for name, record in model.queues.items() if record.allocated}
         for record in model.queues.values():
             self.dimensions.update(record.request)
         use = Use(self.now, self.cluster.allocated(), model.capacity)
         if not self.uses or (self.uses[-1].allocated, self.uses[-1].capacity) != (use.allocated, use.capacity):
             self.uses.append(use)
+
+    def _integrate(self, length: int) -> None:
+        """What the queues held did not change for `length` ms."""
+        for name, held in self.held.items():
+            integral = self.integrals.setdefault(name, {})
+            for resource, amount in held.items():
+                integral[resource] = integral.get(resource, 0) + amount * length
 
     def result(self) -> Result:
         """All that there is to say."""
@@ -243,7 +258,10 @@ class _Run:
             else:
                 standing = cluster.shadow_conditions.get(job.key, ())
                 phase = phase_of(job, standing, "").value
-            groups[job.name] = GroupResult(phase, job.queue, group is None, standing)
+            arrival, started = (
+                (None, None) if group is None else (cluster.arrivals[job.key], cluster.starts.get(job.key))
+            )
+            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started)
         return dict(sorted(groups.items()))
 
     def _queues(self, records: list[PodRecord]) -> dict[str, QueueResult]:
@@ -264,11 +282,20 @@ class _Run:
                 deserved=shown(deserved.get(name, {})),
                 allocated=shown(record.allocated),
                 share=round(float(dominant_share(record.allocated, deserved.get(name, {}))), 6),
+                mean=self._mean(name, record.allocated),
                 waits=tuple(waits.get(name, ())),
+                assumed=self.cluster.assumed_queue and name == DEFAULT_QUEUE,
             )
             for name, record in sorted(model.queues.items())
             if record.queue is not None
         }
+
+    def _mean(self, queue: str, at_end: Resources) -> Resources:
+        """What a queue held on average up to the last event; at one single instant, what it holds then."""
+        end = self.cluster.last_event
+        if not end:
+            return dict(at_end)
+        return {name: round(amount / end) for name, amount in self.integrals.get(queue, {}).items()}
 
     def _utilisation(self) -> dict[str, float]:
         """Allocated over capacity, integrated up to the last event; at one single instant, as it is then."""
