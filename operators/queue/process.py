@@ -32,7 +32,6 @@ from operators.queue.handlers import DOMAIN, make_registry
 
 _log = logging.getLogger(__name__)
 
-NON_TERMINAL: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _RETRY_SECONDS: Final = 2.0
 
 
@@ -77,7 +76,8 @@ class _Operator:
                 Informer(client, QUEUES),
                 Informer(client, PODGROUPS),
                 Informer(client, NODES),
-                Informer(client, PODS, field_selector=NON_TERMINAL),
+                # Finished pods too, as the scheduler: what a group still asks for depends on what of it has succeeded.
+                Informer(client, PODS),
             ],
             self._controller.receive,
             WatchMetrics(runtime.registry),
