@@ -43,9 +43,10 @@ class ClassFit:
         self.when = when
         self._placement = placement
         self._room = placement.room
-        self._predicates = [p for p in placement.predicates if p.predicate_scope(cls) is Scope.NODE]
+        among = () if placement.alone else placement.predicates
+        self._predicates = [p for p in among if p.predicate_scope(cls) is Scope.NODE]
         self._scores = [p for p in placement.scores if p.score_scope(cls) is Scope.NODE]
-        self._far_predicates = [p for p in placement.predicates if p.predicate_scope(cls) is Scope.CLUSTER]
+        self._far_predicates = [p for p in among if p.predicate_scope(cls) is Scope.CLUSTER]
         self._far_scores = [p for p in placement.scores if p.score_scope(cls) is Scope.CLUSTER]
         self.stepwise = bool(self._predicates or self._far_predicates or self._far_scores)
         self._allowed, self._static_score = placement.static(cls)
@@ -174,9 +175,18 @@ class ClassFit:
 
 
 class Placement:
-    """The fits of all classes against one `Room`."""
+    """The fits of all classes against one `Room`. `alone`: as though no other pod stood anywhere."""
 
-    def __init__(self, room: Room, predicates: Sequence[Plugin], scores: Sequence[Plugin], fingerprint: str) -> None:
+    def __init__(
+        self,
+        room: Room,
+        predicates: Sequence[Plugin],
+        scores: Sequence[Plugin],
+        fingerprint: str,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.alone = alone
         self.room = room
         self.predicates = predicates
         self.scores = scores
@@ -210,8 +220,10 @@ class Placement:
             for plugin in self.predicates:
                 if plugin.predicate_scope(cls) is Scope.STATIC:
                     codes = plugin.predicate(cls, rows)
-                    if codes is not None:
-                        allowed &= codes == 0
+                else:
+                    codes = plugin.static_predicate(cls, rows)
+                if codes is not None:
+                    allowed &= codes == 0
             for plugin in self.scores:
                 if plugin.score_scope(cls) is Scope.STATIC:
                     scores = plugin.node_order(cls, rows)

@@ -191,7 +191,7 @@ def _fits_empty(session: Session, job: JobState) -> bool:
         room.idle[name] = capacity.copy()
         room.releasing[name] = np.zeros(len(capacity), np.int64)
         room.future[name] = capacity.copy()
-    placement = Placement(room, session.predicates, session.scores, session.policy.fingerprint)
+    placement = Placement(room, session.predicates, session.scores, session.policy.fingerprint, alone=True)
     wanted = job.minimum
     count = 0
     mine = [task for task in job.job.tasks.values() if not task.terminal and not task.terminating]

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -44,6 +46,18 @@ Undo: TypeAlias = Callable[[], None]
 
 def NO_UNDO() -> None:  # noqa: N802 -- a constant of the contract that happens to be callable
     """Nothing to take back."""
+
+
+_FINE = 160
+"""More bits than two denominators can have: distinct shares stay distinct."""
+
+
+def ordinal(share: Fraction) -> int:
+    """A share as an integer of the same order, exactly: keys made of integers compare ten times as fast.
+
+    Two distinct fractions a/b and c/d differ by at least 1/(b*d), so scaled by more than b*d they differ as integers.
+    """
+    return (share.numerator << _FINE) // share.denominator
 
 
 class Scope(IntEnum):
@@ -89,7 +103,7 @@ class Unit:
         return max(task.priority for task in self.tasks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
     """Who wants room: the job, the tasks that are to be placed, and what they ask for together.
 
@@ -104,6 +118,11 @@ class Claim:
     intra: bool = False
     lacks: frozenset[str] = frozenset()
     held: Resources = field(default_factory=dict)
+
+    @cached_property
+    def never(self) -> bool:
+        """Whether any of its pods may not preempt."""
+        return any(task.never_preempts for task in self.tasks)
 
 
 class View(Protocol):
@@ -179,6 +198,13 @@ class Plugin:
 
     def predicate(self, cls: TaskClass, rows: Rows) -> Codes | None:
         """Which rows may take one pod of the class; None: all. Room itself is the engine's business."""
+        return None
+
+    def static_predicate(self, cls: TaskClass, rows: Rows) -> Codes | None:
+        """The part of `predicate` that the nodes alone decide, for classes whose scope is wider; None: there is none.
+
+        Asked so that nobody evicts on a node that would not take the pod however empty.
+        """
         return None
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:

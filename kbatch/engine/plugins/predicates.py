@@ -205,6 +205,11 @@ class Predicates(Plugin):
             self._look_around(cls, codes, index, later=later)
         return codes
 
+    def static_predicate(self, cls: TaskClass, rows: Rows) -> Codes:
+        """What the node alone decides."""
+        codes: Codes = self._static(cls)[0][rows.index]
+        return codes
+
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""
         keys = self._static(cls)[1]
