@@ -52,6 +52,11 @@ class ClassFit:
         self._allowed, self._static_score = placement.static(cls)
         self._every = placement.every
         self._cursor = len(self._room.log)
+        self._ahead: list[int] = []
+        self._taken = 0
+        self._seen = 0
+        self._base = 0
+        self._depth = 1
         self._near = self._evaluate(self._every, whole=True)
         self.key: Column = self._near
 
@@ -119,10 +124,36 @@ class ClassFit:
 
         Empty: none fits.
         """
+        if self.stepwise or self.when is When.LATER:
+            return self._choose(1 if self.stepwise else count)
+        if not self._on_course():
+            self._ahead, self._taken, self._seen, self._base = [], 0, 0, len(self._room.log)
+            self._depth = 1
+        if self._taken == len(self._ahead):
+            self._depth = min(256, self._depth * 2)
+            self._base = len(self._room.log)
+            self._ahead, self._taken, self._seen = self._choose(max(count, self._depth)), 0, 0
+        found = self._ahead[self._taken : self._taken + count]
+        self._taken += len(found)
+        return found
+
+    def _on_course(self) -> bool:
+        """Whether all that happened since the last look ahead is that its pods were bound where it said."""
+        log, causes = self._room.log, self._room.causes
+        if len(log) - self._base != self._taken:
+            return False
+        while self._seen < self._taken:
+            at = self._base + self._seen
+            if log[at] != self._ahead[self._seen] or causes[at] != self.cls.id:
+                return False
+            self._seen += 1
+        return True
+
+    def _choose(self, count: int) -> list[int]:
         key = self.refresh()
         if not len(key):
             return []
-        if count == 1 or self.stepwise:
+        if count == 1:
             best = int(key.argmax())
             return [best] if key[best] >= 0 else []
         top = np.argpartition(key, len(key) - count)[len(key) - count :] if len(key) > count else self._every

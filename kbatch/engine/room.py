@@ -20,6 +20,7 @@ class Room:
             nobody takes what others are waiting for.
         releasing: what terminating pods give back.
         log: rows in the order in which they changed; whoever keeps answers per row reads on from where it was.
+        causes: for each entry of the log the id of the class of which a pod was bound there, -1 for any other change.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -28,6 +29,7 @@ class Room:
         self.releasing: dict[str, Column] = {name: column.copy() for name, column in table.releasing.items()}
         self.future: dict[str, Column] = {name: column + table.releasing[name] for name, column in table.idle.items()}
         self.log: list[int] = []
+        self.causes: list[int] = []
 
     def ensure(self, cls: TaskClass) -> None:
         """Make columns for what the class asks for and no node has."""
@@ -42,12 +44,14 @@ class Room:
             self.idle[name][row] -= sign * amount
             self.future[name][row] -= sign * amount
         self.log.append(row)
+        self.causes.append(cls.id if sign > 0 else -1)
 
     def nominate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod waits for a row (1), or no longer (-1)."""
         for name, amount in cls.needs:
             self.future[name][row] -= sign * amount
         self.log.append(row)
+        self.causes.append(-1)
 
     def release(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod begins to leave a row (1), or stays after all (-1)."""
@@ -55,6 +59,7 @@ class Room:
             self.releasing[name][row] += sign * amount
             self.future[name][row] += sign * amount
         self.log.append(row)
+        self.causes.append(-1)
 
 
 class Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class Session:
         self.attempted: set[str] = set()
         self.wake: list[int] = []
         self.failed: dict[object, tuple[int, Reason]] = {}
+        self._live: list[JobState] | None = None
         self.commits = 0
         self.leaving: set[str] = set()
         self._vain: dict[object, int] = {}
@@ -147,10 +148,12 @@ class Session:
             state.by_role = job.placed_by_role()
         return state
 
-    def live(self) -> Iterator[JobState]:
+    def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
-        for job in sorted(self.model.live.values(), key=lambda job: (job.created, job.key)):
-            yield self.job(job.key)
+        if self._live is None:
+            jobs = sorted(self.model.live.values(), key=lambda job: (job.created, job.key))
+            self._live = [self.job(job.key) for job in jobs]
+        return self._live
 
     def job_templates(self, key: str) -> Sequence[tuple[PodSpec, int]]:
         """Pods to come of suspended Jobs that name the group: each template with its number."""
@@ -203,7 +206,7 @@ class Session:
 
     def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
         """The tier that offers the unit as a victim; None where a plugin forbids it or none consents."""
-        if any(task.never_preempts for task in claim.tasks) or not self.budgets.allow(unit):
+        if claim.never or not self.budgets.allow(unit):
             return None
         rank: int | None = None
         for tier, ask in self._votes[action]:

@@ -113,15 +113,20 @@ class JobState:
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
-        more = self.minimum - self.pipelined
+        more = self.job.minimum - self.bound - len(self.placed) - len(self.nominated)
         if self.job.roles:
             more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles))
         return max(0, more)
 
     @property
+    def idle(self) -> bool:
+        """Whether none of its pods waits for a node, but for those that are nominated."""
+        return len(self.placed) + len(self.nominated) >= len(self.waiting)
+
+    @property
     def whole(self) -> bool:
         """Whether the minimum, and each role's, is placed without anything nominated."""
-        if self.ready < self.minimum:
+        if self.bound + len(self.placed) < self.job.minimum:
             return False
         if not self.job.roles:
             return True

@@ -11,7 +11,7 @@ unnecessary is let go: the set is irreducible.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,21 +56,34 @@ def holding(job: JobState) -> list[Task]:
 
 
 class Hunt:
-    """The search for the victims of one job's next step. `donors` are the jobs whose pods may be offered."""
+    """The search for the victims of one job's next step. `donors` are the jobs whose pods may be offered.
 
-    def __init__(self, session: Session, action: str, claim: Claim, donors: Iterable[JobState]) -> None:
+    A hunt for one pod may go on with the next pod of the same job and class (`again`): what was found out about nodes
+    stays true, because votes only turn against further victims.
+    """
+
+    def __init__(
+        self, session: Session, action: str, claim: Claim, donors: Iterable[JobState], *, single: bool = False
+    ) -> None:
         self.session = session
         self.action = action
         self.claim = claim
+        self.single = single
         self._rows: dict[int, list[_Offer]] = {}
         self._heap: list[tuple[tuple[Any, ...], int]] = []
         self._chosen: list[Unit] = []
+        self._dead: set[tuple[int, int]] = set()
         for donor in donors:
             self._offer(donor)
         for row, offers in self._rows.items():
             offers.sort(key=lambda offer: offer.order)
             self._heap.append(((offers[0].rank, 0, offers[0].job.priority, 1), row))
         heapq.heapify(self._heap)
+
+    def again(self, claim: Claim) -> None:
+        """Go on for the next pod."""
+        self.claim = claim
+        self._chosen = []
 
     @property
     def empty(self) -> bool:
@@ -107,13 +120,13 @@ class Hunt:
         """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
         seen: list[tuple[tuple[Any, ...], int]] = []
         best: tuple[tuple[Any, ...], int] | None = None
-        tried: set[int] = set()
         while self._heap and (best is None or self._heap[0] < best):
             bound, row = heapq.heappop(self._heap)
-            tried.add(row)
-            units = self._try(statement, task, row)
+            units = None if (row, task.cls.id) in self._dead else self._try(statement, task, row)
             if units is None:
-                seen.append((bound, row))
+                self._dead.add((row, task.cls.id))
+                if not self.single:
+                    seen.append((bound, row))
                 continue
             cost = self._cost(units)
             seen.append((cost, row))
@@ -220,11 +233,18 @@ def _evict(statement: Statement, unit: Unit, action: str) -> None:
 
 
 def plan(
-    session: Session, action: str, claim: Claim, donors: Iterable[JobState], *, single: Task | None
+    session: Session,
+    action: str,
+    claim: Claim,
+    donors: Callable[[], Iterable[JobState]],
+    *,
+    single: Task | None,
+    hunts: dict[tuple[str, int], Hunt],
 ) -> Statement | None:
     """A statement that places the claim (the job's minimum, or the one task) with an irreducible set of victims.
 
-    None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None.
+    None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None. `hunts`
+    is the action's own store of hunts that may go on.
     """
     job = claim.job
     statement = Statement(session, job)
@@ -232,7 +252,14 @@ def plan(
     if single is None and not job.missing():
         statement.rollback()
         return None  # it fits as things are: nobody needs to go
-    hunt = Hunt(session, action, claim, donors)
+    mark = (job.key, single.cls.id) if single is not None and not claim.intra else None
+    hunt = hunts.get(mark) if mark is not None else None
+    if hunt is None:
+        hunt = Hunt(session, action, claim, donors(), single=single is not None)
+        if mark is not None:
+            hunts[mark] = hunt
+    else:
+        hunt.again(claim)
     if hunt.empty or not _place_with(statement, hunt, single):
         statement.rollback()
         return None

@@ -238,7 +238,7 @@ def _add(vector: Resources, more: Resources) -> None:
 
 
 def _of_nodes(amounts: Resources) -> Resources:
-    """minResources in the dimensions of nodes: `requests.cpu` is cpu; limits and pod counts are left out."""
+    """The amounts in the dimensions of nodes: `requests.cpu` is cpu; limits and pod counts are left out."""
     found: Resources = {}
     for name, amount in amounts.items():
         if amount > 0 and name not in (PODS, "count/pods") and not name.startswith("limits."):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def backfill(session: Session) -> Iterator[Transaction]:
     """Run the action. Shares do not matter: such pods take nothing that is shared."""
     for job in session.live():
-        if not (job.in_queue and job.possible) or job.missing():
+        if job.idle or not (job.in_queue and job.possible) or job.missing():
             continue
         statement = Statement(session, job)
         full: set[int] = set()

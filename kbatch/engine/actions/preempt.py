@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbatch.engine.boundary import Transaction
 from kbatch.engine.planning import next_tasks, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.victims import lacking, plan, steps_of
+from kbatch.engine.victims import Hunt, lacking, plan, steps_of
 from kbatch.model.tasks import Task
 from kbatch.resources import total
 
@@ -26,19 +27,22 @@ def preempt(session: Session) -> Iterator[Transaction]:
     """Run the action."""
     lines: dict[str, list[tuple[Any, JobState]]] = {}
     for job in session.live():
-        if job.in_queue and job.possible and job.queue in session.queues and not job.nominated and unplaced(job):
+        if not job.idle and job.in_queue and job.possible and not job.nominated:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
+    hunts: dict[tuple[str, int], Hunt] = {}
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)
         while line:
             job = heapq.heappop(line)[1]
-            moved = yield from _step(session, queue, job)
+            moved = yield from _step(session, queue, job, hunts)
             if moved:
                 heapq.heappush(line, (session.job_key(job), job))
 
 
-def _step(session: Session, queue: QueueState, job: JobState) -> Generator[Transaction, None, bool]:
+def _step(
+    session: Session, queue: QueueState, job: JobState, hunts: dict[tuple[str, int], Hunt]
+) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was made for it."""
     single: Task | None = None
     if job.missing():
@@ -55,7 +59,7 @@ def _step(session: Session, queue: QueueState, job: JobState) -> Generator[Trans
     rivals = [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
     held = dict(job.allocated)
     attempts = [(Claim(job, tuple(tasks), request, lacks=lacks, held=held), rivals)]
-    if single is not None:
+    if single is not None and job.job.holding:
         attempts.append((Claim(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), [job]))
     for claim, donors in attempts:
         if not donors:
@@ -66,7 +70,7 @@ def _step(session: Session, queue: QueueState, job: JobState) -> Generator[Trans
         )  # fmt: skip
         if session.hopeless(mark):
             continue
-        found = plan(session, "preempt", claim, donors, single=single)
+        found = plan(session, "preempt", claim, partial(list, donors), single=single, hunts=hunts)
         if found is None:
             session.note_hopeless(mark)
             continue

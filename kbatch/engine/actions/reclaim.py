@@ -8,7 +8,7 @@ order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
@@ -19,7 +19,7 @@ from kbatch.engine.planning import next_tasks, place_minimum, signature, unplace
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
-from kbatch.engine.victims import lacking, plan, steps_of
+from kbatch.engine.victims import Hunt, lacking, plan, steps_of
 from kbatch.model.tasks import Task
 from kbatch.resources import total
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 def reclaim(session: Session) -> Iterator[Transaction]:
     """Run the action."""
-    if len(session.queues) < 2:
+    if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
     lines: dict[str, list[tuple[Any, JobState]]] = {}
     for job in session.live():
         queue = session.queues.get(job.queue)
-        if queue is not None and job.in_queue and job.possible and job.job.waiting and not job.nominated:
+        if not job.idle and queue is not None and job.in_queue and job.possible and not job.nominated:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
     heap = []
     for name, line in lines.items():
@@ -42,11 +42,12 @@ def reclaim(session: Session) -> Iterator[Transaction]:
         heap.append((session.queue_key(session.queue(name)), name))
     heapq.heapify(heap)
     aside: list[Statement] = []
+    hunts: dict[tuple[str, int], Hunt] = {}
     while heap:
         _, name = heap[0]
         line = lines[name]
         job = heapq.heappop(line)[1]
-        moved = yield from _step(session, session.queue(name), job, aside)
+        moved = yield from _step(session, session.queue(name), job, aside, hunts)
         if moved:
             heapq.heappush(line, (session.job_key(job), job))
         if line:
@@ -58,7 +59,7 @@ def reclaim(session: Session) -> Iterator[Transaction]:
 
 
 def _step(
-    session: Session, queue: QueueState, job: JobState, aside: list[Statement]
+    session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: dict[tuple[str, int], Hunt]
 ) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was found for it."""
     single: Task | None = None
@@ -92,13 +93,14 @@ def _step(
             session.refuse(job, exceeds)
         return False
     claim = Claim(job, tuple(tasks), request, lacks=lacking(session, tasks), held=dict(job.allocated))
-    donors = _donors(session, queue, claim)
-    if not donors:
+    if not any(_gives(other, claim.lacks) for other in session.queues.values() if other is not queue):
         return False
     mark = ("reclaim", job.queue, signature(job, tasks if single is not None else unplaced(job)), single is not None)
     if session.hopeless(mark):
         return False
-    found = plan(session, "reclaim", claim, donors, single=single)
+    found = plan(
+        session, "reclaim", claim, lambda: _donors(session, queue, claim), single=single, hunts=hunts
+    )  # fmt: skip
     if found is None:
         session.note_hopeless(mark)
         return False
@@ -117,12 +119,19 @@ def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> Ga
     return None
 
 
+def _gives(queue: QueueState, dimensions: Iterable[str]) -> bool:
+    """Whether the queue holds more than it deserves in one of these dimensions, and may be asked for it."""
+    return queue.record.reclaimable and any(
+        queue.allocated.get(name, 0) > queue.deserved.get(name, 0) for name in dimensions
+    )
+
+
 def _donors(session: Session, receiver: QueueState, claim: Claim) -> list[JobState]:
     """The jobs of reclaimable queues that are above their share in a dimension that the claim lacks."""
     found: list[JobState] = []
     for queue in session.queues.values():
-        if queue is receiver or not queue.record.reclaimable:
+        if queue is receiver:
             continue
-        if any(queue.allocated.get(name, 0) > queue.deserved.get(name, 0) for name in claim.lacks):
+        if _gives(queue, claim.lacks):
             found.extend(session.job(key) for key, job in queue.record.jobs.items() if job.holding)
     return found

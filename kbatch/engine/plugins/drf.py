@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote, ordinal
 from kbatch.engine.state import JobState
 from kbatch.model.shares import dominant_share
 from kbatch.resources import add, subtract
@@ -23,7 +22,7 @@ class Drf(Plugin):
 
     def job_order_key(self, job: JobState) -> Key:
         """Smallest share first."""
-        return (self._share(job),)
+        return (ordinal(dominant_share(job.allocated, self.view.total)),)
 
     def preemptable(self, claim: Claim, unit: Unit) -> Vote:
         """See the class."""
@@ -32,6 +31,3 @@ class Drf(Plugin):
         ours = dominant_share(add(claim.held, claim.request), self.view.total)
         theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
-
-    def _share(self, job: JobState) -> Fraction:
-        return dominant_share(job.allocated, self.view.total)

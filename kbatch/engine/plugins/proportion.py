@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
-from kbatch.engine.plugin import Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.plugin import Claim, Key, Plugin, Unit, Vote, ordinal
 from kbatch.engine.state import JobState, QueueState
 from kbatch.model.shares import dominant_share
 
@@ -24,7 +24,7 @@ class Proportion(Plugin):
 
     def queue_order_key(self, queue: QueueState) -> Key:
         """Smallest share first: the largest allocated/deserved over the dimensions."""
-        return (dominant_share(queue.allocated, queue.deserved),)
+        return (ordinal(dominant_share(queue.allocated, queue.deserved)),)
 
     def overused(self, queue: QueueState, job: JobState) -> Reason | None:
         """See the class."""

@@ -1,0 +1,262 @@
+"""How fast the engine decides: one process, no API server. Prints a table, and one JSON line per figure with `--json`.
+
+    python -m tests.bench.engine [--json FILE] [NAME ...]
+
+Ends with status 1 where a limit is missed. Times are of the engine alone: snapshot, session, actions; building the model
+is the watcher's work and is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+from kbatch.api.configuration import DEFAULT
+from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.objects import (
+    Affinity,
+    AnyObject,
+    Container,
+    LabelSelector,
+    Metadata,
+    Node,
+    NodeStatus,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodGroup,
+    PodGroupSpec,
+    PodSpec,
+    PodStatus,
+    Queue,
+    QueueSpec,
+    ResourceRequirements,
+)
+from kbatch.engine import Memo, NullObserver, Policy, Transaction, build_policy, cycle, take_snapshot
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+
+NOW = 1_800_000_000_000
+STAMP = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement against its limit; seconds, or MiB for memory."""
+
+    name: str
+    what: str
+    value: float
+    limit: float
+    unit: str = "s"
+    pods: int = 0
+    nodes: int = 0
+    gangs: int = 0
+    binds: int = 0
+    evictions: int = 0
+    model_seconds: float = 0.0
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(slots=True)
+class Result:
+    seconds: float = 0.0
+    slice: float = 0.0
+    binds: int = 0
+    evictions: int = 0
+    memo: Memo | None = None
+
+
+def node(index: int) -> Node:
+    return Node(
+        metadata=Metadata(name=f"n{index:05}", labels={"kubernetes.io/hostname": f"n{index:05}"}),
+        status=NodeStatus(allocatable={"cpu": "32", "memory": "256Gi", "pods": "110"}),
+    )
+
+
+_RESOURCES = ResourceRequirements(requests={"cpu": "1", "memory": "2Gi"})
+
+
+def pod(group: str, index: int, *, on: str = "", cpu: str = "1", affinity: Affinity | None = None) -> Pod:
+    name = f"{group}-{index}"
+    wanted = _RESOURCES if cpu == "1" else ResourceRequirements(requests={"cpu": cpu, "memory": "2Gi"})
+    return Pod(
+        metadata=Metadata(
+            name=name, namespace="ns", uid=name, creation_timestamp=STAMP, labels={"app": group},
+            annotations={GROUP_NAME_ANNOTATION: group},
+        ),
+        spec=PodSpec(
+            scheduler_name="kube-batch", node_name=on, priority=0, affinity=affinity,
+            containers=(Container(name="main", image="busybox", resources=wanted),),
+        ),
+        status=PodStatus(phase="Running" if on else "Pending"),
+    )  # fmt: skip
+
+
+def group(name: str, minimum: int, queue: str) -> PodGroup:
+    return PodGroup(
+        metadata=Metadata(name=name, namespace="ns", creation_timestamp=STAMP, generation=1),
+        spec=PodGroupSpec(min_member=minimum, queue=queue),
+    )
+
+
+def queue(name: str) -> Queue:
+    return Queue(metadata=Metadata(name=name), spec=QueueSpec())
+
+
+def build(objects: Iterator[AnyObject]) -> tuple[ClusterModel, float]:
+    """A model, and the seconds that its events took."""
+    model = ClusterModel()
+    taken = 0.0
+    for obj in objects:
+        began = time.perf_counter()
+        model.apply(Upsert(obj))
+        taken += time.perf_counter() - began
+    return model, taken
+
+
+def decide(model: ClusterModel, policy: Policy, memo: Memo | None = None, now: int = NOW) -> Result:
+    """One cycle, timed; its binds are assumed and its evictions noted afterwards."""
+    found = Result()
+    transactions: list[Transaction] = []
+    gc.collect()
+    began = last = time.perf_counter()
+    steps = cycle(take_snapshot(model, now), policy, memo or Memo(), NullObserver())
+    while True:
+        try:
+            decision = next(steps)
+        except StopIteration as end:
+            found.memo = end.value.memo
+            break
+        moment = time.perf_counter()
+        if isinstance(decision, Transaction):
+            transactions.append(decision)
+        if len(transactions) > 1:
+            found.slice = max(found.slice, moment - last)
+        last = moment
+    found.seconds = time.perf_counter() - began
+    for transaction in transactions:
+        for bind in transaction.binds:
+            model.assume(bind.pod, bind.uid, bind.node)
+        for eviction in transaction.evictions:
+            model.evicting(eviction.pod, eviction.uid)
+        found.binds += len(transaction.binds)
+        found.evictions += len(transaction.evictions)
+    return found
+
+
+def gangs(count: int, size: int, nodes: int, *, queues: int = 4, affinity: bool = False) -> Iterator[AnyObject]:
+    for index in range(queues):
+        yield queue(f"q{index}")
+    for index in range(nodes):
+        yield node(index)
+    for at in range(count):
+        name = f"g{at:05}"
+        apart = None
+        if affinity:
+            term = PodAffinityTerm(
+                topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"app": name})
+            )
+            apart = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+        yield group(name, size, f"q{at % queues}")
+        for index in range(size):
+            yield pod(name, index, affinity=apart)
+
+
+def placed(name: str, what: str, count: int, size: int, nodes: int, limit: float, *, affinity: bool = False) -> Iterator[Figure]:
+    policy = build_policy(DEFAULT)
+    model, building = build(gangs(count, size, nodes, affinity=affinity))
+    result = decide(model, policy)
+    assert result.binds == count * size, f"{name}: {result.binds} of {count * size} pods bound"
+    figure = Figure(
+        name, what, result.seconds, limit, pods=count * size, nodes=nodes, gangs=count, binds=result.binds,
+        model_seconds=building,
+    )  # fmt: skip
+    yield figure
+    if name in {"gangs", "singles"}:
+        yield replace(figure, name=f"{name}-slice", what=f"{what}: longest slice", value=result.slice, limit=0.02)
+    if name == "large":
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield replace(figure, name="large-memory", what=f"{what}: peak memory", value=peak, limit=2048, unit="MiB")
+
+
+def reclaim() -> Iterator[Figure]:
+    def objects() -> Iterator[AnyObject]:
+        for index in range(201):
+            yield queue(f"q{index}")
+        for index in range(625):
+            yield node(index)
+        for at in range(200):
+            yield group(f"r{at}", 1, f"q{at}")
+            for index in range(100):
+                yield pod(f"r{at}", index, on=f"n{(at * 100 + index) % 625:05}")
+        yield group("claimer", 1, "q200")
+        for index in range(100):
+            yield pod("claimer", index)
+
+    model, building = build(objects())
+    result = decide(model, build_policy(DEFAULT))
+    assert result.evictions, "nobody was evicted"
+    yield Figure(
+        "reclaim", "200 queues, 20,000 running pods, a new queue claims its share", result.seconds, 5.0, pods=20_100,
+        nodes=625, gangs=201, evictions=result.evictions, model_seconds=building,
+    )  # fmt: skip
+
+
+def idle() -> Iterator[Figure]:
+    policy = build_policy(DEFAULT)
+    objects = [*(queue(f"q{index}") for index in range(4)), *(node(index) for index in range(1000))]
+    for at in range(1000):
+        objects.append(group(f"g{at}", 10, f"q{at % 4}"))
+        objects.extend(pod(f"g{at}", index, cpu=str(33 + at % 7)) for index in range(10))
+    model, _ = build(iter(objects))
+    first = decide(model, policy)
+    again = [decide(model, policy, first.memo, NOW + 1000 * step).seconds for step in range(1, 6)]
+    model.apply(Upsert(group("other", 5, "q0")))
+    busy = decide(model, policy, first.memo, NOW + 10_000).seconds
+    yield Figure("idle", "a cycle with 1,000 gangs that did not fit, nothing changed", max(again), 0.02, gangs=1000)
+    yield Figure("idle-first", "the same, tried for the first time", first.seconds, 2.0, gangs=1000)
+    yield Figure("idle-touched", "the same, after an unrelated group came", busy, 0.1, gangs=1000)
+
+
+ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "gangs": lambda: placed("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
+    "singles": lambda: placed("singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
+    "apart": lambda: placed(
+        "apart", "2,000 gangs x 10 with anti-affinity, 2,000 nodes", 2000, 10, 2000, 10.0, affinity=True
+    ),
+    "reclaim": reclaim,
+    "idle": idle,
+    "large": lambda: placed("large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", help="write one JSON line per figure to this file")
+    parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    for name in arguments.names or ROWS:
+        for figure in ROWS[name]():
+            figures.append(figure)
+            sign = "ok  " if figure.met else "MISS"
+            print(f"{sign} {figure.what:66} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            for figure in figures:
+                file.write(json.dumps({**asdict(figure), "met": figure.met}) + "\n")
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
