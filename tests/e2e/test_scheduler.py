@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -9,7 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
+from kbatch.engine import Eviction, Nomination, Transaction
+from kbatch.kube.client import Client
+from kbatch.kube.credentials import load_credentials
+from kbatch.kube.events import EventRecorder
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import PODS
+from kbatch.kube.lists import list_all
+from kbatch.kube.writes import bind, get
+from kbatch.metrics import SchedulerMetrics
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+from operators.scheduler.cache import Cache
+from operators.scheduler.dispatch import Dispatcher
 from tests.e2e.operator_process import OperatorProcess, eventually
 from tests.e2e.scenarios.manifests import group, pod
 
@@ -185,3 +201,75 @@ def test_decisions_are_counted(cluster: ControlPlane, scheduler: Callable[..., O
         assert process.metric("kbatch_scheduler_group_wait_seconds_count") == 1
         lines = process.lines()
     assert all(json.dumps(line) for line in lines)
+
+
+async def test_a_plan_is_made_whole_or_not_at_all_on_a_real_server(cluster: ControlPlane) -> None:
+    """Dispatch alone, with a plan made by hand: a budget refuses it, then it is made, then its nomination withdrawn."""
+    apply(cluster, *(pod(name, "plan") for name in ("victim", "guarded", "waiting")))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "plan", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}},
+    }
+    cluster.run_kubectl("label", "pod", "guarded", "guard=yes")
+    async with Client(load_credentials(str(cluster.kubeconfig))) as client:
+        cache = Cache(ClusterModel())
+        listed = await list_all(client, PODS, namespace="default")
+        uids = {one.metadata.name: one.metadata.uid for one in listed}
+        for name in ("victim", "guarded"):
+            await bind(client, namespace="default", name=name, uid=uids[name], node="node-0")
+        apply(cluster, budget)
+        await asyncio.to_thread(
+            eventually,
+            lambda: cluster.kubectl_json("get", "pdb", "plan").get("status", {}).get("currentHealthy") == 1,
+            20,
+            "the budget knows its pod",
+        )
+        events_ = tuple(Upsert(one) for one in await list_all(client, PODS, namespace="default"))
+        cache.receive(Batch(events_, complete=True))
+        metrics = SchedulerMetrics(CollectorRegistry())
+        recorder = EventRecorder(client, controller="test", instance="test")
+        dispatcher = Dispatcher(client, cache, metrics=metrics, recorder=recorder)
+        task = asyncio.create_task(dispatcher.run())
+
+        def plan(*victims: str) -> Transaction:
+            return Transaction(
+                "default/plan",
+                evictions=tuple(
+                    Eviction(f"default/{name}", uids[name], "node-0", "preempt", "default/plan") for name in victims
+                ),
+                nominations=(Nomination("default/waiting", uids["waiting"], "node-0"),),
+            )
+
+        async def carried_out(transaction: Transaction) -> None:
+            assert dispatcher.submit(transaction)
+            async with asyncio.timeout(10):
+                while dispatcher.in_flight:  # noqa: ASYNC110  (a look at a condition)
+                    await asyncio.sleep(0.01)
+
+        try:
+            await carried_out(plan("victim", "guarded"))
+            after = {one.metadata.name: one for one in await list_all(client, PODS, namespace="default")}
+            assert after["victim"].metadata.deletion_timestamp is None, "one refusal, and nobody is evicted"
+            assert after["waiting"].status.nominated_node_name == ""
+            async with asyncio.timeout(10):
+                while dispatcher.paused_until() is not None:  # noqa: ASYNC110  (a look at a condition)
+                    await asyncio.sleep(0.01)
+            await carried_out(plan("victim"))
+            after = {one.metadata.name: one for one in await list_all(client, PODS, namespace="default")}
+            assert "victim" not in after or after["victim"].metadata.deletion_timestamp is not None
+            assert after["guarded"].metadata.deletion_timestamp is None
+            assert after["waiting"].status.nominated_node_name == "node-0"
+            withdrawn = Transaction("p", nominations=(Nomination("default/waiting", uids["waiting"], None),))
+            await carried_out(withdrawn)
+            assert (await get(client, PODS, namespace="default", name="waiting")).status.nominated_node_name == ""
+            other = Transaction("p", nominations=(Nomination("default/waiting", uids["victim"], "node-1"),))
+            await carried_out(other)
+            assert (await get(client, PODS, namespace="default", name="waiting")).status.nominated_node_name == ""
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    cluster.run_kubectl("delete", "pdb", "plan")
+    cluster.run_kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
