@@ -1,0 +1,211 @@
+"""The API server's own record of who wrote what, and what it shows of who was allowed to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.auditor.rules import Violation
+
+POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
+  resources: [{group: coordination.k8s.io, resources: [leases]}]
+  namespaces: [NAMESPACE]
+- level: Request
+  verbs: [create]
+  resources: [{group: "", resources: [pods/binding, pods/eviction]}]
+- level: Metadata
+  verbs: [create, update, patch, delete]
+  resources:
+  - {group: "", resources: [pods/status]}
+  - {group: events.k8s.io, resources: [events]}
+  - {group: scheduling.incubator.k8s.io}
+- level: None
+"""
+
+_TOLERANCE = 0.5
+"""Seconds by which the times of a request as its two ends see it may differ on a busy machine."""
+
+_AGENT = re.compile(r"kbatch-scheduler/\S+ \((?P<identity>[^)]*)\)")
+
+
+def policy(folder: Path, lease_namespace: str) -> Path:
+    """Write the audit policy that the rules here need; its path."""
+    path = folder / "audit-policy.yaml"
+    path.write_text(POLICY.replace("NAMESPACE", lease_namespace), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write request, as the server recorded it."""
+
+    received: float
+    answered: float
+    agent: str
+    verb: str
+    resource: str
+    """With the subresource: `pods/binding`."""
+    namespace: str
+    name: str
+    status: int
+    dry_run: bool
+    body: dict[str, Any]
+    answer: dict[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """Which of the scheduler's replicas sent it; empty where it was somebody else."""
+        match = _AGENT.match(self.agent)
+        return match["identity"] if match else ""
+
+    @property
+    def succeeded(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def read(path: Path) -> list[Write]:
+    """The writes in an audit log, in the order in which they were received. A last line cut short is left out."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return sorted(_parsed(lines), key=lambda write: write.received)
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[Write]:
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # the server was killed while it wrote
+        if entry.get("stage") not in {"ResponseComplete", "Panic"}:
+            continue
+        reference = entry.get("objectRef") or {}
+        body = entry.get("requestObject") or {}
+        subresource = reference.get("subresource")
+        yield Write(
+            received=_seconds(entry["requestReceivedTimestamp"]),
+            answered=_seconds(entry["stageTimestamp"]),
+            agent=entry.get("userAgent", ""),
+            verb=entry["verb"],
+            resource=reference.get("resource", "") + (f"/{subresource}" if subresource else ""),
+            namespace=reference.get("namespace", ""),
+            name=reference.get("name", ""),
+            status=(entry.get("responseStatus") or {}).get("code", 0),
+            dry_run="dryRun=" in entry.get("requestURI", "")
+            or bool(((body if isinstance(body, dict) else {}).get("deleteOptions") or {}).get("dryRun")),
+            body=body if isinstance(body, dict) else {},
+            answer=entry.get("responseObject") or {},
+        )
+
+
+def bound_twice(writes: Iterable[Write]) -> Iterator[Violation]:
+    """Pods (by uid) that were bound by more than one accepted request."""
+    bound: dict[str, Write] = {}
+    for write in writes:
+        if write.resource == "pods/binding" and write.succeeded and not write.dry_run:
+            uid = write.body.get("metadata", {}).get("uid") or f"{write.namespace}/{write.name}"
+            first = bound.setdefault(uid, write)
+            if first is not write:
+                yield Violation(
+                    "bound twice",
+                    f"{write.namespace}/{write.name}",
+                    f"to {_node(first)} by {first.identity}, to {_node(write)} by {write.identity}",
+                    write.received,
+                )
+
+
+@dataclass(frozen=True)
+class Term:
+    """A time during which one replica held the Lease: from when it may have known to when it may have thought so."""
+
+    holder: str
+    since: float
+    until: float
+
+
+def terms(writes: Iterable[Write], lease: str) -> list[Term]:
+    """Who held a Lease when, by the writes to it that the server accepted.
+
+    A term begins when the request that won it was received, and ends when the one that ended it was answered, or when
+    its last renewal has run out: in between nobody can say whether the old holder may still write.
+    """
+    found: list[Term] = []
+    for write in _lease_writes(writes, lease):
+        spec = write.answer.get("spec") or {}
+        holder = "" if write.verb == "delete" else spec.get("holderIdentity") or ""
+        runs_out = write.received + float(spec.get("leaseDurationSeconds") or 0)
+        if found and found[-1].holder == holder:
+            # A renewal that came after the term had run out in silence begins a new one.
+            last = found[-1]
+            if write.received <= last.until:
+                found[-1] = Term(holder, last.since, runs_out)
+                continue
+        elif found:
+            last = found[-1]
+            found[-1] = Term(last.holder, last.since, min(last.until, write.answered))
+        found.append(Term(holder, write.received, runs_out))
+    return found
+
+
+def by_non_leaders(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
+    """Writes of the scheduler's replicas, Leases apart, that were received while another one, or none, led."""
+    writes = list(writes)
+    periods = terms(writes, lease)
+    for write in writes:
+        if not write.identity or write.resource == "leases":
+            continue
+        if not any(one.holder == write.identity and one.since <= write.received <= one.until for one in periods):
+            leading = [one.holder or "nobody" for one in periods if one.since <= write.received <= one.until]
+            yield Violation(
+                "not the leader",
+                write.identity,
+                f"{write.verb} {write.resource} {write.namespace}/{write.name} ({write.status}) "
+                f"while {' and '.join(leading) or 'nobody'} led",
+                write.received,
+            )
+
+
+def taken_early(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
+    """Replicas that took the Lease from another one before it had run out, and without its having been given back."""
+    before: Write | None = None
+    for write in _lease_writes(writes, lease):
+        if before is not None and write.identity:
+            old, new = (one.answer.get("spec") or {} for one in (before, write))
+            held, left = old.get("holderIdentity") or "", float(old.get("leaseDurationSeconds") or 0)
+            early = before.received + left - write.received
+            taken = new.get("holderIdentity") or ""
+            if before.verb != "delete" and held and taken and held != taken and early > _TOLERANCE:
+                what = f"took the lease {early:.1f} s before that of {held} ended"
+                yield Violation("two leaders", write.identity, what, write.received)
+        before = write
+
+
+def _lease_writes(writes: Iterable[Write], lease: str) -> list[Write]:
+    """The accepted writes to a Lease in the order in which they happened: each but the first was based on the last."""
+    return sorted(
+        (
+            write
+            for write in writes
+            if write.resource == "leases"
+            and (write.name or write.body.get("metadata", {}).get("name")) == lease
+            and write.succeeded
+        ),
+        key=lambda write: write.answered,
+    )
+
+
+def _node(write: Write) -> str:
+    return str(write.body.get("target", {}).get("name", "?"))
+
+
+def _seconds(stamp: str) -> float:
+    return dt.datetime.fromisoformat(stamp).timestamp()

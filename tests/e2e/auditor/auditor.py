@@ -1,0 +1,247 @@
+"""The auditor: watches an API server on its own, and says what must not have happened.
+
+It shares no code with the scheduler. What it sees it keeps in a `World`; rules judge every change of it, and the
+server's audit log at the end. Outages are counted out: what lasts is counted while everything is seen and somebody leads.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.e2e.auditor import audit_log
+from tests.e2e.auditor.rules import (
+    BeneficiaryPlaced,
+    BoundOnce,
+    PodChange,
+    Rule,
+    TrueConditions,
+    Violation,
+    WholeGangs,
+    WithinAllocatable,
+    WithinDeserved,
+    eviction_of,
+)
+from tests.e2e.auditor.watch import PATHS, Watcher
+from tests.e2e.auditor.world import World
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long what must not last may last, in seconds, while the server answers and somebody leads."""
+
+    partial: float = 20.0
+    """A gang that is placed in part. One that cannot be completed is given up after a minute: then more than that."""
+    untrue: float = 5.0
+    """A condition that contradicts what is there."""
+    beneficiary: float = 30.0
+    """From an eviction to the placement of the group that it was done for."""
+    race: float = 1.0
+    """Between two schedulers."""
+
+
+class Judge:
+    """The world and the rules, without the eyes: told of everything with its time, as a test may make it up."""
+
+    def __init__(
+        self, limits: Limits, *, scheduler: str = "kube-batch", lease: str = "kbatch-scheduler", phases: bool = False
+    ) -> None:
+        self.world = World()
+        self.violations: list[Violation] = []
+        self._lease = lease
+        self._holder: str | None = None
+        self._renewed = float("-inf")
+        self._blind: set[str] = set()
+        self._rules: tuple[Rule, ...] = (
+            BoundOnce(),
+            WithinAllocatable(scheduler, limits.race),
+            WholeGangs(limits.partial),
+            BeneficiaryPlaced(limits.beneficiary),
+            WithinDeserved(),
+            TrueConditions(limits.untrue, phases=phases),
+        )
+
+    def told(self, kind: str, change: str, obj: dict[str, Any], at: float) -> None:
+        """Something was seen of the cluster, or is seen no more (LOST) or again (SEEN)."""
+        if change in {"LOST", "SEEN"}:
+            self._saw(kind, seen=change == "SEEN", at=at)
+            return
+        gone = change == "DELETED"
+        world = self.world
+        if kind == "Pod":
+            self._pod(obj, gone=gone, at=at)
+        elif kind == "Node":
+            if gone:
+                world.drop_node(obj, at)
+            else:
+                world.put_node(obj)
+        elif kind == "PodGroup":
+            if gone:
+                world.drop_group(obj)
+            else:
+                world.put_group(obj)
+        elif kind == "Queue":
+            if gone:
+                world.drop_queue(obj)
+            else:
+                world.put_queue(obj)
+        elif kind == "Lease":
+            self._lease_changed(obj, gone=gone, at=at)
+        elif kind == "Event" and not gone and obj.get("reason") == "Evicted":
+            self._event(obj, at)
+
+    def tick(self, at: float) -> None:
+        """Time has passed. Nothing is judged by it while something is unseen, or while nobody leads."""
+        if self._blind or at - self._renewed > _FRESH:
+            self._interrupt(at)
+            return
+        for rule in self._rules:
+            self._add(rule.tick(self.world, at))
+
+    def _pod(self, obj: dict[str, Any], *, gone: bool, at: float) -> None:
+        if gone:
+            change = PodChange(self.world.drop_pod(obj), None)
+        else:
+            before, after = self.world.put_pod(obj, at)
+            change = PodChange(before, after)
+        for rule in self._rules:
+            self._add(rule.seen(self.world, change, at))
+
+    def _event(self, obj: dict[str, Any], at: float) -> None:
+        about = obj["involvedObject"]
+        eviction = eviction_of(f"{about.get('namespace', '')}/{about['name']}", obj.get("message", ""))
+        if eviction is not None:
+            for rule in self._rules:
+                self._add(rule.evicted(self.world, eviction, at))
+
+    def _lease_changed(self, obj: dict[str, Any], *, gone: bool, at: float) -> None:
+        if obj["metadata"]["name"] != self._lease:
+            return
+        holder = None if gone else (obj.get("spec") or {}).get("holderIdentity") or None
+        if holder != self._holder:
+            self._holder = holder
+            self._interrupt(at)
+        if holder is not None:
+            self._renewed = at
+
+    def _saw(self, kind: str, *, seen: bool, at: float) -> None:
+        if seen:
+            self._blind.discard(kind)
+        else:
+            self._blind.add(kind)
+        self._interrupt(at)
+
+    def _interrupt(self, at: float) -> None:
+        for rule in self._rules:
+            rule.interrupted(at)
+
+    def _add(self, found: Any) -> None:
+        self.violations.extend(found)
+
+
+_FRESH = 5.0
+"""Seconds after its last renewal in which a leader counts as at work."""
+
+
+def recorded(writes: list[audit_log.Write], lease: str, since: float = 0.0) -> list[Violation]:
+    """What the server's record shows of the time after `since` (wall clock); `writes` from the Lease's beginning on."""
+    found = [
+        *audit_log.bound_twice(writes),
+        *audit_log.taken_early(writes, lease),
+        *audit_log.by_non_leaders(writes, lease),
+    ]
+    return [violation for violation in found if violation.at >= since]
+
+
+class Auditor:
+    """A `Judge` with eyes, working in threads of its own while the context is open.
+
+    Args:
+        kubeconfig: the administrator's.
+        log: the API server's audit log, written with `audit_log.policy`.
+        options: as for `Judge`.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log: Path,
+        limits: Limits | None = None,
+        *,
+        lease: str = "kbatch-scheduler",
+        clock: Callable[[], float] = time.monotonic,
+        **options: Any,
+    ) -> None:
+        self._lease = lease
+        self._judge = Judge(limits or Limits(), lease=lease, **options)
+        self._log = log
+        self._clock = clock
+        self._begun = time.time()
+        self._news: queue.SimpleQueue[tuple[str, str, dict[str, Any], float] | None] = queue.SimpleQueue()
+        self._watchers = [
+            Watcher(kubeconfig, kind, self._tell, selector="reason%3DEvicted" if kind == "Event" else "")
+            for kind in PATHS
+        ]
+        self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        for watcher in self._watchers:
+            watcher.start()
+        for watcher in self._watchers:
+            assert watcher.listed.wait(30), f"{watcher.name} sees nothing"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for watcher in self._watchers:
+            watcher.stop()
+        self._news.put(None)
+        self._thread.join(timeout=30)
+
+    def look(self) -> World:
+        """The world as it is known now. Changes while you read it: for waiting, not for judging."""
+        return self._judge.world
+
+    def writes(self) -> list[audit_log.Write]:
+        """What the server has recorded since this auditor began."""
+        return [write for write in audit_log.read(self._log) if write.received >= self._begun]
+
+    def verdict(self) -> list[Violation]:
+        """All that was found so far; the audit log is read anew each time, all of it."""
+        if self._failure is not None:
+            raise AssertionError("the auditor itself failed") from self._failure
+        seen = list(self._judge.violations)
+        return [*seen, *recorded(audit_log.read(self._log), self._lease, self._begun)]
+
+    def silent(self) -> None:
+        """Fail, with all that was found, unless nothing was."""
+        found = self.verdict()
+        assert not found, "\n".join(map(str, found[:40]))
+
+    def _tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:
+        self._news.put((kind, change, obj, self._clock()))
+
+    def _run(self) -> None:
+        last = 0.0
+        while True:
+            try:
+                news = self._news.get(timeout=0.2)
+            except queue.Empty:
+                news = ("", "", {}, self._clock())
+            if news is None:
+                return
+            kind, change, obj, at = news
+            try:
+                if kind:
+                    self._judge.told(kind, change, obj, at)
+                if at - last >= 0.2:
+                    last = at
+                    self._judge.tick(at)
+            except Exception as error:  # noqa: BLE001 - shown by `verdict`, in the thread of the test
+                self._failure = self._failure or error

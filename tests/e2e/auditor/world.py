@@ -1,0 +1,227 @@
+"""The cluster as the auditor has seen it: plain facts, kept from watch events, without any opinion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from tests.e2e.auditor.quantities import Amounts, add, amounts, request_of
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+OVER = ("Succeeded", "Failed")
+
+
+@dataclass
+class PodFact:
+    """A pod as it was last seen."""
+
+    uid: str
+    key: str
+    group: str
+    scheduler: str
+    node: str
+    nominated: str
+    phase: str
+    deleting: bool
+    evicted: bool
+    request: Amounts
+    bound_at: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it takes room on its node."""
+        return bool(self.node) and self.phase not in OVER
+
+    @property
+    def placed(self) -> bool:
+        """Whether it counts for its gang: it has a node, and neither failed there nor leaves."""
+        return bool(self.node) and self.phase != "Failed" and not self.deleting
+
+
+@dataclass
+class GroupFact:
+    """A PodGroup as it was last seen."""
+
+    key: str
+    uid: str
+    queue: str
+    minimum: int
+    phase: str
+    deleting: bool
+    conditions: dict[str, tuple[str, str]]
+    """By type: status and reason."""
+
+
+@dataclass
+class QueueFact:
+    """A Queue as it was last seen."""
+
+    name: str
+    weight: int
+    capability: Amounts | None
+
+
+@dataclass
+class World:
+    """All that was seen, by key (`namespace/name`; nodes and queues by name)."""
+
+    pods: dict[str, PodFact] = field(default_factory=dict)
+    nodes: dict[str, Amounts] = field(default_factory=dict)
+    gone_nodes: dict[str, float] = field(default_factory=dict)
+    groups: dict[str, GroupFact] = field(default_factory=dict)
+    queues: dict[str, QueueFact] = field(default_factory=dict)
+    members: dict[str, dict[str, PodFact]] = field(default_factory=dict)
+    """By group: its pods, by key."""
+    on_node: dict[str, dict[str, PodFact]] = field(default_factory=dict)
+    """By node: the pods that have it, by key."""
+
+    def used(self, node: str) -> Amounts:
+        """What the pods of a node hold."""
+        total: Amounts = {}
+        for pod in self.on_node.get(node, {}).values():
+            if pod.holds:
+                add(total, pod.request)
+        return total
+
+    def placed(self, group: str) -> int:
+        """Members of a group that count as placed."""
+        return sum(pod.placed for pod in self.members.get(group, {}).values())
+
+    def put_pod(self, obj: dict[str, Any], at: float) -> tuple[PodFact | None, PodFact]:
+        """Take over a pod; what it was before (None: unknown, or another one of that name), and what it is now."""
+        meta, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        namespace = meta["namespace"]
+        group = (meta.get("annotations") or {}).get(GROUP_NAME, "")
+        conditions = status.get("conditions") or ()
+        now = PodFact(
+            uid=meta["uid"],
+            key=f"{namespace}/{meta['name']}",
+            group=f"{namespace}/{group}" if group else "",
+            scheduler=spec.get("schedulerName", ""),
+            node=spec.get("nodeName") or "",
+            nominated=status.get("nominatedNodeName") or "",
+            phase=status.get("phase") or "Pending",
+            deleting=bool(meta.get("deletionTimestamp")),
+            evicted=any(
+                one["type"] == "DisruptionTarget" and one.get("reason") == "EvictionByEvictionAPI" for one in conditions
+            ),
+            request=request_of(spec),
+        )
+        before = self.pods.get(now.key)
+        if before is not None:
+            self._unlink(before)
+            if before.uid != now.uid:
+                before = None
+        now.bound_at = before.bound_at if before is not None and before.node else at if now.node else None
+        self.pods[now.key] = now
+        if now.group:
+            self.members.setdefault(now.group, {})[now.key] = now
+        if now.node:
+            self.on_node.setdefault(now.node, {})[now.key] = now
+        return before, now
+
+    def drop_pod(self, obj: dict[str, Any]) -> PodFact | None:
+        """Forget a pod; what it was."""
+        key = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+        known = self.pods.get(key)
+        if known is None or known.uid != obj["metadata"]["uid"]:
+            return None
+        self._unlink(self.pods.pop(key))
+        return known
+
+    def _unlink(self, pod: PodFact) -> None:
+        self.members.get(pod.group, {}).pop(pod.key, None)
+        self.on_node.get(pod.node, {}).pop(pod.key, None)
+
+    def put_node(self, obj: dict[str, Any]) -> None:
+        """Take over a node."""
+        name = obj["metadata"]["name"]
+        self.nodes[name] = amounts((obj.get("status") or {}).get("allocatable"))
+        self.gone_nodes.pop(name, None)
+
+    def drop_node(self, obj: dict[str, Any], at: float) -> None:
+        """A node is gone."""
+        self.nodes.pop(obj["metadata"]["name"], None)
+        self.gone_nodes[obj["metadata"]["name"]] = at
+
+    def put_group(self, obj: dict[str, Any]) -> None:
+        """Take over a PodGroup."""
+        meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        roles = sum(int(role.get("minMember") or 0) for role in spec.get("subGroups") or ())
+        key = f"{meta['namespace']}/{meta['name']}"
+        self.groups[key] = GroupFact(
+            key=key,
+            uid=meta["uid"],
+            queue=spec.get("queue") or "default",
+            minimum=max(int(spec.get("minMember") or 1), roles),
+            phase=status.get("phase") or "",
+            deleting=bool(meta.get("deletionTimestamp")),
+            conditions={
+                one["type"]: (one.get("status", ""), one.get("reason", "")) for one in status.get("conditions") or ()
+            },
+        )
+
+    def drop_group(self, obj: dict[str, Any]) -> None:
+        """A PodGroup is gone."""
+        self.groups.pop(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", None)
+
+    def put_queue(self, obj: dict[str, Any]) -> None:
+        """Take over a Queue."""
+        spec = obj.get("spec") or {}
+        capability = spec.get("capability")
+        self.queues[obj["metadata"]["name"]] = QueueFact(
+            obj["metadata"]["name"], int(spec.get("weight") or 1), amounts(capability) if capability else None
+        )
+
+    def drop_queue(self, obj: dict[str, Any]) -> None:
+        """A Queue is gone."""
+        self.queues.pop(obj["metadata"]["name"], None)
+
+
+def deserved(world: World) -> dict[str, Amounts]:
+    """Each queue's weighted max-min share of all nodes, dimension by dimension, capped by what it asks for.
+
+    Worked out in fractions, so up to a unit away from one that is rounded to whole units.
+    """
+    requests = {name: _asked(world, name) for name in world.queues}
+    capacity: Amounts = {}
+    for node in world.nodes.values():
+        add(capacity, node)
+    shares: dict[str, Amounts] = {name: {} for name in world.queues}
+    for dimension, whole in capacity.items():
+        caps = {name: asked.get(dimension, Fraction(0)) for name, asked in requests.items()}
+        for name, queue in world.queues.items():
+            if queue.capability is not None and dimension in queue.capability:
+                caps[name] = min(caps[name], queue.capability[dimension])
+        unmet = {name for name, cap in caps.items() if cap > 0}
+        rest = whole
+        while unmet:
+            unit = rest / sum(world.queues[name].weight for name in unmet)
+            full = {name for name in unmet if caps[name] <= unit * world.queues[name].weight}
+            for name in full or unmet:
+                shares[name][dimension] = caps[name] if full else unit * world.queues[name].weight
+                rest -= shares[name][dimension]
+            unmet = unmet - full if full else set()
+    return shares
+
+
+def allocated(world: World, queue: str) -> Amounts:
+    """What the placed pods of a queue's groups hold."""
+    total: Amounts = {}
+    for group in world.groups.values():
+        if group.queue == queue:
+            for pod in world.members.get(group.key, {}).values():
+                if pod.holds and not pod.deleting:
+                    add(total, pod.request)
+    return total
+
+
+def _asked(world: World, queue: str) -> Amounts:
+    total: Amounts = {}
+    for group in world.groups.values():
+        if group.queue == queue:
+            for pod in world.members.get(group.key, {}).values():
+                if pod.phase not in OVER and not pod.deleting:
+                    add(total, pod.request)
+    return total

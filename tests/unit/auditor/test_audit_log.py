@@ -1,0 +1,144 @@
+"""What an API server's record shows of replicas that write out of turn."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.auditor import audit_log
+from tests.e2e.auditor.auditor import recorded
+
+LEASE = "kbatch-scheduler"
+
+
+class Record:
+    """An audit log as it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "audit.log"
+        self.path.touch()
+
+    def write(self, at: float, agent: str, verb: str, uri: str, status: int = 200, **more: Any) -> None:
+        parts = uri.partition("?")[0].split("/")
+        entry = {
+            "stage": "ResponseComplete",
+            "requestReceivedTimestamp": _stamp(at),
+            "stageTimestamp": _stamp(at + 0.01),
+            "userAgent": f"kbatch-scheduler/0.1 ({agent})" if agent else "kubectl/v1",
+            "verb": verb,
+            "requestURI": uri,
+            "objectRef": {
+                "resource": parts[0], "namespace": "ns", "name": parts[1], "subresource": (parts[2:] or [""])[0],
+            },
+            "responseStatus": {"code": status},
+            **more,
+        }  # fmt: skip
+        with self.path.open("a") as log:
+            log.write(json.dumps(entry) + "\n")
+
+    def lease(self, at: float, holder: str, *, by: str | None = None, seconds: int = 15, status: int = 200) -> None:
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
+        agent = holder if by is None else by
+        self.write(at, agent, "update", f"leases/{LEASE}", status, responseObject={"spec": spec})
+
+    def bind(self, at: float, agent: str, pod: str = "p", *, status: int = 201, uid: str = "") -> None:
+        body = {"metadata": {"uid": uid or pod}, "target": {"name": f"node-of-{agent}"}}
+        self.write(at, agent, "create", f"pods/{pod}/binding", status, requestObject=body)
+
+    @property
+    def rules(self) -> list[str]:
+        return [violation.rule for violation in recorded(audit_log.read(self.path), LEASE)]
+
+
+def _stamp(at: float) -> str:
+    return dt.datetime.fromtimestamp(1_000_000 + at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def test_the_leader_may_write(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(1, "a", "p")
+    record.lease(2, "a")
+    record.bind(16, "a", "q")
+    record.write(16, "", "create", "pods/x/binding")
+    assert record.rules == []
+
+
+def test_a_standby_may_not_even_where_the_server_refuses_it(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(1, "b", status=409)
+    record.write(2, "b", "create", "pods/p/eviction", 201)
+    assert record.rules == ["not the leader"] * 2
+
+
+def test_a_leader_whose_lease_has_run_out_may_not(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(14, "a", "p")
+    assert record.rules == []
+    record.bind(16, "a", "q")
+    assert record.rules == ["not the leader"]
+
+
+def test_a_leader_whose_lease_was_taken_or_given_back_may_not(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.lease(5, "thief", by="")
+    record.bind(6, "a", "p")
+    assert record.rules == ["not the leader"]
+    record.lease(30, "a")
+    record.lease(31, "", by="a", seconds=1)
+    record.bind(32, "a", "q")
+    assert record.rules == ["not the leader"] * 2
+
+
+def test_a_lease_that_was_not_written_makes_no_leader(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.lease(1, "b", status=409)
+    record.bind(2, "b")
+    assert record.rules == ["not the leader"]
+
+
+def test_a_lease_taken_before_its_time(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.lease(15.1, "b")
+    assert record.rules == []
+    record.lease(20, "a")
+    assert record.rules == ["two leaders"]
+
+
+def test_a_pod_bound_by_two_requests(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(1, "a", "p")
+    record.bind(2, "a", "p", status=409)
+    record.bind(3, "a", "p", uid="another pod of that name")
+    assert record.rules == []
+    record.bind(4, "a", "p")
+    assert record.rules == ["bound twice"]
+
+
+def test_only_what_came_after_a_moment_is_judged_by_all_that_came_before(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(1, "b", "p")
+    record.bind(3, "a", "q")
+    writes = audit_log.read(record.path)
+    assert len(recorded(writes, LEASE, since=0.0)) == 1
+    assert recorded(writes, LEASE, since=1_000_002) == []
+
+
+def test_a_line_cut_short_and_a_dry_run_do_not_count(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.write(1, "a", "create", "pods/p/eviction?dryRun=All")
+    with record.path.open("a") as log:
+        log.write('{"stage": "Respon')
+    [write] = [one for one in audit_log.read(record.path) if one.resource == "pods/eviction"]
+    assert write.dry_run
+    assert record.rules == []

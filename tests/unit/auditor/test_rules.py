@@ -1,0 +1,350 @@
+"""Each rule of the auditor fires on a made-up misdeed, and is silent about what is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.auditor.auditor import Judge, Limits
+from tests.e2e.auditor.quantities import quantity, request_of
+
+LIMITS = Limits(partial=20, untrue=5, beneficiary=30, race=1)
+
+
+class Story:
+    """Tells a judge what happens, second by second; the leader renews its Lease all the time."""
+
+    def __init__(self, **options: Any) -> None:
+        self.judge = Judge(LIMITS, **options)
+        self.now = 0.0
+        self.uids: dict[str, int] = {}
+        self.lead("a")
+        self.node("n1", cpu="4")
+        self.node("n2", cpu="4")
+        self.queue("default")
+
+    @property
+    def rules(self) -> list[str]:
+        return [violation.rule for violation in self.judge.violations]
+
+    def tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:
+        self.judge.told(kind, change, obj, self.now)
+        self.judge.tick(self.now)
+
+    def wait(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.now += 1
+            self.lead(self.leader)
+
+    def lead(self, who: str) -> None:
+        self.leader = who
+        self.tell("Lease", "MODIFIED", {"metadata": {"name": "kbatch-scheduler"}, "spec": {"holderIdentity": who}})
+
+    def node(self, name: str, cpu: str, change: str = "ADDED") -> None:
+        allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+        self.tell("Node", change, {"metadata": {"name": name}, "status": {"allocatable": allocatable}})
+
+    def queue(self, name: str, **spec: Any) -> None:
+        self.tell("Queue", "ADDED", {"metadata": {"name": name}, "spec": spec})
+
+    def group(self, name: str, minimum: int, *, queue: str = "default", phase: str = "", **conditions: str) -> None:
+        listed = []
+        for kind, said in conditions.items():
+            status, _, reason = said.partition(" ")
+            listed.append({"type": kind, "status": status, "reason": reason})
+        self.tell(
+            "PodGroup",
+            "MODIFIED",
+            {
+                "metadata": {"namespace": "ns", "name": name, "uid": name},
+                "spec": {"minMember": minimum, "queue": queue},
+                "status": {"conditions": listed, "phase": phase},
+            },
+        )
+
+    def pod(
+        self,
+        name: str,
+        group: str = "",
+        *,
+        node: str = "",
+        cpu: str = "1",
+        change: str = "MODIFIED",
+        scheduler: str = "kube-batch",
+        phase: str = "Pending",
+        evicted: bool = False,
+        nominated: str = "",
+        uid: str = "",
+    ) -> None:
+        meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": uid or name}
+        if group:
+            meta["annotations"] = {"scheduling.k8s.io/group-name": group}
+        if evicted:
+            meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        spec = {"schedulerName": scheduler, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+        self.tell(
+            "Pod",
+            change,
+            {
+                "metadata": meta,
+                "spec": spec | ({"nodeName": node} if node else {}),
+                "status": {
+                    "phase": phase,
+                    "conditions": [condition] if evicted else [],
+                    "nominatedNodeName": nominated,
+                },
+            },
+        )
+
+    def gang(self, name: str, size: int, *, bound: int = 0, **conditions: str) -> None:
+        self.group(name, size, **conditions)
+        for index in range(size):
+            self.pod(f"{name}-{index}", name)
+            if index < bound:
+                self.pod(f"{name}-{index}", name, node="n1" if index < 4 else "n2")
+
+    def evict(self, victim: str, message: str) -> None:
+        about = {"namespace": "ns", "name": victim}
+        self.tell("Event", "ADDED", {"reason": "Evicted", "involvedObject": about, "message": message})
+
+
+def test_a_gang_placed_well_breaks_no_rule() -> None:
+    story = Story()
+    story.gang("g", 4, bound=4)
+    story.group("g", 4, Scheduled="True")
+    story.wait(60)
+    assert story.rules == []
+
+
+def test_a_pod_on_two_nodes() -> None:
+    story = Story()
+    story.pod("p")
+    story.pod("p", node="n1")
+    story.pod("p", node="n1", phase="Running")
+    assert story.rules == []
+    story.pod("p", node="n2")
+    assert story.rules == ["bound twice"]
+
+
+def test_another_pod_of_the_same_name_may_have_another_node() -> None:
+    story = Story()
+    story.pod("p", node="n1")
+    story.pod("p", node="n2", uid="another")
+    assert story.rules == []
+
+
+def test_a_node_over_its_allocatable() -> None:
+    story = Story()
+    for index in range(5):
+        story.pod(f"p{index}")
+        assert story.rules == []
+        story.pod(f"p{index}", node="n1")
+    assert story.rules == ["over allocatable"]
+
+
+def test_room_of_ended_pods_is_free() -> None:
+    story = Story()
+    for index in range(12):
+        story.pod(f"p{index}")
+        story.pod(f"p{index}", node="n1")
+        story.pod(f"p{index}", node="n1", phase="Succeeded")
+    assert story.rules == []
+
+
+def test_a_node_that_shrinks_is_nobodys_misdeed_but_a_bind_to_it_is() -> None:
+    story = Story()
+    for index in range(3):
+        story.pod(f"p{index}")
+        story.pod(f"p{index}", node="n1")
+    story.node("n1", cpu="2", change="MODIFIED")
+    assert story.rules == []
+    story.pod("late")
+    story.pod("late", node="n1")
+    assert story.rules == ["over allocatable"]
+
+
+@pytest.mark.parametrize(("seconds", "rules"), [(0, []), (3, ["over allocatable"])])
+def test_another_schedulers_bind_must_be_known_after_a_moment(seconds: int, rules: list[str]) -> None:
+    story = Story()
+    for name in ("f1", "f2"):
+        story.pod(name, cpu="2", scheduler="default-scheduler")
+        story.pod(name, cpu="2", scheduler="default-scheduler", node="n1")
+    story.wait(seconds)
+    story.pod("p")
+    story.pod("p", node="n1")
+    assert story.rules == rules
+
+
+@pytest.mark.parametrize(("seconds", "rules"), [(0, []), (3, ["over allocatable"])])
+def test_a_bind_to_a_node_that_is_gone(seconds: int, rules: list[str]) -> None:
+    story = Story()
+    story.pod("p")
+    story.node("n1", cpu="4", change="DELETED")
+    story.wait(seconds)
+    story.pod("p", node="n1")
+    assert story.rules == rules
+
+
+def test_a_gang_left_partial() -> None:
+    story = Story()
+    story.gang("g", 4, bound=2)
+    story.wait(19)
+    assert story.rules == []
+    story.wait(3)
+    assert story.rules == ["partial gang"]
+
+
+def test_time_without_a_leader_or_without_sight_does_not_count() -> None:
+    story = Story()
+    story.gang("g", 4, bound=2)
+    story.wait(15)
+    story.now += 60  # nobody renews
+    story.lead("b")
+    story.wait(15)
+    story.tell("Pod", "LOST", {})
+    story.wait(30)
+    story.tell("Pod", "SEEN", {})
+    story.wait(15)
+    assert story.rules == []
+    story.wait(6)
+    assert story.rules == ["partial gang"]
+
+
+def test_a_gang_that_lacks_pods_is_not_the_schedulers_doing() -> None:
+    story = Story()
+    story.gang("g", 4, bound=4)
+    story.pod("g-0", "g", node="n1", change="DELETED")
+    story.wait(60)
+    assert story.rules == []
+
+
+def test_an_eviction_whose_beneficiary_still_waits() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 1)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.wait(28)
+    assert "evicted in vain" not in story.rules
+    story.wait(5)
+    assert story.rules == ["evicted in vain"]
+
+
+def test_an_eviction_whose_beneficiary_is_placed() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 1)
+    story.pod("high-0", "high", nominated="n1")
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.wait(5)
+    story.pod("high-0", "high", node="n1")
+    story.group("high", 1, Scheduled="True")
+    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.wait(60)
+    assert story.rules == []
+
+
+def test_an_eviction_for_nobody() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.wait(35)
+    assert story.rules == ["evicted in vain"]
+
+
+def test_a_gang_that_could_not_be_completed_is_taken_back_for_nobody() -> None:
+    story = Story()
+    story.gang("g", 4, bound=2)
+    story.pod("g-0", "g", node="n1", evicted=True)
+    story.pod("g-1", "g", node="n1", evicted=True)
+    story.wait(60)
+    assert story.rules == []
+
+
+def test_a_queue_lifted_above_its_share_by_reclaim() -> None:
+    story = Story()
+    story.queue("a")
+    story.queue("b")
+    for queue, name, size in (("a", "rich", 8), ("b", "poor", 5), ("b", "more", 3)):
+        story.group(name, size, queue=queue)
+        for index in range(size):
+            story.pod(f"{name}-{index}", name)
+    # 8 cores, both queues ask for all of them: 4 each.
+    for index in range(3):
+        story.pod(f"rich-{index}", "rich", node="n1")
+    story.pod("rich-3", "rich", node="n1", evicted=True)
+    story.evict("rich-3", "evicted from node n1 by reclaim for ns/poor")
+    for index in range(5):
+        assert "above deserved" not in story.rules
+        story.pod(f"poor-{index}", "poor", node="n2" if index else "n1")
+    assert "above deserved" in story.rules
+
+
+def test_a_queue_within_its_share_by_reclaim() -> None:
+    story = Story()
+    story.queue("a")
+    story.queue("b")
+    for queue, name, size in (("a", "rich", 8), ("b", "poor", 4), ("b", "more", 4)):
+        story.group(name, size, queue=queue)
+        for index in range(size):
+            story.pod(f"{name}-{index}", name)
+    story.evict("rich-3", "evicted from node n1 by reclaim for ns/poor")
+    for index in range(4):
+        story.pod(f"poor-{index}", "poor", node="n2")
+    assert story.rules == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "conditions", "right"),
+    [
+        (4, {"Scheduled": "False NotEnoughResources"}, {"Scheduled": "True Scheduled"}),
+        (4, {}, {"Scheduled": "True Scheduled"}),
+        (4, {"Scheduled": "True x", "Unschedulable": "True y"}, {"Scheduled": "True x", "Unschedulable": "False y"}),
+        (0, {"Scheduled": "True Scheduled"}, {"Scheduled": "False NotEnoughResources"}),
+        (0, {"Scheduled": "False QueueNotFound"}, {"Scheduled": "False NotEnoughResources"}),
+    ],
+)
+def test_a_condition_that_is_not_true(bound: int, conditions: dict[str, str], right: dict[str, str]) -> None:
+    story = Story()
+    story.gang("g", 4, bound=bound, **conditions)
+    story.wait(4)
+    story.group("g", 4, **right)
+    story.wait(10)
+    assert story.rules == []
+    story.group("g", 4, **conditions)
+    story.wait(6)
+    assert story.rules == ["untrue condition"]
+
+
+@pytest.mark.parametrize(("bound", "phase"), [(4, "Pending"), (4, "InQueue"), (0, "Running")])
+def test_a_phase_that_is_not_true_where_phases_are_written(bound: int, phase: str) -> None:
+    for phases in (False, True):
+        story = Story(phases=phases)
+        story.gang("g", 4, bound=bound)
+        story.group("g", 4, phase=phase, Scheduled="True x" if bound else "False y")
+        story.wait(10)
+        assert story.rules == ["untrue condition"] * phases
+
+
+def test_quantities_are_read_as_kubernetes_writes_them() -> None:
+    assert [float(quantity(text)) for text in ("1", "250m", "1.5", "2Ki", "1e3", "4G", 3)] == [
+        1, 0.25, 1.5, 2048, 1000, 4e9, 3,
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="quantity"):
+        quantity("1Zi")
+
+
+def test_a_pod_asks_for_its_largest_step() -> None:
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "initContainers": [container("1", restartPolicy="Always"), container("5")],
+        "containers": [container("2"), {"resources": {"limits": {"cpu": "1"}}}],
+        "overhead": {"cpu": "500m"},
+    }
+    request = request_of(spec)
+    assert float(request["cpu"]) == 6.5
+    assert request["pods"] == 1
