@@ -33,16 +33,21 @@ def needs(session: Session, job: JobState) -> Resources | None:
     found = total(task.cls.request for task in waiting)
     missing = job.missing() - len(waiting)
     if missing > 0:
-        templates = list(_templates(session, job))
-        if not templates and not waiting and not job.bound:
-            return None
-        for spec, count in templates:
-            taken = min(count, missing)
-            missing -= taken
-            found = add(found, scale(effective_request(spec), taken))
-        if missing > 0:
+        coming = _of_templates(session, job, missing)
+        if coming is None:
             return None  # it could not run with what exists and what is to come
+        found = add(found, coming)
     return found
+
+
+def _of_templates(session: Session, job: JobState, count: int) -> Resources | None:
+    """What this many pods of the group's templates would ask for; None where its templates make fewer."""
+    found: Resources = {}
+    for spec, most in _templates(session, job):
+        taken = min(count, most)
+        count -= taken
+        found = add(found, scale(effective_request(spec), taken))
+    return found if count <= 0 else None
 
 
 def _templates(session: Session, job: JobState) -> Iterable[tuple[PodSpec, int]]:
@@ -85,6 +90,7 @@ class Quotas:
         for _, found in sorted(session.model.objects.get(ResourceQuota, {}).items()):
             if isinstance(found, ResourceQuota):
                 self._by_namespace.setdefault(found.metadata.namespace, []).append(found)
+        self._session = session
         self._promised: dict[str, Resources] = {}
 
     def exceeded(self, job: JobState) -> Excess | None:
@@ -92,7 +98,7 @@ class Quotas:
         found = self._by_namespace.get(job.job.namespace)
         if not found:
             return None
-        ask = _ask(job)
+        ask = _ask(self._session, job)
         for quota in found:
             try:
                 charge = quotas.charge(quota, ask)
@@ -110,18 +116,21 @@ class Quotas:
         for quota in self._by_namespace.get(job.job.namespace, ()):
             key = quota.metadata.uid or quota.metadata.name
             try:
-                self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, _ask(job)))
+                self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, _ask(self._session, job)))
             except QuantityError:
                 continue
 
 
-def _ask(job: JobState) -> Ask:
+def _ask(session: Session, job: JobState) -> Ask:
     """What the group asks of quotas beyond the pods that exist: those the quotas already count."""
     group = job.job.group
     if group is None:
         return Ask({})
     alive = [task for task in job.job.tasks.values() if not task.terminal]
-    missing = max(0, job.minimum - len(alive))
+    missing = max(0, job.minimum - len(alive) - job.job.succeeded)
+    if not job.job.min_quota:
+        coming = _of_templates(session, job, missing)
+        return quotas.ask_of_group(coming or {}, missing, group.spec.priority_class_name)
     ask = quotas.ask_of_group(job.job.min_quota, missing, group.spec.priority_class_name)
     own = [Ask(task.cls.request, {}, 0) for task in alive]
     return Ask(subtract(ask.requests, add(*(part.requests for part in own))), ask.limits, ask.pods, ask.subject)

@@ -142,7 +142,7 @@ def explain(session: Session, job: JobState, when: Sequence[When]) -> Reason:
     facts = (
         held + needed, held + placeable, short, missing, len(session.nodes), fitting, counts, role
     )  # fmt: skip
-    if _fits_empty(session, job):
+    if fits_empty(session, job):
         return NotEnoughResources(*facts)
     return ClusterTooSmall(*facts)
 
@@ -183,7 +183,7 @@ def _shortage(session: Session, tasks: Sequence[Task]) -> tuple[str, int]:
     return worst[1], worst[2]
 
 
-def _fits_empty(session: Session, job: JobState) -> bool:
+def fits_empty(session: Session, job: JobState) -> bool:
     """Whether the group's minimum would fit the nodes without any of this scheduler's pods on them."""
     table = session.nodes
     room = Room(table)

@@ -13,6 +13,7 @@ from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.boundary import Memo
 from kbatch.engine.budgets import Budgets
 from kbatch.engine.demand import index_templates
+from kbatch.engine.holds import Holds
 from kbatch.engine.placement import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
 from kbatch.engine.policy import Policy
@@ -21,7 +22,7 @@ from kbatch.engine.snapshot import Snapshot
 from kbatch.engine.state import JobState, QueueState
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources
+from kbatch.resources import Resources, total
 
 
 class Session:
@@ -32,6 +33,7 @@ class Session:
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
         reasons: for each group key, why it was refused so far in this cycle.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
+        holds: room kept for a group that has waited too long.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
         wake: instants (ms) at which the same snapshot could be decided otherwise.
     """
@@ -58,6 +60,8 @@ class Session:
         self.attempted: set[str] = set()
         self.wake: list[int] = []
         self.failed: dict[object, tuple[int, Reason]] = {}
+        self.holds = Holds()
+        self._promises: list[tuple[JobState, Resources]] | None = None
         self._live: list[JobState] | None = None
         self.commits = 0
         self.leaving: set[str] = set()
@@ -160,6 +164,25 @@ class Session:
         if self._templates is None:
             self._templates = index_templates(self.model.objects.get(Job, {}).values())
         return self._templates.get(key, ())
+
+    def promises(self) -> Sequence[tuple[JobState, Resources]]:
+        """What groups in queue were promised whose minimum's pods do not exist yet."""
+        if self._promises is None:
+            self._promises = [
+                (job, job.job.outstanding) for job in self.live()
+                if job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
+                and job.bound + len(job.job.waiting) < job.minimum
+            ]  # fmt: skip
+        return self._promises
+
+    def limited(self, job: JobState, tasks: Sequence[Task]) -> bool:
+        """Whether its queue's share or capability, not room, is what keeps the job waiting."""
+        queue = self._queues[job.queue]
+        if self.overused(queue, job) is not None:
+            return True
+        asked = total(task.cls.request for task in tasks)
+        hard = queue.record.capability or {}
+        return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
 
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""

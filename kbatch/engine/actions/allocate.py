@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.boundary import Transaction
+from kbatch.engine.holds import keep_for_the_aged, reserved
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, unplaced
 from kbatch.engine.state import JobState, QueueState
@@ -30,6 +31,7 @@ def allocate(session: Session) -> Iterator[Transaction]:
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
     yield from _settle(session)
+    yield from keep_for_the_aged(session, session.holds)
     for job in session.live():
         line = by_name.get(job.queue)
         if line is not None and job.in_queue and job.possible and job.waiting:
@@ -49,6 +51,7 @@ def allocate(session: Session) -> Iterator[Transaction]:
                 heapq.heappop(heap)
             elif moved:
                 heapq.heapreplace(heap, (session.queue_key(line.queue), at))
+    session.holds.end(session)
 
 
 def _settle(session: Session) -> Iterator[Transaction]:
@@ -77,6 +80,25 @@ def _settle(session: Session) -> Iterator[Transaction]:
                 yield from statement.commit()
             else:
                 statement.rollback()
+
+
+def _take_over(session: Session, statement: Statement) -> bool:
+    """Place the job where others of its queue that matter less are nominated; their nominations end if that helps."""
+    job = statement.job
+    weaker = [
+        other for other in session.live()
+        if other.nominated and other.queue == job.queue and other.priority < job.priority
+    ]  # fmt: skip
+    weaker.sort(key=session.job_key, reverse=True)
+    for other in weaker:
+        for task, _ in list(other.nominated.values()):
+            statement.withdraw(other, task)
+        mark = len(statement)
+        if place_minimum(statement, (When.NOW, When.LATER)):
+            return True
+        statement.rollback(mark)
+    statement.rollback()
+    return False
 
 
 def _bind_one(session: Session, statement: Statement, task: Task) -> bool:
@@ -123,7 +145,7 @@ class _Line:
             done = yield from self._minimum(job)
         else:
             done = job.whole and (yield from self._one_more(job))
-        if done:
+        if done and not job.idle:
             heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done
 
@@ -134,26 +156,37 @@ class _Line:
             session.refuse(job, reason)
             return False
         tasks = unplaced(job)
-        reason = over_capability(self.queue, next_tasks(job, tasks))
+        following = next_tasks(job, tasks)
+        reason = over_capability(self.queue, following)
+        if reason is None and job.job.shadow:
+            reason = reserved(session, job, following)
         if reason is not None:
             session.refuse(job, reason)
             return False
         mark = signature(job, tasks)
         coupled = any(session.placement.coupled(cls) for cls in {task.cls.id: task.cls for task in tasks}.values())
         known = None if coupled else session.known_failure(mark)
+        statement = Statement(session, job)
         if known is not None:
+            if _take_over(session, statement):
+                yield from statement.commit()
+                return True
             session.refuse(job, known, attempted=True)
             return False
-        statement = Statement(session, job)
-        if not place_minimum(statement, (When.NOW, When.LATER)):
-            statement.rollback()
+        if place_minimum(statement, (When.NOW, When.LATER)):
+            yield from statement.commit()
+            return True
+        statement.rollback()
+        if _take_over(session, statement):
+            yield from statement.commit()
+            return True
+        reason = session.holds.reason(session, job)
+        if reason is None:
             reason = explain(session, job, (When.NOW, When.LATER))
-            if not coupled:
+            if not (coupled or session.holds):
                 session.note_failure(mark, reason)
-            session.refuse(job, reason, attempted=True)
-            return False
-        yield from statement.commit()
-        return True
+        session.refuse(job, reason, attempted=True)
+        return False
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool]:
         """One pod above the minimum; classes that do not fit are left out for the rest of the action."""
@@ -168,8 +201,7 @@ class _Line:
             task = rest.pop()
             if task.cls.id in full or task.key in job.nominated or job.full(task.role):
                 continue
-            reason = over_capability(self.queue, [task])
-            if reason is not None:
+            if over_capability(self.queue, [task]) is not None or reserved(session, job, [task]) is not None:
                 full.add(task.cls.id)
                 continue
             statement = Statement(session, job)

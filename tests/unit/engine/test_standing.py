@@ -1,0 +1,182 @@
+"""What lasts from cycle to cycle: nominations, reservations, gangs bound in part, time-outs, ageing."""
+
+import copy
+
+from kbatch.api.objects import Condition, Node, Pod, PodGroup, PriorityClass
+from kbatch.model.events import Delete, Upsert
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    stamp,
+    world,
+)
+
+ALL = policy(EVERYTHING)
+CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("mid", 50), priority_class("high", 100)]
+
+
+def dying(name: str, where: str, *, until: int, **more: object) -> Pod:
+    found = pod(name, on=where, **more)  # type: ignore[arg-type]
+    found.metadata.deletion_timestamp = stamp(until)
+    return found
+
+
+def enqueued(found: PodGroup) -> PodGroup:
+    found.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    return found
+
+
+def nominated(found: Pod, where: str) -> Pod:
+    found.status.nominated_node_name = where
+    return found
+
+
+def test_a_gang_bound_in_part_comes_first() -> None:
+    rest = members("g", 4)
+    for at in (0, 1):
+        rest[at] = pod(f"g-{at}", of="g", on="n1")
+    found = run(
+        world(
+            [*CLASSES, queue(), node("n1", "4")],
+            [group("g", 4, at=5), group("vip", 2, priority_class_name="high"), *members("vip", 2)],
+            rest,
+        ),
+        ALL,
+    )
+    assert found.binds == {"g-2": "n1", "g-3": "n1"}
+
+
+def test_a_gang_that_stays_in_part_is_taken_back() -> None:
+    rest = [pod("g-0", of="g", on="n1"), pod("g-1", of="g")]
+    sim = Simulation(world(queue(), node("n1", "1"), group("g", 2), rest), recreate=False)
+    sim.cycle()
+    assert sim.evictions == []
+    assert sim.last.outcome is not None
+    assert sim.last.outcome.next_wake is not None
+    sim.now = 60
+    found = sim.cycle()
+    assert sim.evictions == [(60, "ns/g-0")]
+    assert found.transactions[0].evictions[0].beneficiary == ""
+    assert found.verdicts["ns/g"].enqueued is False
+    assert found.verdicts["ns/g"].attempts == 1
+
+
+def test_a_running_gang_that_lost_a_member_is_left_alone() -> None:
+    sim = Simulation(world(queue(), node("n1", "2"), group("g", 2), members("g", 2)), recreate=False)
+    sim.run(1)
+    assert len(sim.running()) == 2
+    sim.model.apply(Delete(Pod, "ns", "g-0"))
+    sim.model.apply(Upsert(pod("filler", of="", at=2, on="n1")))
+    sim.now = 30
+    sim.model.apply(Upsert(pod("g-2", of="g", at=30)))
+    sim.settle()
+    sim.now = 300
+    sim.settle()
+    assert sim.evictions == []
+    assert not sim.last.verdicts["ns/g"].scheduled
+
+
+def test_room_that_is_being_cleared_is_nobody_elses() -> None:
+    objects = [
+        [*CLASSES, queue(), node("n1", "2"), dying("old", "n1", until=30), pod("stays", on="n1")],
+        [enqueued(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1"), group("later", at=1)],
+        members("later", 1, at=1),
+    ]
+    found = run(world(*objects), ALL)
+    assert found.transactions == []
+    assert found.reason("g") == "VictimsTerminating"
+    found = run(world(*objects, [group("vip", priority_class_name="high", at=9), *members("vip", 1)]), ALL)
+    assert found.nominated == {"vip-0": "n1", "g-0": None}
+
+
+def test_a_nomination_moves_to_idle_room() -> None:
+    objects = [queue(), node("n1", "1"), node("n2", "1"), dying("old", "n1", until=30), enqueued(group("g"))]
+    found = run(world(objects, nominated(pod("g-0", of="g"), "n1")), ALL)
+    assert found.binds == {"g-0": "n2"}
+
+
+def test_a_nomination_ends_with_its_node_or_after_the_grace() -> None:
+    objects = [
+        queue(),
+        node("n1", "1"),
+        dying("old", "n1", until=30),
+        enqueued(group("g")),
+        nominated(pod("g-0", of="g"), "n1"),
+    ]
+    model = world(objects)
+    assert run(model, ALL, now=59).transactions == []
+    assert run(model, ALL, now=59).outcome is not None
+    assert run(model, ALL, now=60).nominated["g-0"] is None
+    model.apply(Delete(Node, "", "n1"))
+    assert run(model, ALL).nominated == {"g-0": None}
+
+
+def test_a_late_group_goes_back_and_waits_longer_each_time() -> None:
+    sim = Simulation(
+        world(queue(), node("n1", "2"), group("g", 2, min_resources={"cpu": "2"}, schedule_timeout_seconds=5))
+    )
+    seen = []
+    for now in range(60):
+        sim.now = now
+        seen.append(bool(sim.cycle().verdicts["ns/g"].enqueued))
+    starts = [now for now in range(1, 60) if seen[now] and not seen[now - 1]]
+    assert seen[0]
+    assert starts == [15, 40]
+
+
+def test_a_group_that_waited_too_long_has_room_kept_for_it() -> None:
+    small = [pod(f"s{i}", at=700 + i) for i in range(3)]
+    objects = [queue(), node("n1", "4"), group("big", 1), *members("big", 1, "4"), pod("run", on="n1", at=1)]
+    young = run(world(objects, small), now=100)
+    assert len(young.binds) == 3
+    old = run(world(objects, small), now=601)
+    assert old.binds == {}
+    assert old.reason("s0") == "Reserved"
+    model = world(objects, small)
+    model.apply(Delete(Pod, "ns", "run"))
+    assert run(model, now=602).binds == {"big-0": "n1"}
+
+
+def test_what_is_promised_is_not_given_to_pods_without_a_group() -> None:
+    sim = Simulation(world(queue(), node("n1", "4"), group("g", 3, min_resources={"cpu": "3"})))
+    sim.cycle()
+    for at in range(3):
+        sim.model.apply(Upsert(pod(f"p{at}", at=at + 1)))
+    sim.settle()
+    assert len(sim.running("p")) == 1
+    assert {verdict.reason.code for verdict in sim.last.verdicts.values() if verdict.reason} == {
+        "Reserved",
+        "NotEnoughTasks",
+    }
+    for made in members("g", 3):
+        sim.model.apply(Upsert(made))
+    sim.settle()
+    assert len(sim.running("g")) == 3
+
+
+def test_an_idle_cycle_says_the_same_again() -> None:
+    model = world(queue(), node("n1", "1"), group("g", 2), members("g", 2))
+    first = run(model, ALL)
+    assert first.outcome is not None
+    again = run(model, ALL, now=5, memo=first.outcome.memo)
+    assert again.verdicts == first.verdicts
+    assert again.transactions == []
+    model.apply(Upsert(node("n2", "1")))
+    assert len(run(model, ALL, now=6, memo=again.outcome.memo if again.outcome else None).binds) == 2
+
+
+def test_conditions_are_told_once() -> None:
+    sim = Simulation(world(queue(), node("n1"), group("g", 2), members("g", 2)))
+    sim.run(2)
+    before = copy.deepcopy(sim.model.jobs["ns/g"].group)
+    sim.run(2)
+    assert sim.model.jobs["ns/g"].group == before
+    assert sim.last.verdicts == {}
