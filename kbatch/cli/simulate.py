@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -50,6 +51,8 @@ def simulate(
     from kbatch.simulator.run import Limits
     from kbatch.simulator.run import simulate as run
 
+    # Nearly all that is made stays until the end: looking for garbage among it all the time is a third of a long run.
+    gc.set_threshold(200_000, 50, 100)
     try:
         _, policy = load_configuration(scheduler_conf)
         limits = Limits(None if until is None else round(until * 1000), max_cycles, extra_cycles)

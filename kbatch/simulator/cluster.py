@@ -465,7 +465,9 @@ class SimulatedCluster:
         phase = phase_of(job, standing, group.status.phase)
         merged = conditions.merge(standing, ending(job, phase, standing), timestamp(now))
         if phase.value != group.status.phase or merged != standing:
-            self._put_group(replace(group, status=replace(group.status, phase=phase.value, conditions=merged)))
+            derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))
+            self.groups[key] = derived
+            self.model.apply(Upsert(derived))
         if phase in _LEFT_PENDING:
             for maker in self._makers_of_group.get(key, ()):
                 if maker.waits:

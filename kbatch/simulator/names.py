@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
@@ -25,6 +26,7 @@ START_MS: Final = int(_START.timestamp()) * 1000
 """The start, in ms since the epoch: always the same, so that equal input gives equal decisions."""
 
 
+@lru_cache(maxsize=4096)
 def timestamp(elapsed: int) -> str:
     """A time as Kubernetes writes it, of `elapsed` ms after the start; with the milliseconds where there are any."""
     moment = _START + timedelta(milliseconds=elapsed)
