@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE
 from kbatch.api.objects import Job, PodSpec, ResourceQuota
 from kbatch.engine.planning import next_tasks, unplaced
 from kbatch.engine.state import JobState
 from kbatch.model import quota as quotas
 from kbatch.model.quota import Ask, Excess
 from kbatch.model.requests import effective_request
+from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, scale, subtract, total
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ def needs(session: Session, job: JobState) -> Resources | None:
     """What the group still needs at least, `pods` left out; None where nothing says what it needs.
 
     Its minResources less what its own pods hold; without minResources, the missing part of its minimum: pods that
-    exist first, then what its templates would make.
+    exist first (those that only wait for it to be in queue too), then what its templates would make.
     """
     model = job.job
     if model.min_resources:
         return dict(model.outstanding)
-    waiting = next_tasks(job, unplaced(job))
+    waiting = next_tasks(job, [*unplaced(job), *_behind_our_gate(job)])
     found = total(task.cls.request for task in waiting)
     missing = job.missing() - len(waiting)
     if missing > 0:
@@ -48,6 +49,20 @@ def _of_templates(session: Session, job: JobState, count: int) -> Resources | No
         count -= taken
         found = add(found, scale(effective_request(spec), taken))
     return found if count <= 0 else None
+
+
+def _behind_our_gate(job: JobState) -> list[Task]:
+    """Pods that could be placed but for the gate that is removed when the group is in queue; in the order of names."""
+    if not job.gated:
+        return []
+    return sorted(
+        (
+            task
+            for task in job.job.waiting
+            if task.gated and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
+        ),
+        key=lambda task: task.key,
+    )
 
 
 def _templates(session: Session, job: JobState) -> Iterable[tuple[PodSpec, int]]:
