@@ -1,0 +1,98 @@
+"""The benchmarks of the engine: `make bench`.
+
+    python -m tests.bench [--quick]
+
+Every row runs in a process of its own, so that one row's memory is not another's. Figures are kept as JSON lines in
+`docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
+a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.bench.engine import ROWS
+
+KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
+ROW_SECONDS = 600.0
+
+
+def run_row(name: str, folder: Path) -> list[dict[str, Any]]:
+    """The figures of one row; none if it did not end as it should."""
+    path = folder / f"{name}.jsonl"
+    command = [sys.executable, "-m", "tests.bench.engine", name, "--json", str(path)]
+    try:
+        subprocess.run(command, check=False, timeout=ROW_SECONDS)
+    except subprocess.TimeoutExpired:
+        print(f"MISS {name}: not done after {ROW_SECONDS:.0f} s", flush=True)
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def machine() -> str:
+    """What the figures were measured on, in one line."""
+    name = platform.processor() or platform.machine()
+    about = Path("/proc/cpuinfo")
+    if about.exists():
+        lines = about.read_text("utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    return f"{os.cpu_count()} CPUs ({name}), Python {platform.python_version()}, {platform.system()}"
+
+
+def table(figures: list[dict[str, Any]]) -> str:
+    """The figures as a page of Markdown."""
+    lines = [
+        "# What the engine takes",
+        "",
+        f"Measured on {machine()}, by `make bench`: the time inside one cycle,",
+        "with the default configuration and all five actions.",
+        "",
+        "| work | figure | limit |",
+        "|---|--:|--:|",
+    ]
+    for figure in figures:
+        value = f"{figure['value']:.3g} {figure['unit']}"
+        limit = f"{figure['limit']:g} {figure['unit']}"
+        lines.append(f"| {figure['what']} | {value if figure['met'] else f'**{value}**'} | {limit} |")
+    lines += ["", "![How the cost of a cycle grows with nodes, pods and the size of gangs](engine-growth.svg)", ""]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run all rows, keep what they say."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The benchmarks of the engine.")
+    parser.add_argument("--quick", action="store_true", help="the rows only: no picture, and nothing is kept")
+    chosen = parser.parse_args(arguments)
+    figures: list[dict[str, Any]] = []
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
+        for name in ROWS:
+            found = run_row(name, Path(folder))
+            figures += found
+            if not found:
+                failed.append(name)
+    print()
+    for figure in figures:
+        print(json.dumps(figure))
+    missed = [figure["name"] for figure in figures if not figure["met"]] + failed
+    if not chosen.quick:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / "engine.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
+        (KEPT / "engine.md").write_text(table(figures), "utf-8")
+        growth = [sys.executable, "-m", "tests.bench.growth"]
+        growth += ["--json", str(KEPT / "engine-growth.jsonl"), "--picture", str(KEPT / "engine-growth.svg")]
+        if subprocess.run(growth, check=False).returncode:
+            missed.append("growth")
+    print(f"\nmissed or failed: {', '.join(missed)}" if missed else "\nall limits are met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
