@@ -29,5 +29,11 @@ SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
 IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
 """A scheduling gate on pods that wait for their group."""
 
+REPLACED_ANNOTATION: Final = "kbatch.dev/replaced"
+"""On a PodGroup with templates: how many of its members failed and were made again."""
+
+REPLACEMENT_LIMIT_ANNOTATION: Final = "kbatch.dev/replacement-limit"
+"""On a PodGroup with templates: how many failed members are made again, in all; 6 where it is not given."""
+
 QUOTA_GUARD_LABEL: Final = "kbatch.dev/quota-guard"
 """On a namespace, with the value `enforce`: pods of other schedulers are held to reservations too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME
-from kbatch.api.objects import PodGroup
+from kbatch.api.objects import Pod, PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
@@ -21,10 +22,11 @@ from kbatch.kube.kinds import PODGROUPS, key_of
 from kbatch.kube.lists import list_pages
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
-from kbatch.model.events import Event
+from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import Phase
 from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.jobs import FIELD_MANAGER, Jobs
+from operators.podgroup.members import Members
 from operators.podgroup.reconcile import ADMITTED, OwnStatus, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
@@ -50,6 +52,7 @@ class Controller:
         metrics: what it did.
         scheduler_name: of the pods that are ours.
         recorder: of Events; None tells nobody.
+        member_backoff: seconds until a member that failed is made again from its template.
         now: the time for conditions.
     """
 
@@ -60,6 +63,7 @@ class Controller:
         *,
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
         recorder: Recorder | None = None,
+        member_backoff: float = 10.0,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.world = World(scheduler_name)
@@ -71,6 +75,7 @@ class Controller:
         self._now = now
         self._teller = Teller(recorder or Nobody(), now())
         self._jobs = Jobs(api, self.world, self._teller)
+        self._members = Members(api, self.world, self._teller, backoff=member_backoff)
         self._failures: dict[str, int] = {}
         metrics.backlog.set_function(lambda: len(self.queue))
 
@@ -83,6 +88,11 @@ class Controller:
 
     def hint(self, event: Event) -> None:
         """Take in one event and want work on what it touches."""
+        if isinstance(event, Upsert):
+            if isinstance(event.obj, Pod):
+                self._members.heard(key_of(event.obj.metadata.namespace, event.obj.metadata.name), gone=False)
+        elif event.kind is Pod:
+            self._members.heard(key_of(event.namespace, event.name), gone=isinstance(event, Delete))
         for key in self.world.apply(event):
             self.queue.add(key)
 
@@ -101,8 +111,7 @@ class Controller:
                 present.add(key_of(group.metadata.namespace, group.metadata.name))
             for one in page.unreadable:
                 _log.warning("PodGroup %s/%s cannot be read: %s", one.namespace, one.name, one.why)
-        self.world.keep_groups(present, version)
-        for key in present:
+        for key in present | self.world.keep_groups(present, version):
             self.queue.add(key)
         self.listed.set()
 
@@ -149,20 +158,27 @@ class Controller:
         """
         group = self.world.groups.get(key)
         if group is None:
+            self._members.forget(key)
             return "written" if await self._jobs.make_group(key) else "gone"
         if group.metadata.deletion_timestamp is not None:
             return "gone"
-        wanted = reconcile(group, observe(self.world, group), self._now())
+        tried, stalled = self._members.stalled(key, group)
+        observed = dataclasses.replace(observe(self.world, group), tried=tried, stalled=stalled)
+        wanted = reconcile(group, observed, self._now())
         result = "unchanged" if wanted == standing(group.status) else await self._write(key, group, wanted)
         if result == "gone":
             return result
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
         self._teller.waits(group, list(self.world.makers(key)))
-        changed = await self._jobs.keep(
-            key, self.world.groups.get(key, group), admitted=phase in ADMITTED, withdrawn=withdrawn(group, phase)
-        )
-        return "written" if changed else result
+        group = self.world.groups.get(key, group)
+        changed = await self._jobs.keep(key, group, admitted=phase in ADMITTED, withdrawn=withdrawn(group, phase))
+        made, again = await self._members.keep(key, group, phase)
+        if self._members.stalled(key, group) != (tried, stalled):
+            again = 0.0  # the status should say so
+        if again is not None:
+            self.queue.add(key, again)
+        return "written" if changed or made else result
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         manifest = {

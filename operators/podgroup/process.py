@@ -40,7 +40,8 @@ class PodGroupSettings(LeaderSettings):
     """The podgroup operator: keeps the phase, the counters and the end of each PodGroup."""
 
     resync_period: float = flag(300.0, "all PodGroups are listed and compared this often")
-    workers: int = flag(16, "status writes under way at one time")
+    workers: int = flag(16, "PodGroups worked on at one time")
+    member_backoff: float = flag(10.0, "until a member that failed is made again from its template; doubles each time")
 
 
 def main() -> NoReturn:
@@ -73,6 +74,7 @@ class _Operator:
             ReconcileMetrics(runtime.registry),
             scheduler_name=settings.scheduler_name,
             recorder=self._recorder,
+            member_backoff=settings.member_backoff,
         )
         pods = Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}")
         jobs = Informer(client, JOBS)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
+from kbatch.api.names import REPLACED_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
 from kbatch.api.objects import Condition, PodGroup, PodGroupStatus, SubGroupStatus
 from kbatch.kube.kinds import key_of
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
@@ -22,8 +23,19 @@ from operators.podgroup.world import Maker, Member, Stage, World
 
 _HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
 
+REPLACEMENTS: Final = 6
+"""Failed members that are made again in a group's whole life, unless its annotation says another number."""
+
 ADMITTED: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
 """Phases in which members may exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Why members cannot be made until the user changes something."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +46,14 @@ class Observed:
         members: the pods that name the group.
         gave_up: nobody makes more members, although some failed.
         ongoing: a Job that makes members has not ended.
+        tried: whether it is known if members can be made; stalled: why they cannot.
     """
 
     members: tuple[Member, ...] = ()
     gave_up: bool = False
     ongoing: bool = False
+    tried: bool = False
+    stalled: Stalled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +93,7 @@ def observe(world: World, group: PodGroup) -> Observed:
     members = tuple(world.members(key))
     makers = _makers(world, group, key, members)
     known = [maker for maker in makers.values() if maker is not None]
-    return Observed(members, _gave_up(makers, members), any(not maker.ended for maker in known))
+    return Observed(members, _gave_up(group, makers, members), any(not maker.ended for maker in known))
 
 
 def standing(status: PodGroupStatus) -> OwnStatus:
@@ -109,7 +124,7 @@ def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
             _role_status(role.name, _of_role(observed.members, role.name)) for role in group.spec.sub_groups or ()
         ),
         allocated=tuple(sorted(format_resources(allocated(observed.members)).items())),
-        conditions=_conditions(group, phase, counts, now),
+        conditions=_conditions(group, phase, counts, observed, now),
     )
 
 
@@ -158,11 +173,11 @@ def allocated(members: Iterable[Member]) -> Resources:
 
 
 def _makers(world: World, group: PodGroup, key: str, members: tuple[Member, ...]) -> dict[str, Maker | None]:
-    """Who makes members, by uid: the Jobs whose template names the group, the Job that owns it, the controllers of its
-    pods. None for a controller that is no Job.
+    """Who makes members besides the group's own templates, by uid: the Jobs whose template names the group, the Job
+    that owns it, the controllers of its pods. None for a controller that is no Job.
     """
     makers: dict[str, Maker | None] = {maker.uid: maker for maker in world.makers(key)}
-    for uid in {member.controller for member in members if member.controller}:
+    for uid in {member.controller for member in members} - {"", group.metadata.uid}:
         makers[uid] = world.maker(uid)
     for owner in group.metadata.owner_references:
         maker = world.maker(owner.uid)
@@ -171,15 +186,32 @@ def _makers(world: World, group: PodGroup, key: str, members: tuple[Member, ...]
     return makers
 
 
-def _gave_up(makers: dict[str, Maker | None], members: tuple[Member, ...]) -> bool:
+def _gave_up(group: PodGroup, makers: dict[str, Maker | None], members: tuple[Member, ...]) -> bool:
     """Whether nobody will make more members although some failed.
 
-    Only of Jobs is it known when they stop; any other controller may always make more.
+    Only of Jobs is it known when they stop; any other controller may always make more. Members that were made from the
+    group's templates are made again as long as it has retries left.
     """
     if not all(maker is not None and maker.ended for maker in makers.values()):
         return False
-    bare = any(member.stage is Stage.FAILED and not member.controller for member in members)
-    return bare or any(maker is not None and maker.failed for maker in makers.values())
+    final = {""} if retries_left(group) else {"", group.metadata.uid}
+    left = any(one.stage is Stage.FAILED and one.controller in final and not _spared(group, one) for one in members)
+    return left or any(maker is not None and maker.failed for maker in makers.values())
+
+
+def _spared(group: PodGroup, member: Member) -> bool:
+    return member.disrupted and member.controller == group.metadata.uid
+
+
+def retries_left(group: PodGroup) -> int:
+    """How many members that failed may still be made again from the group's templates."""
+    return max(0, number(group, REPLACEMENT_LIMIT_ANNOTATION, REPLACEMENTS) - number(group, REPLACED_ANNOTATION, 0))
+
+
+def number(group: PodGroup, annotation: str, default: int) -> int:
+    """A whole number from an annotation; `default` where there is none that can be read."""
+    text = (group.metadata.annotations or {}).get(annotation, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:
@@ -214,7 +246,9 @@ def _explicit(role: SubGroupStatus) -> dict[str, Any]:
     }
 
 
-def _conditions(group: PodGroup, phase: Phase, counts: MemberCounts, now: str) -> tuple[Condition, ...]:
+def _conditions(
+    group: PodGroup, phase: Phase, counts: MemberCounts, observed: Observed, now: str
+) -> tuple[Condition, ...]:
     """The operator's conditions: those that hold, and those that once held, retracted."""
     existing = conditions.of_types(group.status.conditions, conditions.PODGROUP_TYPES)
     needed = minimum(group)
@@ -241,7 +275,20 @@ def _conditions(group: PodGroup, phase: Phase, counts: MemberCounts, now: str) -
             wanted.append(_condition(group, type_, conditions.FALSE, "MembersAgain", "members were made again"))
         elif old is not None:
             wanted.append(old)
-    return conditions.merge(existing, wanted, now)
+    stalled = _stalled(group, conditions.find(existing, conditions.STALLED), observed)
+    return conditions.merge(existing, [*wanted, stalled] if stalled is not None else wanted, now)
+
+
+def _stalled(group: PodGroup, old: Condition | None, observed: Observed) -> Condition | None:
+    """What stands in the way of making members; where that was not tried yet, what was found before stands."""
+    if not observed.tried:
+        return old
+    if observed.stalled is not None:
+        why = observed.stalled
+        return _condition(group, conditions.STALLED, conditions.TRUE, why.reason, why.message)
+    if old is not None and old.status == conditions.TRUE:
+        return _condition(group, conditions.STALLED, conditions.FALSE, "MembersMade", "members can be made again")
+    return old
 
 
 def _condition(group: PodGroup, type_: str, status: str, reason: str, message: str) -> Condition:

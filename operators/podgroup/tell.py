@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from kbatch.api import conditions
 from kbatch.api.names import API_VERSION
 from kbatch.api.objects import Job, PodGroup
+from kbatch.api.reasons import NotEnoughTasks
 from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
@@ -117,6 +118,8 @@ def _reason(group: PodGroup) -> tuple[str, str]:
     scheduled = conditions.find(group.status.conditions, conditions.SCHEDULED)
     if scheduled is None or scheduled.status != conditions.FALSE:
         return "", ""
+    if scheduled.reason == NotEnoughTasks.code and conditions.is_true(group.status.conditions, conditions.ENQUEUED):
+        return "", ""  # they are being made
     return scheduled.reason, scheduled.message
 
 

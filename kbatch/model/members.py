@@ -1,0 +1,123 @@
+"""Which pods of a group with templates should exist: pure, from its spec, its phase, and those that exist.
+
+A role's members are numbered from 0. The first of them, as many as the group needs (its *base*), exist from the moment
+the group is in queue; those above, up to maxMember, are made while there is room for them. Whether there is room only
+the scheduler knows, so a role that may grow has a few members waiting, and gets more when these found nodes. A member
+that is gone is made again under its number; one that failed too, as long as the group has retries left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from kbatch.api.objects import PodGroupSpec
+from kbatch.model.phase import Phase
+from kbatch.model.templates import member_name
+
+MOST_WAITING: Final = 16
+"""At most so many members above the base of a role wait for room at one time: a quarter of those that have a node."""
+
+
+class State(Enum):
+    """Where a member is."""
+
+    WAITING = auto()
+    PLACED = auto()
+    SUCCEEDED = auto()
+    FAILED = auto()
+    LEAVING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many members a role has: at least `base`, at most `most`."""
+
+    role: str
+    base: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: members to make, by role and number; names of pods to delete; of these `retried` failed."""
+
+    create: tuple[tuple[str, int], ...] = ()
+    remove: tuple[str, ...] = ()
+    retried: int = 0
+
+
+def sizes(spec: PodGroupSpec) -> tuple[Size, ...]:
+    """The roles with templates. Where the roles' minimums are less than the group's, the first roles with room for it
+    make up the difference.
+    """
+    roles = spec.sub_groups or ()
+    missing = max(0, spec.min_member - sum(role.min_member for role in roles))
+    found: list[Size] = []
+    for role in roles:
+        if role.template is None:
+            continue
+        most = role.max_member if role.max_member is not None else role.min_member
+        more = min(missing, max(0, most - role.min_member))
+        missing -= more
+        found.append(Size(role.name, role.min_member + more, max(most, role.min_member)))
+    return tuple(found)
+
+
+def plan(
+    group: str,
+    spec: PodGroupSpec,
+    made: Mapping[str, State],
+    phase: Phase,
+    *,
+    retries: int = 0,
+    due: Collection[str] = (),
+    disrupted: Collection[str] = (),
+    resting: Collection[str] = (),
+) -> Plan:
+    """What is to be done about the members of a group.
+
+    Args:
+        group: its name.
+        spec: what it asks for.
+        made: the pods made for it that exist, by name.
+        phase: its phase.
+        retries: how many failed members may still be made again.
+        due: names of failed members that have waited long enough to be made again.
+        disrupted: names of failed members that others ended; they cost no retry.
+        resting: roles that do not grow for now.
+    """
+    if phase is Phase.PENDING:
+        return Plan(remove=_those(made, State.WAITING))
+    if phase is Phase.FAILED:
+        return Plan(remove=_those(made, State.WAITING, State.PLACED))
+    if phase is Phase.COMPLETED:
+        return Plan(remove=_those(made, State.WAITING))
+    create: list[tuple[str, int]] = []
+    remove: list[str] = []
+    known: set[str] = set()
+    for size in sizes(spec):
+        names = {member_name(group, size.role, index): index for index in range(size.most)}
+        mine = {name: made[name] for name in names if name in made}
+        known |= mine.keys()
+        create += [(size.role, index) for name, index in names.items() if index < size.base and name not in made]
+        surplus = [name for name, index in names.items() if index >= size.base]
+        waiting = [name for name in surplus if mine.get(name) is State.WAITING]
+        if State.SUCCEEDED in mine.values():
+            remove += waiting  # its work comes to an end: whoever starts now would only hold that up
+        elif phase is Phase.RUNNING and size.role not in resting:
+            placed = sum(state is State.PLACED for state in mine.values())
+            room = min(MOST_WAITING, max(1, placed // 4)) - len(waiting)
+            free = [names[name] for name in surplus if name not in made]
+            create += [(size.role, index) for index in free[: max(0, room)]]
+    remove += sorted(name for name, state in made.items() if name not in known and state is State.WAITING)
+    failed = [name for name, state in made.items() if state is State.FAILED and name in known]
+    free_again = [name for name in failed if name in disrupted]
+    again = sorted(name for name in failed if name in due and name not in disrupted)[: max(0, retries)]
+    return Plan(tuple(create), (*remove, *free_again, *again), len(again))
+
+
+def _those(made: Mapping[str, State], *states: State) -> tuple[str, ...]:
+    return tuple(name for name, state in made.items() if state in states)
