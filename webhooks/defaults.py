@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from kbatch.api.objects import PodGroupSpec, PodTemplate
-from kbatch.model.requests import effective_request
-from kbatch.resources import QuantityError, Resources, add, format_resources, positive, scale
+from kbatch.api.objects import PodGroupSpec
+from kbatch.model.minresources import from_templates
+from kbatch.resources import format_resources
 
 
 def defaults(spec: Mapping[str, Any], *, creating: bool, default_queue: str) -> dict[str, Any]:
@@ -32,27 +32,7 @@ def defaults(spec: Mapping[str, Any], *, creating: bool, default_queue: str) -> 
     if not group.queue.strip():
         filled["queue"] = default_queue
     if creating and group.min_resources is None:
-        derived = derived_min_resources(group)
+        derived = from_templates(group)
         if derived:
             filled["minResources"] = format_resources(derived)
     return filled
-
-
-def derived_min_resources(spec: PodGroupSpec) -> Resources | None:
-    """What the minimum of the group asks for, as far as its roles' templates say; None where they do not say all.
-
-    The templates say all when each role with a minimum has one, and these minimums make up the group's.
-    """
-    roles = [role for role in spec.sub_groups or () if role.min_member > 0]
-    if not roles or sum(role.min_member for role in roles) < spec.min_member:
-        return None
-    parts: list[Resources] = []
-    for role in roles:
-        if role.template is None:
-            return None
-        try:
-            template = msgspec.convert(role.template, PodTemplate)
-            parts.append(scale(effective_request(template.spec), role.min_member))
-        except (msgspec.ValidationError, QuantityError):
-            return None
-    return positive(add(*parts))

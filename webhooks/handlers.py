@@ -1,37 +1,58 @@
-"""kopf's part: the handlers that are called with each review. They gather, and call one pure function."""
+"""kopf's part: the handlers that are called with each review. They hand it to the desk, and its answer back."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
 
 from kbatch.api.names import GROUP, VERSION
-from webhooks.defaults import defaults
+from webhooks.desk import Desk, RefusedError
 
 DOMAIN: Final = "webhook.kbatch.dev"
-PODGROUP_DEFAULTS: Final = "podgroup-defaults"
-HANDLERS: Final = (PODGROUP_DEFAULTS,)
+PODGROUPS: Final = "podgroup-defaults"
+JOBS: Final = "job-suspension"
+PODS: Final = "pod-reservations"
+HANDLERS: Final = (PODGROUPS, JOBS, PODS)
+"""Each is served at the path of its name; the chart's MutatingWebhookConfiguration says when it is called."""
 
 
-def make_registry(default_queue: str) -> kopf.OperatorRegistry:
-    """A registry of the webhook's own. Nothing in it has an effect besides the answer, so dry runs need no care."""
+def make_registry(desk: Desk) -> kopf.OperatorRegistry:
+    """A registry of the webhook's own. What has an effect besides the answer is told of dry runs."""
     registry = kopf.OperatorRegistry()
 
-    @kopf.on.mutate(
-        GROUP,
-        VERSION,
-        "podgroups",
-        id=PODGROUP_DEFAULTS,
-        operations=["CREATE", "UPDATE"],
-        side_effects=False,
-        registry=registry,
-    )
-    async def podgroup_defaults(body: kopf.Body, patch: kopf.Patch, **cause: Any) -> None:
-        spec = dict(body).get("spec")
-        if isinstance(spec, dict):
-            creating = cause["operation"] == "CREATE"
-            for name, value in defaults(spec, creating=creating, default_queue=default_queue).items():
-                patch.spec[name] = value
+    @kopf.on.mutate(GROUP, VERSION, "podgroups", id=PODGROUPS, operations=["CREATE", "UPDATE"], registry=registry)
+    async def podgroup(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
+        before = dict(cause["old"] or {}) if cause["operation"] == "UPDATE" else None
+        try:
+            changes = await desk.podgroup(dict(body), before, dry_run=dryrun)
+        except RefusedError as error:
+            raise kopf.AdmissionError(str(error), code=error.code) from None
+        _merge(patch, changes)
+
+    @kopf.on.mutate("batch", "v1", "jobs", id=JOBS, operations=["CREATE"], side_effects=False, registry=registry)
+    async def job(body: kopf.Body, patch: kopf.Patch, **cause: Any) -> None:
+        if cause["operation"] == "CREATE":
+            _merge(patch, desk.job(dict(body)))
+
+    @kopf.on.mutate("", "v1", "pods", id=PODS, operations=["CREATE"], registry=registry)
+    async def pod(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
+        if cause["operation"] != "CREATE":
+            return
+        try:
+            changes = await desk.pod(dict(body), dry_run=dryrun)
+        except RefusedError as error:
+            raise kopf.AdmissionError(str(error), code=error.code) from None
+        _merge(patch, changes)
 
     return registry
+
+
+def _merge(patch: Any, changes: Mapping[str, Any]) -> None:
+    """Take changes into a patch that may hold others."""
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            _merge(patch.setdefault(key, {}), value)
+        else:
+            patch[key] = value

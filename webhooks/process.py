@@ -6,21 +6,26 @@ import asyncio
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
-from kbatch.kube.kinds import PODGROUPS
-from kbatch.metrics import WebhookMetrics
+from kbatch.kube.informer import Informer
+from kbatch.kube.kinds import PODGROUPS, PODS, RESOURCEQUOTAS
+from kbatch.metrics import WatchMetrics, WebhookMetrics
+from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.preflight import Preflight
-from kbatch.process.run import Runtime, before_stop
+from kbatch.process.run import Runtime, before_stop, settle_memory
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import ProcessSettings, flag
 from webhooks.certificates import CertificateError, Certificates
+from webhooks.commits import Ledgers
+from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
 from webhooks.handlers import DOMAIN, HANDLERS, make_registry
 from webhooks.server import ReviewServer
+from webhooks.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +34,21 @@ _RETRY_SECONDS: Final = 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebhookSettings(ProcessSettings):
-    """The admission webhook: fills in what PodGroups leave open."""
+    """The admission webhook: fills in what PodGroups leave open, suspends Jobs that must wait, guards quotas."""
 
     port: int = flag(9443, "port of the reviews, over TLS; 0 for a free one")
     certificates: str = flag("/etc/kbatch/certificates", "folder with tls.crt and tls.key")
     default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups that name none")
+    quota_policy: str = flag(
+        QUEUE, "groups over the quota of their namespace wait (Queue) or are refused (Reject)", choices=QUOTA_POLICIES
+    )
+    ledger_namespace: str = flag("kbatch-system", "where the policy Reject keeps what it granted")
+    reservations: str = flag(
+        REFUSE,
+        "pods that would use what groups in queue were promised of a quota are refused, wait at a gate, or pass (Off)",
+        choices=RESERVATION_POLICIES,
+    )
+    gate_pods: bool = flag(default=False, text="pods of a group that is not in queue get a scheduling gate")
 
 
 def main() -> NoReturn:
@@ -59,24 +74,54 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         metrics=metrics,
     )
     async with Client(credentials, user_agent=runtime.user_agent) as client:
+        world = World()
+        informers = _informers(client, settings)
+        feed = Feed(informers, world.receive, WatchMetrics(runtime.registry))
         # kopf learns the kinds once, at its start: one that came later it would answer with 404 for ever.
-        preflight = Preflight(client, needed=[PODGROUPS])
+        preflight = Preflight(client, needed=[PODGROUPS], listed=[informer.kind for informer in informers])
         runtime.health.ready("crds", preflight.check)
+        runtime.health.ready("synced", feed.unsynced)
         runtime.health.ready("certificate", certificates.check)
         runtime.health.ready("port", server.check)
+        runtime.health.live("watches", feed.stale)
         await _first_certificate(certificates)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
-    kopf_settings = operator_settings(DOMAIN)
-    kopf_settings.admission.server = server
-    async with KopfHost(
-        name="webhook",
-        registry=make_registry(settings.default_queue),
-        settings=kopf_settings,
-        credentials=credentials,
-        user_agent=runtime.user_agent,
-    ) as host:
-        await host.ended()
+        ledgers = Ledgers(client, world, namespace=settings.ledger_namespace)
+        desk = Desk(_rules(settings), world, client, ledgers, asyncio.get_running_loop())
+        kopf_settings = operator_settings(DOMAIN)
+        kopf_settings.admission.server = server
+        async with asyncio.TaskGroup() as group:
+            group.create_task(feed.run(), name="feed")
+            await feed.synced.wait()  # no review is answered out of half a picture
+            settle_memory()
+            host = KopfHost(
+                name="webhook",
+                registry=make_registry(desk),
+                settings=kopf_settings,
+                credentials=credentials,
+                user_agent=runtime.user_agent,
+            )
+            async with host:
+                await host.ended()
+
+
+def _rules(settings: WebhookSettings) -> Rules:
+    return Rules(
+        scheduler_name=settings.scheduler_name,
+        default_queue=settings.default_queue,
+        quota_policy=settings.quota_policy,
+        reservations=settings.reservations,
+        gate_pods=settings.gate_pods,
+    )
+
+
+def _informers(client: Client, settings: WebhookSettings) -> list[Informer[Any]]:
+    """What must be known for the rules chosen; the chart grants just these rights."""
+    informers: list[Informer[Any]] = [Informer(client, RESOURCEQUOTAS), Informer(client, PODGROUPS)]
+    if settings.reservations != OFF:
+        informers.append(Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}"))
+    return informers
 
 
 async def _first_certificate(certificates: Certificates) -> None:

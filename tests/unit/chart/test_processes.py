@@ -61,6 +61,10 @@ ARGUMENTS = {
         "--port=$(WEBHOOK_PORT)",
         "--certificates=/etc/kbatch/certificates",
         "--default-queue=default",
+        "--quota-policy=Queue",
+        "--ledger-namespace=$(POD_NAMESPACE)",
+        "--reservations=Refuse",
+        "--no-gate-pods",
     ],
 }
 

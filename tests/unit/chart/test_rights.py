@@ -47,7 +47,7 @@ def test_each_role_is_bound_to_the_account_of_its_process_alone(default: Any, co
     account = {"kind": "ServiceAccount", "name": f"kbatch-{component}", "namespace": "kbatch-system"}
     bindings = [*default.of("ClusterRoleBinding"), *default.of("RoleBinding")]
     mine = [binding for binding in bindings if account in binding["subjects"]]
-    assert len(mine) == (0 if component == "webhook" else 2)
+    assert len(mine) == (1 if component == "webhook" else 2)
     for binding in mine:
         assert binding["subjects"] == [account]
         assert binding["roleRef"]["name"] == f"kbatch-{component}"
@@ -56,11 +56,23 @@ def test_each_role_is_bound_to_the_account_of_its_process_alone(default: Any, co
 
 def test_nothing_is_granted_by_a_star_and_nobody_reads_secrets(default: Any) -> None:
     roles = [*default.of("ClusterRole"), *default.of("Role")]
-    assert len(roles) == 8
+    assert len(roles) == 9
     granted = [right for role in roles for right in rights(role["rules"])]
     assert not [right for right in granted if "*" in "".join(right)]
     assert not [right for right in granted if right[0].startswith(("secrets", "serviceaccounts", "configmaps"))]
     assert not [right for right in granted if right[1] in {"impersonate", "bind", "escalate"}]
+
+
+def test_the_webhook_is_granted_what_its_values_need(render: Callable[..., Any]) -> None:
+    def granted(webhook: dict[str, Any], kind: str) -> set[tuple[str, str]]:
+        rendered = render({"webhook": webhook})
+        names = rendered.names(kind)
+        return set(rights(rendered.one(kind, "kbatch-webhook")["rules"])) if "kbatch-webhook" in names else set()
+
+    assert not {right for right in granted({"reservations": "Off"}, "ClusterRole") if right[0] == "pods"}
+    ledgers = {("configmaps", verb) for verb in ("get", "create", "update")}
+    assert granted({"quotaPolicy": "Reject"}, "Role") == ledgers
+    assert granted({"quotaPolicy": "Reject"}, "ClusterRole") == granted({}, "ClusterRole")
 
 
 def test_tokens_only_for_the_processes(default: Any) -> None:

@@ -21,11 +21,13 @@ CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SERVICE = "kbatch-webhook.kbatch-system.svc"
 
 
-def webhook(rendered: Any) -> dict[str, Any]:
+def entries(rendered: Any) -> dict[str, dict[str, Any]]:
     (configuration,) = rendered.of("MutatingWebhookConfiguration")
-    (found,) = configuration["webhooks"]
-    result: dict[str, Any] = found
-    return result
+    return {found["name"].removesuffix(".kbatch.dev"): found for found in configuration["webhooks"]}
+
+
+def webhook(rendered: Any) -> dict[str, Any]:
+    return entries(rendered)["podgroup-defaults"]
 
 
 def pem(data: dict[str, str], key: str) -> str:
@@ -55,7 +57,7 @@ def shake_hands(server: ssl.SSLContext, authority: str, host: str) -> None:
     assert not ends
 
 
-def test_only_podgroups_are_sent_and_only_with_a_new_spec(default: Any) -> None:
+def test_podgroups_are_sent_only_with_a_new_spec(default: Any) -> None:
     found = webhook(default)
     assert found["rules"] == [
         {
@@ -70,13 +72,47 @@ def test_only_podgroups_are_sent_and_only_with_a_new_spec(default: Any) -> None:
     assert "object.spec != oldObject.spec" in condition["expression"]
     assert found["matchPolicy"] == "Equivalent"
     assert found["reinvocationPolicy"] == "IfNeeded"
-    assert found["sideEffects"] == "None"
+    assert found["sideEffects"] == "NoneOnDryRun"
 
 
 def test_a_broken_webhook_stops_nobody_by_default(default: Any) -> None:
-    found = webhook(default)
-    assert found["failurePolicy"] == "Ignore"
-    assert found["timeoutSeconds"] <= 5
+    for found in entries(default).values():
+        assert found["failurePolicy"] == "Ignore"
+        assert found["timeoutSeconds"] <= 5
+
+
+def test_a_webhook_that_refuses_groups_over_the_sum_lets_none_pass_while_it_is_away(render: Callable[..., Any]) -> None:
+    policies = {
+        name: found["failurePolicy"] for name, found in entries(render({"webhook": {"quotaPolicy": "Reject"}})).items()
+    }
+    assert policies.pop("podgroup-defaults") == "Fail"
+    assert set(policies.values()) == {"Ignore"}
+
+
+def test_of_jobs_and_pods_only_new_ones_of_ours_are_sent(render: Callable[..., Any]) -> None:
+    found = entries(render({"schedulerName": "batch"}))
+    assert set(found) == {"podgroup-defaults", "job-suspension", "pod-reservations", "foreign-pod-reservations"}
+    for name, resource in (("job-suspension", "jobs"), ("pod-reservations", "pods")):
+        (rule,) = found[name]["rules"]
+        assert (rule["operations"], rule["resources"]) == (["CREATE"], [resource])
+        (condition,) = found[name]["matchConditions"]
+        assert "schedulerName == 'batch'" in condition["expression"]
+        assert "matchLabels" not in found[name]["namespaceSelector"]
+    foreign = found["foreign-pod-reservations"]
+    assert foreign["namespaceSelector"]["matchLabels"] == {"kbatch.dev/quota-guard": "enforce"}
+    assert foreign["clientConfig"]["service"]["path"] == "/pod-reservations"
+    assert "!(has(object.spec.schedulerName) && object.spec.schedulerName == 'batch')" in "".join(
+        condition["expression"] for condition in foreign["matchConditions"]
+    )
+
+
+def test_pods_are_sent_only_where_something_is_done_with_them(render: Callable[..., Any]) -> None:
+    off = entries(render({"webhook": {"reservations": "Off"}}))
+    assert set(off) == {"podgroup-defaults", "job-suspension"}
+    gated = entries(render({"webhook": {"reservations": "Off", "gatePods": True}}))
+    assert set(gated) == {"podgroup-defaults", "job-suspension", "pod-reservations"}
+    names = [condition["name"] for condition in gated["pod-reservations"]["matchConditions"]]
+    assert names == ["ours", "of-a-group"]
 
 
 @pytest.mark.parametrize(
@@ -90,10 +126,11 @@ def test_a_broken_webhook_stops_nobody_by_default(default: Any) -> None:
 def test_the_release_and_kube_system_are_left_alone(
     render: Callable[..., Any], excluded: list[str] | None, expected: list[str]
 ) -> None:
-    found = webhook(render({} if excluded is None else {"webhook": {"excludedNamespaces": excluded}}))
-    assert found["namespaceSelector"] == {
-        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": expected}]
-    }
+    rendered = render({} if excluded is None else {"webhook": {"excludedNamespaces": excluded}})
+    for found in entries(rendered).values():
+        assert found["namespaceSelector"]["matchExpressions"] == [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": expected}
+        ]
 
 
 def test_the_service_leads_to_the_webhook(default: Any, tmp_path: Path) -> None:

@@ -62,3 +62,41 @@ and bears the right names.
 {{- dict "ca" ($ca.Cert | b64enc) "certificate" ($made.Cert | b64enc) "key" ($made.Key | b64enc) "renew" $renew | toJson -}}
 {{- end -}}
 {{- end -}}
+
+{{/*
+What all entries of the configuration have in common: how the webhook is reached, whom it concerns, how long it may take.
+
+Takes (dict "root" $ "path" "podgroup-defaults" "authority" BASE64), and where they differ "failurePolicy" and "labels",
+those that a namespace must have.
+*/}}
+{{- define "kbatch.webhookEntry" -}}
+{{- $webhook := .root.Values.webhook -}}
+admissionReviewVersions: [v1]
+clientConfig:
+  {{- if $webhook.url }}
+  url: {{ trimSuffix "/" $webhook.url }}/{{ .path }}
+  {{- else }}
+  service:
+    name: {{ include "kbatch.webhookName" .root }}
+    namespace: {{ .root.Release.Namespace }}
+    port: 443
+    path: /{{ .path }}
+  {{- end }}
+  {{- with .authority }}
+  caBundle: {{ . }}
+  {{- end }}
+namespaceSelector:
+  {{- with .labels }}
+  matchLabels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values:
+        {{- concat (list .root.Release.Namespace) $webhook.excludedNamespaces | uniq | toYaml | nindent 8 }}
+matchPolicy: Equivalent
+reinvocationPolicy: IfNeeded
+failurePolicy: {{ default $webhook.failurePolicy .failurePolicy }}
+timeoutSeconds: {{ $webhook.timeoutSeconds }}
+{{- end -}}

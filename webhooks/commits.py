@@ -1,0 +1,232 @@
+"""The ledgers as objects: reviews that arrive while one is being written share the next write.
+
+One ConfigMap for each guarded namespace, in kbatch's own, replaced under the condition of its resourceVersion: so any
+number of replicas decide one after the other. A grant counts only when it is written; a refusal (and a grant without a
+write, on a dry run) only after everything was read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api.objects import ResourceQuota
+from kbatch.api.reasons import QuotaExceeded
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.kinds import PODGROUPS, RESOURCEQUOTAS, Kind
+from kbatch.kube.lists import list_all
+from webhooks.ledger import FLOOR_KEY, Claim, Ledger, decode, encode, settle
+from webhooks.world import Groups, World
+
+_log = logging.getLogger(__name__)
+
+CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=True)
+SECONDS: Final = 3.5
+"""A review is answered within this time, so that the API server still waits for it."""
+MOST_AT_ONCE: Final = 256
+_REQUEST_SECONDS: Final = 2.0
+
+
+class UndecidedError(Exception):
+    """The ledger could not be written or read in time; nothing was granted that anybody may rely on."""
+
+
+class _Stored(msgspec.Struct):
+    metadata: dict[str, Any]
+    data: dict[str, str] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Stored)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    claim: Claim
+    dry_run: bool
+    deadline: float
+    answer: asyncio.Future[QuotaExceeded | None]
+
+
+@dataclass(slots=True)
+class _Account:
+    """One namespace's ledger as it was last seen; `version` is None before it was read, empty while there is none."""
+
+    namespace: str
+    waiting: list[_Waiting] = field(default_factory=list)
+    busy: asyncio.Task[None] | None = None
+    version: str | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+class Ledgers:
+    """All namespaces'.
+
+    Args:
+        api: the API server.
+        world: fed by the watches.
+        namespace: kbatch's own, where the ledgers are.
+        prefix: of their names.
+        clock: monotonic seconds. now: milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        world: World,
+        *,
+        namespace: str,
+        prefix: str = "kbatch-ledger",
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.writes = 0
+        self.conflicts = 0
+        self._api = api
+        self._world = world
+        self._own = namespace
+        self._prefix = prefix
+        self._clock = clock
+        self._now = now
+        self._accounts: dict[str, _Account] = {}
+
+    async def admit(self, namespace: str, claim: Claim, *, dry_run: bool) -> QuotaExceeded | None:
+        """None if the claim is granted, else why not.
+
+        Raises:
+            UndecidedError: it could not be decided in time.
+        """
+        account = self._accounts.get(namespace)
+        if account is None:
+            account = self._accounts[namespace] = _Account(namespace)
+        deadline = self._clock() + SECONDS
+        one = _Waiting(claim, dry_run, deadline, asyncio.get_running_loop().create_future())
+        account.waiting.append(one)
+        if account.busy is None:
+            account.busy = asyncio.create_task(self._work(account), name=f"ledger {namespace}")
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await one.answer
+        except TimeoutError:
+            raise UndecidedError("the ledger could not be written in time") from None
+
+    async def _work(self, account: _Account) -> None:
+        try:
+            while account.waiting:
+                batch = account.waiting[:MOST_AT_ONCE]
+                del account.waiting[:MOST_AT_ONCE]
+                try:
+                    await self._decide(account, [one for one in batch if not one.answer.done()])
+                except (KubeError, msgspec.DecodeError, UndecidedError) as error:
+                    account.version = None
+                    _answer_all(batch, UndecidedError(str(error)))
+                except BaseException:
+                    _answer_all(batch, UndecidedError("the review was broken off"))
+                    raise
+        finally:
+            account.busy = None
+
+    async def _decide(self, account: _Account, batch: list[_Waiting]) -> None:
+        """Decide a batch, as often as it takes until what was decided on still holds when it is written."""
+        fresh = False
+        while batch:
+            batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
+            if account.version is None or fresh:
+                await self._read(account)
+            groups = self._world.groups.get(account.namespace) or Groups()
+            quotas = self._world.quotas.get(account.namespace, ())
+            if fresh or self._world.version < account.ledger.floor:
+                fresh = True
+                groups, quotas = await self._list(account.namespace)
+            now = self._now()
+            firm = [one for one in batch if not one.dry_run]
+            settled = settle(account.ledger, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
+            if not fresh and (settled.refused or len(firm) < len(batch)):
+                fresh = True
+                continue
+            if settled.granted and not await self._write(account, settled.ledger):
+                continue
+            for place, one in enumerate(firm):
+                _answer(one, settled.refused.get(place))
+            for one in batch:
+                if one.dry_run:  # it counts for nobody, and nothing is written
+                    alone = settle(settled.ledger, groups, quotas, [one.claim], now=now, fresh=fresh)
+                    _answer(one, alone.refused.get(0))
+            return
+
+    async def _list(self, namespace: str) -> tuple[Groups, tuple[ResourceQuota, ...]]:
+        groups, quotas = await asyncio.gather(
+            list_all(self._api, PODGROUPS, namespace=namespace),
+            list_all(self._api, RESOURCEQUOTAS, namespace=namespace),
+        )
+        return Groups(groups), tuple(sorted(quotas, key=lambda quota: quota.metadata.name))
+
+    def _name(self, account: _Account) -> str:
+        return f"{self._prefix}-{account.namespace}"
+
+    async def _read(self, account: _Account) -> None:
+        try:
+            payload = await self._api.request(
+                "GET",
+                CONFIGMAPS.path(self._own, self._name(account)),
+                attempts=2,
+                timeout_seconds=_REQUEST_SECONDS,
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            account.version, account.ledger = "", Ledger()
+            return
+        self._take(account, payload)
+
+    def _take(self, account: _Account, payload: bytes) -> None:
+        stored = _DECODER.decode(payload)
+        floor = (stored.metadata.get("annotations") or {}).get(FLOOR_KEY)
+        account.version = str(stored.metadata.get("resourceVersion", ""))
+        account.ledger = decode(stored.data, floor)
+
+    async def _write(self, account: _Account, ledger: Ledger) -> bool:
+        """Replace the ledger; False where somebody else has since."""
+        metadata: dict[str, Any] = {
+            "name": self._name(account),
+            "namespace": self._own,
+            "labels": {"app.kubernetes.io/name": "kbatch", "app.kubernetes.io/component": "webhook"},
+            "annotations": {FLOOR_KEY: str(ledger.floor)},
+        }
+        obj: dict[str, Any] = {"metadata": metadata, "data": encode(ledger)}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", **obj}
+        self.writes += 1
+        try:
+            if account.version:
+                metadata["resourceVersion"] = account.version
+                path, method = CONFIGMAPS.path(self._own, metadata["name"]), "PUT"
+            else:
+                path, method = CONFIGMAPS.path(self._own), "POST"
+            payload = await self._api.request(method, path, body=body, attempts=1, timeout_seconds=_REQUEST_SECONDS)
+        except ApiError as error:
+            account.version = None
+            # 404: somebody deleted the ledger while it was written.
+            if error.status == 409 or (error.status == 404 and method == "PUT"):
+                self.conflicts += 1
+                return False
+            raise
+        account.version = str(_DECODER.decode(payload).metadata["resourceVersion"])
+        account.ledger = ledger
+        return True
+
+
+def _answer(one: _Waiting, reason: QuotaExceeded | None) -> None:
+    if not one.answer.done():
+        one.answer.set_result(reason)
+
+
+def _answer_all(batch: list[_Waiting], error: UndecidedError) -> None:
+    for one in batch:
+        if not one.answer.done():
+            one.answer.set_exception(error)

@@ -1,0 +1,246 @@
+"""Where a review is decided: gather what the pure functions need, ask them, and turn their answer into changes.
+
+Called in kopf's thread. What needs the API server, or a look at sums that move, is done in the process's own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from kbatch.api.objects import Metadata, OwnerReference, PodGroupSpec
+from kbatch.api.reasons import QuotaExceeded
+from kbatch.kube import writes
+from kbatch.kube.client import Api
+from kbatch.kube.errors import KubeError
+from kbatch.kube.kinds import JOBS, RESOURCEQUOTAS, key_of
+from kbatch.kube.lists import list_all
+from kbatch.model.minresources import from_owner
+from kbatch.model.phase import Phase
+from kbatch.model.quota import Ask
+from kbatch.resources import format_resources
+from webhooks import jobs, podgroups, pods
+from webhooks.commits import Ledgers, UndecidedError
+from webhooks.defaults import defaults
+from webhooks.ledger import Claim
+from webhooks.world import ADMITTED_ANNOTATION, World
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Body = Mapping[str, Any]
+Changes = dict[str, Any]
+"""A merge patch; empty for nothing to change."""
+
+READ_SECONDS: Final = 2.0
+QUEUE: Final = "Queue"
+REJECT: Final = "Reject"
+QUOTA_POLICIES: Final = (QUEUE, REJECT)
+REFUSE: Final = "Refuse"
+GATE: Final = "Gate"
+OFF: Final = "Off"
+RESERVATION_POLICIES: Final = (REFUSE, GATE, OFF)
+
+_OVER: Final = frozenset({Phase.COMPLETED.value, Phase.FAILED.value})
+
+
+class RefusedError(Exception):
+    """The object is refused: `code` is the HTTP status that the user's client sees."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What an administrator chose."""
+
+    scheduler_name: str
+    default_queue: str
+    quota_policy: str = QUEUE
+    reservations: str = REFUSE
+    gate_pods: bool = False
+
+
+class Desk:
+    """Decides reviews.
+
+    Args:
+        rules: what was chosen.
+        world: fed in `loop`.
+        api: the API server, used in `loop`.
+        ledgers: for the policy Reject.
+        loop: the process's own; None for the loop that the reviews come in.
+    """
+
+    def __init__(
+        self, rules: Rules, world: World, api: Api, ledgers: Ledgers, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self._rules = rules
+        self._world = world
+        self._api = api
+        self._ledgers = ledgers
+        self._loop = loop
+        self._used = pods.Used()
+
+    # --- PodGroups ----------------------------------------------------------------------------------------------------
+
+    async def podgroup(self, body: Body, old: Body | None, *, dry_run: bool) -> Changes:
+        """A PodGroup that is created (no `old`) or changed: what is filled in.
+
+        Raises:
+            RefusedError: it is refused.
+        """
+        creating = old is None
+        given = body.get("spec")
+        if not isinstance(given, Mapping):
+            given = {}
+        filled = defaults(given, creating=creating, default_queue=self._rules.default_queue)
+        spec = podgroups.read_spec({"spec": {**given, **filled}})
+        metadata = _metadata(body)
+        if spec is None or metadata is None:
+            return _under("spec", filled)
+        before = podgroups.read_spec(old)
+        error = podgroups.template_error(spec, before, group=metadata.name, namespace=metadata.namespace)
+        if error is not None:
+            raise RefusedError(422, error)
+        if creating and spec.min_resources is None:
+            filled |= await self._from_owner(spec, metadata)
+        changes = _under("spec", filled)
+        if metadata.namespace in self._world.quotas and (creating or _phase(body) not in _OVER):
+            changes |= await self._within_quotas(spec, before, metadata, dry_run=dry_run)
+        return changes
+
+    async def _from_owner(self, spec: PodGroupSpec, metadata: Metadata) -> Changes:
+        """MinResources by the template of the Job that owns the group."""
+        owner = podgroups.owning_job(metadata.owner_references)
+        if owner is None:
+            return {}
+        derived = await self._in_loop(self._derived(spec, metadata.namespace, owner))
+        if derived:
+            spec.min_resources = dict(derived)
+        return {"minResources": derived} if derived else {}
+
+    async def _derived(self, spec: PodGroupSpec, namespace: str, owner: OwnerReference) -> dict[str, str]:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                job = await writes.get(self._api, JOBS, name=owner.name, namespace=namespace)
+        except (KubeError, msgspec.DecodeError, TimeoutError) as error:
+            _log.info("minResources are not derived from Job %s/%s: %s", namespace, owner.name, error)
+            return {}
+        if job.metadata.uid != owner.uid:
+            return {}
+        return format_resources(from_owner(spec, job) or {})
+
+    async def _within_quotas(
+        self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata, *, dry_run: bool
+    ) -> Changes:
+        asked = podgroups.ask(spec)
+        if asked is None or not podgroups.grows(asked, podgroups.ask(before) if before is not None else None):
+            return {}
+        reason = podgroups.too_large(self._world.quotas.get(metadata.namespace, ()), asked)
+        if reason is not None:
+            reason = await self._in_loop(self._still_too_large(metadata.namespace, asked, reason))
+        if reason is not None:
+            raise RefusedError(403, podgroups.refusal(metadata.name or metadata.generate_name, reason))
+        if self._rules.quota_policy != REJECT:
+            return {}
+        return await self._granted(asked, metadata, dry_run=dry_run)
+
+    async def _still_too_large(self, namespace: str, asked: Ask, reason: QuotaExceeded) -> QuotaExceeded | None:
+        """The same by the quotas as they are now: the watch may be a moment behind an administrator who raised one."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                quotas = await list_all(self._api, RESOURCEQUOTAS, namespace=namespace)
+        except (KubeError, msgspec.DecodeError, TimeoutError):
+            return reason
+        return podgroups.too_large(quotas, asked)
+
+    async def _granted(self, asked: Ask, metadata: Metadata, *, dry_run: bool) -> Changes:
+        token = secrets.token_hex(6)
+        noted: Changes = {"annotations": {ADMITTED_ANNOTATION: token}}
+        name = metadata.name
+        if not name:
+            if not metadata.generate_name:
+                return {}  # the API server refuses it
+            # The ledger needs to know the name; the API server makes one only after admission.
+            name = noted["name"] = jobs.generated_name(metadata.generate_name)
+        claim = Claim(name, asked, token)
+        try:
+            reason = await self._in_loop(self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run))
+        except UndecidedError as error:
+            raise RefusedError(
+                503, f"PodGroup {name!r} could not be held against the quotas, try again: {error}"
+            ) from None
+        if reason is not None:
+            raise RefusedError(403, podgroups.refusal(name, reason))
+        return {"metadata": noted}
+
+    # --- Jobs and pods ------------------------------------------------------------------------------------------------
+
+    def job(self, body: Body) -> Changes:
+        """A batch Job that is created."""
+        return jobs.delay(body, scheduler_name=self._rules.scheduler_name)
+
+    async def pod(self, body: Body, *, dry_run: bool) -> Changes:
+        """A pod that is created.
+
+        Raises:
+            RefusedError: it would use what others were promised.
+        """
+        pod = pods.read_pod(body)
+        if pod is None or pod.spec.node_name:
+            return {}
+        group = pods.group_of(pod, self._rules.scheduler_name)
+        namespace = pod.metadata.namespace
+        let_in = not group or key_of(namespace, group) in self._world.enqueued
+        gate = self._rules.gate_pods and not let_in
+        if self._rules.reservations != OFF and namespace in self._world.quotas and namespace in self._world.groups:
+            asked = pods.ask(pod)
+            reason = None if asked is None else await self._in_loop(self._guarded(namespace, group, asked, dry_run))
+            if reason is not None:
+                if self._rules.reservations != GATE or let_in:  # nobody would lift the gate, or he would at once
+                    raise RefusedError(403, pods.refusal(reason))
+                gate = True
+        return {"spec": {"schedulingGates": pods.gated(body)}} if gate else {}
+
+    async def _guarded(self, namespace: str, group: str, asked: Ask, dry_run: bool) -> QuotaExceeded | None:
+        others = self._world.outstanding(namespace, without=group)
+        quotas = self._world.quotas.get(namespace, ())
+        now = time.monotonic()
+        own = self._world.left_of(namespace, group) if group else None
+        reason = None
+        if others:
+            reason = pods.eats_into(quotas, asked, own=own, others=others, used=self._used.of(quotas, now))
+        if others and reason is None and not dry_run:
+            self._used.let_through(quotas, asked, now)
+        return reason
+
+    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _metadata(body: Body) -> Metadata | None:
+    try:
+        return msgspec.convert(dict(body.get("metadata") or {}), Metadata)
+    except msgspec.ValidationError:
+        return None
+
+
+def _phase(body: Body) -> str:
+    status = body.get("status")
+    return str(status.get("phase", "")) if isinstance(status, Mapping) else ""
+
+
+def _under(key: str, changes: Changes) -> Changes:
+    return {key: changes} if changes else {}

@@ -1,0 +1,74 @@
+"""What admission does to a new batch Job whose pods shall wait for their group: it is created suspended. Pure.
+
+A Job counts when its pods are ours (`schedulerName`), and its template names a group or the Job a queue. With the label
+`kbatch.dev/queue` a Job that names no scheduler gets ours: it could not be set later. A Job that waits for a queue
+without naming a group is given one of its own name; as the pods' template must say that name, a Job with generateName
+gets its name here, in the API server's place.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.objects import Job
+
+MARK: Final = "true"
+UNNAMED_SCHEDULERS: Final = frozenset({"", "default-scheduler"})
+"""The API server fills in its default before admission: that the user named it on purpose cannot be seen."""
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX: Final = 8
+_LONGEST: Final = 63
+
+
+def generated_name(prefix: str) -> str:
+    """A new name, as the API server would make it from generateName."""
+    return prefix[: _LONGEST - _SUFFIX] + "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
+
+
+def delay(body: Mapping[str, Any], *, scheduler_name: str, new_name: str | None = None) -> dict[str, Any]:
+    """The changes to a Job that is being created, as a merge patch; empty where it is none of ours.
+
+    Args:
+        body: the Job as it was sent, the API server's defaults applied.
+        scheduler_name: that of our pods.
+        new_name: what a Job with generateName is to be called; None makes a name.
+    """
+    try:
+        job = msgspec.convert(dict(body), Job)
+    except msgspec.ValidationError:
+        return {}
+    metadata, template = job.metadata, job.spec.template
+    waits_for_queue = QUEUE_LABEL in (metadata.labels or {})
+    group = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+    if not (waits_for_queue or group):
+        return {}
+    named = template.spec.scheduler_name
+    if named != scheduler_name and not (waits_for_queue and named in UNNAMED_SCHEDULERS):
+        return {}
+    changes: dict[str, Any] = {}
+    if named != scheduler_name:
+        _put(changes, scheduler_name, "spec", "template", "spec", "schedulerName")
+    if not group:
+        name = metadata.name
+        if not name:
+            if not metadata.generate_name:
+                return {}  # the API server refuses it
+            name = new_name or generated_name(metadata.generate_name)
+            _put(changes, name, "metadata", "name")
+        _put(changes, name, "spec", "template", "metadata", "annotations", GROUP_NAME_ANNOTATION)
+    if not job.spec.suspend:
+        _put(changes, True, "spec", "suspend")
+        _put(changes, MARK, "metadata", "annotations", SUSPENDED_ANNOTATION)
+    return changes
+
+
+def _put(changes: dict[str, Any], value: object, *path: str) -> None:
+    for key in path[:-1]:
+        changes = changes.setdefault(key, {})
+    changes[path[-1]] = value

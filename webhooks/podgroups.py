@@ -1,0 +1,145 @@
+"""What admission says of a PodGroup besides defaults: is it within the quotas, can its templates be rendered? Pure.
+
+Rules look at what is new: an old object that breaks one can still be edited elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api.names import API_VERSION
+from kbatch.api.objects import OwnerReference, PodGroupSpec, PodTemplate, ResourceQuota, SubGroup
+from kbatch.api.reasons import QuotaExceeded
+from kbatch.model.minresources import ask_of
+from kbatch.model.quota import Ask, Excess, charge, exceeded, used_amounts
+from kbatch.model.templates import MOST_SOURCES, TemplateError, member_name, render_member
+from kbatch.resources import QuantityError
+
+MOST_RENDERED: Final = 2048
+"""Roles of more members than this are rendered as if they had so many: nobody waits for a million host names."""
+
+
+def read_spec(body: Mapping[str, Any] | None) -> PodGroupSpec | None:
+    """The spec of a manifest; None where it cannot be read, which the API server's own schema then refuses better."""
+    if body is None:
+        return None
+    try:
+        return msgspec.convert(dict(body.get("spec") or {}), PodGroupSpec)
+    except msgspec.ValidationError:
+        return None
+
+
+def ask(spec: PodGroupSpec) -> Ask | None:
+    """What the group asks of quotas; None where its amounts cannot be read."""
+    try:
+        return ask_of(spec)
+    except QuantityError:
+        return None
+
+
+def owning_job(owners: Iterable[OwnerReference]) -> OwnerReference | None:
+    """The batch Job among the owners, the controller first."""
+    jobs = [owner for owner in owners if owner.kind == "Job" and owner.api_version.partition("/")[0] == "batch"]
+    return next((owner for owner in jobs if owner.controller), jobs[0] if jobs else None)
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def template_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: str, namespace: str) -> str | None:
+    """Why a role's template cannot be made into pods, with the place of the error; None if all new ones can."""
+    known = {role.name: role for role in (before.sub_groups or ())} if before is not None else {}
+    new = [
+        (index, role)
+        for index, role in enumerate(spec.sub_groups or ())
+        if role.template is not None and (role.name not in known or _shape(known[role.name]) != _shape(role))
+    ]
+    if sum(_expressions(role.template) for _, role in new) > MOST_SOURCES:
+        return f"spec.subGroups: more than {MOST_SOURCES} characters with expressions in all templates together"
+    for index, role in new:
+        try:
+            _render(role, group or "group", namespace)
+        except TemplateError as error:
+            place = f"spec.subGroups[{index}].template" + ("" if error.path.startswith("[") or not error.path else ".")
+            return f"{place}{error.path}: {error.message}"
+    return None
+
+
+def _shape(role: SubGroup) -> tuple[object, ...]:
+    return role.template, role.min_member, role.max_member
+
+
+def _render(role: SubGroup, group: str, namespace: str) -> None:
+    """Make the first and the last pod of the role.
+
+    Raises:
+        TemplateError: it cannot be done.
+    """
+    template = role.template or {}
+    size = min(max(role.max_member or role.min_member, 1), MOST_RENDERED)
+    peers = tuple(member_name(group, role.name, index) for index in range(size))
+    for index in {0, size - 1}:
+        rendered = render_member(
+            template, group=group, role=role.name, index=index, size=size, peers=peers, namespace=namespace
+        )
+        try:
+            pod = msgspec.convert(rendered, PodTemplate)
+        except msgspec.ValidationError as error:
+            what, _, place = str(error).rpartition(" - at `$.")
+            raise TemplateError(place.rstrip("`"), what or str(error)) from None
+        if not pod.spec.containers:
+            raise TemplateError("spec.containers", "a pod has at least one container")
+
+
+def _expressions(value: Any) -> int:
+    """Characters of the texts that are to be rendered."""
+    pending = [value]
+    found = 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            found += len(one) if "{{" in one or "{%" in one else 0
+        elif isinstance(one, Mapping):
+            pending += one.values()
+        elif isinstance(one, list | tuple):
+            pending += one
+    return found
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def grows(asked: Ask, before: Ask | None) -> bool:
+    """Whether something is asked that was not asked before; only that can be refused."""
+    if before is None or asked.subject != before.subject:
+        return True
+    return (
+        asked.pods > before.pods
+        or any(amount > before.requests.get(name, 0) for name, amount in asked.requests.items())
+        or any(amount > before.limits.get(name, 0) for name, amount in asked.limits.items())
+    )
+
+
+def too_large(quotas: Iterable[ResourceQuota], asked: Ask) -> QuotaExceeded | None:
+    """The first limit that the group alone is larger than: however long it waited, it could never start."""
+    for quota in quotas:
+        try:
+            passed = exceeded(quota, charge(quota, asked), {}, {})
+            if passed:
+                return reason_of(passed[0], used_amounts(quota).get(passed[0].resource, 0))
+        except QuantityError:
+            continue  # the API server would not have taken it; it limits nobody
+    return None
+
+
+def reason_of(excess: Excess, used: int) -> QuotaExceeded:
+    """An excess with what is used of the limit, as the reason that people read."""
+    return QuotaExceeded(excess.quota, excess.resource, excess.asked, excess.reserved, used, excess.hard)
+
+
+def refusal(group: str, reason: QuotaExceeded) -> str:
+    """The words with which a group is refused."""
+    return f"PodGroup {group!r} ({API_VERSION}) {reason.message} ({reason.code})"

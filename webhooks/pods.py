@@ -1,0 +1,144 @@
+"""What admission says of a new pod: does it wait at a gate, would it eat into what others were promised? Pure.
+
+A group in queue was promised the part of its minResources that it does not use yet. A pod may use what is promised to
+its own group, and what is promised to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE
+from kbatch.api.objects import Pod, ResourceQuota
+from kbatch.api.reasons import QuotaExceeded
+from kbatch.model.quota import Ask, ask_of_pod, charge, hard_limits, used_amounts
+from kbatch.resources import QuantityError, Resources, add, maximum, subtract
+
+BURST_SECONDS: Final = 1.0
+"""How long a quota's `used` may take to show a pod that was let through here."""
+LONGEST_BURST: Final = 5.0
+"""How long pods let through are added up before the quota's `used` is believed again: meanwhile others have ended."""
+
+
+def read_pod(body: Mapping[str, Any]) -> Pod | None:
+    """The pod; None where it cannot be read, which the API server then refuses better."""
+    try:
+        return msgspec.convert(dict(body), Pod)
+    except msgspec.ValidationError:
+        return None
+
+
+def ask(pod: Pod) -> Ask | None:
+    """What the pod is charged with; None where its amounts cannot be read."""
+    try:
+        return ask_of_pod(pod)
+    except QuantityError:
+        return None
+
+
+def group_of(pod: Pod, scheduler_name: str) -> str:
+    """The group that the pod is a member of; empty for none, and for pods of other schedulers."""
+    if pod.spec.scheduler_name != scheduler_name:
+        return ""
+    return (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+
+
+def gated(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pod's scheduling gates with ours among them."""
+    gates = [
+        gate for gate in (body.get("spec") or {}).get("schedulingGates") or () if gate.get("name") != IN_QUEUE_GATE
+    ]
+    return [*gates, {"name": IN_QUEUE_GATE}]
+
+
+def eats_into(
+    quotas: Iterable[ResourceQuota],
+    pod: Ask,
+    *,
+    own: Ask | None,
+    others: Sequence[Ask],
+    used: Mapping[str, Resources],
+) -> QuotaExceeded | None:
+    """The first limit in which the pod would use what is promised to others; None if there is none.
+
+    Args:
+        quotas: the namespace's.
+        pod: what the pod is charged with.
+        own: what its own group was promised and does not use yet.
+        others: the same of all other groups.
+        used: of each quota, what is used; by the quota's name.
+    """
+    for quota in quotas:
+        try:
+            asked = charge(quota, pod)
+            promised = charge(quota, own) if own is not None else {}
+            reserved = add(*(charge(quota, one) for one in others))
+            hard = hard_limits(quota)
+        except QuantityError:
+            continue  # the API server would not have taken it; it limits nobody
+        taken = used.get(quota.metadata.name, {})
+        wanted = maximum(asked, promised)
+        for name in sorted(subtract(asked, promised)):
+            if asked[name] <= promised.get(name, 0) or not reserved.get(name, 0):
+                continue
+            if taken.get(name, 0) + reserved[name] + wanted[name] > hard[name]:
+                return QuotaExceeded(
+                    quota.metadata.name, name, asked[name], reserved[name] + promised.get(name, 0), taken.get(name, 0),
+                    hard[name],
+                )  # fmt: skip
+    return None
+
+
+@dataclass(slots=True)
+class _Burst:
+    base: Resources
+    first: float
+    let_through: Resources = field(default_factory=dict)
+    last: float = 0.0
+
+
+class Used:
+    """What is used of each quota, pods that were let through a moment ago included, before `status.used` shows them."""
+
+    def __init__(self) -> None:
+        self._bursts: dict[str, _Burst] = {}
+
+    def of(self, quotas: Iterable[ResourceQuota], now: float) -> dict[str, Resources]:
+        """By the quotas' names; `now` in monotonic seconds."""
+        found: dict[str, Resources] = {}
+        for quota in quotas:
+            try:
+                told = used_amounts(quota)
+            except QuantityError:
+                continue
+            burst = self._bursts.get(_key(quota))
+            if burst is not None and (now - burst.last > BURST_SECONDS or now - burst.first > LONGEST_BURST):
+                del self._bursts[_key(quota)]
+                burst = None
+            found[quota.metadata.name] = told if burst is None else maximum(told, add(burst.base, burst.let_through))
+        return found
+
+    def let_through(self, quotas: Iterable[ResourceQuota], pod: Ask, now: float) -> None:
+        """A pod was let through."""
+        for quota in quotas:
+            try:
+                asked = charge(quota, pod)
+                base = used_amounts(quota)
+            except QuantityError:
+                continue
+            burst = self._bursts.setdefault(_key(quota), _Burst(base, now))
+            burst.let_through = add(burst.let_through, asked)
+            burst.last = now
+
+
+def _key(quota: ResourceQuota) -> str:
+    return f"{quota.metadata.namespace}/{quota.metadata.name}"
+
+
+def refusal(reason: QuotaExceeded) -> str:
+    """The words with which a pod is refused."""
+    return f"the pod would use what PodGroups in queue were promised: it {reason.message} ({reason.code})"

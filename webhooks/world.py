@@ -1,0 +1,261 @@
+"""What the webhook knows of the cluster: quotas, the groups of each namespace and, to guard reservations, pods.
+
+It is fed in the process's own loop. What kopf's thread reads of it are single lookups of values that never change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kbatch.api import conditions
+from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.objects import AnyObject, Pod, PodGroup, ResourceQuota
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import key_of
+from kbatch.model.events import Event, Upsert
+from kbatch.model.minresources import ask_of
+from kbatch.model.phase import Phase
+from kbatch.model.quota import Ask, Subject, ask_of_pod, charge
+from kbatch.resources import QuantityError, Resources, add, subtract
+
+_log = logging.getLogger(__name__)
+
+ADMITTED_ANNOTATION: Final = "kbatch.dev/admitted"
+"""On a PodGroup admitted under the policy Reject: which entry of the ledger it was admitted by."""
+
+_OVER: Final = frozenset({Phase.COMPLETED.value, Phase.FAILED.value})
+_STARTED: Final = frozenset({Phase.RUNNING.value, Phase.UNKNOWN.value})
+_NOTHING: Final = Ask({})
+
+
+class Sums:
+    """What some groups ask for in all, by what they look like to scopes."""
+
+    def __init__(self, parts: Mapping[Subject, Ask] | None = None) -> None:
+        self._parts = dict(parts or {})
+
+    def copy(self) -> Sums:
+        """A copy that can be changed by itself."""
+        return Sums(self._parts)
+
+    def add(self, ask: Ask) -> None:
+        """One more."""
+        have = self._parts.get(ask.subject, _NOTHING)
+        self._parts[ask.subject] = Ask(
+            add(have.requests, ask.requests), add(have.limits, ask.limits), have.pods + ask.pods, ask.subject
+        )
+
+    def remove(self, ask: Ask) -> None:
+        """One less, which was added before."""
+        have = self._parts.get(ask.subject, _NOTHING)
+        left = Ask(
+            {name: have.requests[name] - ask.requests.get(name, 0) for name in have.requests},
+            {name: have.limits[name] - ask.limits.get(name, 0) for name in have.limits},
+            have.pods - ask.pods,
+            ask.subject,
+        )
+        if left.pods or any(left.requests.values()) or any(left.limits.values()):
+            self._parts[ask.subject] = left
+        else:
+            self._parts.pop(ask.subject, None)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def total(self) -> Ask:
+        """All of it, whatever it looks like to scopes."""
+        parts = self._parts.values()
+        return Ask(
+            add(*(part.requests for part in parts)),
+            add(*(part.limits for part in parts)),
+            sum(part.pods for part in parts),
+        )
+
+    def charged(self, quota: ResourceQuota) -> Resources:
+        """What they are charged to a quota with, by its own names."""
+        return add(*(charge(quota, part) for part in self._parts.values()))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveGroup:
+    """A PodGroup that is not over.
+
+    Attributes:
+        ask: what its minimum asks of quotas.
+        token: which entry of a ledger admitted it; empty for none.
+        version: the resourceVersion in which it was seen.
+        enqueued: it was let in.
+        reserving: it was let in, and its minimum does not run yet: what it asks for is kept for it.
+    """
+
+    ask: Ask
+    token: str
+    version: int
+    enqueued: bool
+    reserving: bool
+
+
+class Groups:
+    """The live groups of one namespace."""
+
+    def __init__(self, groups: Iterable[PodGroup] = ()) -> None:
+        self.live: dict[str, LiveGroup] = {}
+        self.reserving: set[str] = set()
+        self.sums = Sums()
+        self.version = 0
+        for group in groups:
+            self.put(group)
+
+    def put(self, group: PodGroup) -> LiveGroup | None:
+        """Take a group as it is now; what is kept of it, None if it is over."""
+        name = group.metadata.name
+        self.drop(name)
+        version = version_of(group)
+        self.version = max(self.version, version)
+        if group.status.phase in _OVER:
+            return None
+        try:
+            ask = ask_of(group.spec)
+        except QuantityError:
+            return None  # nothing can be reserved for it either
+        token = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
+        enqueued = _enqueued(group)
+        reserving = enqueued and group.status.phase not in _STARTED
+        self.live[name] = found = LiveGroup(ask, token, version, enqueued, reserving)
+        self.sums.add(ask)
+        if reserving:
+            self.reserving.add(name)
+        return found
+
+    def drop(self, name: str) -> None:
+        """Forget a group."""
+        before = self.live.pop(name, None)
+        self.reserving.discard(name)
+        if before is not None:
+            self.sums.remove(before.ask)
+
+
+class World:
+    """Everything, by namespace. `receive` is a feed's receiver."""
+
+    def __init__(self) -> None:
+        self.quotas: dict[str, tuple[ResourceQuota, ...]] = {}
+        self.groups: dict[str, Groups] = {}
+        self.enqueued: set[str] = set()
+        """The groups that were let in, as `namespace/name`."""
+        self.version = 0
+        """The newest PodGroup that was seen: everything before it was seen too."""
+        self._pods: dict[str, tuple[str, Ask]] = {}
+        self._used: dict[str, Sums] = {}  # by the group's key: its pods that have not ended
+
+    def receive(self, batch: Batch) -> None:
+        """Take what an informer saw."""
+        for event in batch.events:
+            self._apply(event)
+
+    def outstanding(self, namespace: str, *, without: str) -> list[Ask]:
+        """What the groups in queue were promised and do not use yet, but for one group."""
+        groups = self.groups.get(namespace)
+        names = groups.reserving if groups is not None else ()
+        found = (self.left_of(namespace, name) for name in names if name != without)
+        return [left for left in found if left is not None]
+
+    def left_of(self, namespace: str, name: str) -> Ask | None:
+        """What a group in queue was promised and does not use yet; None for nothing."""
+        groups = self.groups.get(namespace)
+        group = groups.live.get(name) if groups is not None else None
+        if group is None or not group.reserving:
+            return None
+        used = self._used.get(key_of(namespace, name))
+        if used is None:
+            return group.ask
+        own = used.total()
+        left = Ask(
+            subtract(group.ask.requests, own.requests),
+            subtract(group.ask.limits, own.limits),
+            max(0, group.ask.pods - own.pods),
+            group.ask.subject,
+        )
+        return left if left.pods or any(left.requests.values()) or any(left.limits.values()) else None
+
+    def _apply(self, event: Event) -> None:
+        if isinstance(event, Upsert):
+            match event.obj:
+                case PodGroup():
+                    self._group(event.obj)
+                case Pod():
+                    self._pod(event.obj)
+                case ResourceQuota():
+                    self._quota(event.obj)
+                case _:
+                    pass
+        else:
+            self._gone(event.kind, event.namespace, event.name)
+
+    def _group(self, group: PodGroup) -> None:
+        namespace, name = group.metadata.namespace, group.metadata.name
+        kept = self.groups.setdefault(namespace, Groups()).put(group)
+        self.version = max(self.version, version_of(group))
+        key = key_of(namespace, name)
+        if kept is not None and kept.enqueued:
+            self.enqueued.add(key)
+        else:
+            self.enqueued.discard(key)
+
+    def _pod(self, pod: Pod) -> None:
+        key = key_of(pod.metadata.namespace, pod.metadata.name)
+        self._forget_pod(key)
+        name = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+        if not name or pod.status.phase in {"Succeeded", "Failed"}:
+            return
+        try:
+            ask = ask_of_pod(pod)
+        except QuantityError:
+            return
+        group = key_of(pod.metadata.namespace, name)
+        self._pods[key] = (group, ask)
+        self._used.setdefault(group, Sums()).add(ask)
+
+    def _forget_pod(self, key: str) -> None:
+        before = self._pods.pop(key, None)
+        if before is not None:
+            group, ask = before
+            sums = self._used[group]
+            sums.remove(ask)
+            if not sums:
+                del self._used[group]
+
+    def _quota(self, quota: ResourceQuota) -> None:
+        namespace = quota.metadata.namespace
+        others = [one for one in self.quotas.get(namespace, ()) if one.metadata.name != quota.metadata.name]
+        self.quotas[namespace] = tuple(sorted([*others, quota], key=lambda one: one.metadata.name))
+
+    def _gone(self, kind: type[AnyObject], namespace: str, name: str) -> None:
+        if kind is PodGroup:
+            groups = self.groups.get(namespace)
+            if groups is not None:
+                groups.drop(name)
+                if not groups.live:
+                    del self.groups[namespace]
+            self.enqueued.discard(key_of(namespace, name))
+        elif kind is Pod:
+            self._forget_pod(key_of(namespace, name))
+        elif kind is ResourceQuota:
+            left = tuple(one for one in self.quotas.get(namespace, ()) if one.metadata.name != name)
+            if left:
+                self.quotas[namespace] = left
+            else:
+                self.quotas.pop(namespace, None)
+
+
+def version_of(group: PodGroup) -> int:
+    """The resourceVersion as the number that it is; 0 where there is none."""
+    text = group.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
+
+
+def _enqueued(group: PodGroup) -> bool:
+    return group.status.phase in _STARTED or conditions.is_true(group.status.conditions, conditions.ENQUEUED)
