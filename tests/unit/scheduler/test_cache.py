@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.objects import Condition, Pod, PodGroup
+from kbatch.api.objects import Condition, Container, Pod, PodGroup, ResourceRequirements
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable
 from operators.scheduler.cache import Cache
@@ -85,11 +85,7 @@ def test_an_amount_that_cannot_be_counted_is_reported_and_left_out() -> None:
     reported: list[Unreadable] = []
     cache = Cache(ClusterModel(), reported.append)
     bad = pod("bad", node="n")
-    container = msgspec.structs.replace(
-        bad.spec.containers[0],
-        resources=msgspec.structs.replace(bad.spec.containers[0].resources, requests={"cpu": "x"}),
-    )
-    bad.spec.containers = (container,)
+    bad.spec.containers = (Container(resources=ResourceRequirements(requests={"cpu": "x"})),)
     cache.receive(told(node("n"), bad, pod("good")))
     assert [(one.kind, one.name, one.node_name) for one in reported] == [(Pod, "bad", "n")]
     assert set(cache.model.tasks) == {"ns/good"}

@@ -17,7 +17,8 @@ BAD = "actions: alocate\ntiers:\n- plugins: [{name: gang}]\n"
 
 
 async def test_a_new_file_comes_into_force_and_a_bad_one_does_not(tmp_path: Path) -> None:
-    path, refused = tmp_path / "scheduler.yaml", []
+    path = tmp_path / "scheduler.yaml"
+    refused: list[str] = []
     path.write_text(GOOD)
     file = ConfigurationFile(path, metrics=metrics(), refused=refused.append)
     await file.look()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 from kbatch.api.configuration import parse
-from kbatch.engine import Bind, Memo, Outcome, Policy, Snapshot, Transaction, Verdict, build_policy
+from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Verdict, build_policy
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import Scheduler
 from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
@@ -149,6 +149,26 @@ async def test_each_transaction_is_handed_out_before_the_next_is_made() -> None:
     between = turns[turns.index("after a") : turns.index("after b")]
     assert "other" in between, "the event loop gets a turn after each transaction"
     assert cache.model.tasks["ns/a"].node == "n"
+
+
+async def test_the_time_of_a_span_is_the_cycles_own() -> None:
+    def decide(_: Any, __: Any, ___: Any, observer: Observer) -> Generator[Transaction | Verdict, None, Outcome]:
+        with observer.span("slow"):
+            yield transaction("a")
+        return Outcome(Memo(), None)
+
+    async def hog() -> None:
+        while True:
+            time.sleep(0.05)  # noqa: ASYNC251  (somebody else's work that does not let go)
+            await asyncio.sleep(0)
+
+    cache = cache_with(node("n"))
+    other = asyncio.create_task(hog())
+    async with running(cache, decide) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles >= 1)
+        other.cancel()
+        spent = scheduler._metrics.span.labels("slow")._sum.get()
+        assert 0 <= spent < 0.04
 
 
 async def test_the_last_verdict_of_a_group_counts() -> None:

@@ -55,8 +55,8 @@ def whole(name: str = "g") -> dict[str, Verdict]:
 
 @contextlib.asynccontextmanager
 async def writing(api: FakeApi, cache: Cache, **options: Any) -> AsyncIterator[StatusWriter]:
-    options = {"binding": lambda: False, "message_seconds": 0.0} | options
-    writer = StatusWriter(api, cache, metrics=metrics(), **options)
+    chosen: dict[str, Any] = {"binding": lambda: False, "message_seconds": 0.0, **options}
+    writer = StatusWriter(api, cache, metrics=metrics(), **chosen)
     if ("PATCH", END) not in api.answers:
         api.on("PATCH", END, server(cache))
     task = asyncio.create_task(writer.run())
