@@ -240,18 +240,22 @@ class Session:
                 rank = tier
         return rank
 
-    def falls_below(self, action: str, claim: Claim, unit: Unit) -> bool | None:
-        """Whether the unit's queue would be left with less than it deserves of what the claim lacks; for reclaim."""
-        if action != "reclaim":
-            return False
-        donor = self._queues.get(unit.job.queue)
+    def deficit(self, action: str, claim: Claim, unit: Unit) -> Resources:
+        """By how much more its queue would lack what it deserves, in what the claim lacks, were the unit to go.
+
+        Only reclaim asks; empty where the queue keeps its share.
+        """
+        donor = self._queues.get(unit.job.queue) if action == "reclaim" else None
         if donor is None:
-            return False
-        return any(
-            donor.allocated.get(name, 0) - unit.request.get(name, 0) < donor.deserved.get(name, 0)
-            for name in claim.lacks
-            if unit.request.get(name, 0)
-        )
+            return {}
+        found: Resources = {}
+        for name in claim.lacks:
+            amount = unit.request.get(name, 0)
+            if amount:
+                above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
+                if amount > above:
+                    found[name] = amount - max(0, above)
+        return found
 
     def too_young(self, job: JobState) -> bool:
         """Whether the group is within its minRuntimeSeconds."""

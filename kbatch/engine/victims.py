@@ -48,6 +48,15 @@ class _Offer:
         return Unit(self.job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A unit that is to go: the tier that consented, and by how much its queue then lacks its share."""
+
+    unit: Unit
+    rank: int
+    deficit: Resources
+
+
 def holding(job: JobState) -> list[Task]:
     """Its pods that could be evicted at all, by key: on a node for sure, not leaving yet."""
     found = [task for task in job.job.tasks.values() if task.holds and not task.assumed]
@@ -71,7 +80,7 @@ class Hunt:
         self.single = single
         self._rows: dict[int, list[_Offer]] = {}
         self._heap: list[tuple[tuple[Any, ...], int]] = []
-        self._chosen: list[Unit] = []
+        self._chosen: list[_Chosen] = []
         self._dead: set[tuple[int, int]] = set()
         for donor in donors:
             self._offer(donor)
@@ -139,28 +148,28 @@ class Hunt:
         chosen = self._try(statement, task, best[1])
         if chosen is None:
             return None
-        for unit, _ in chosen:
-            self.evict(statement, unit)
+        for taken in chosen:
+            self.evict(statement, taken)
         return best[1]
 
-    def evict(self, statement: Statement, unit: Unit) -> None:
+    def evict(self, statement: Statement, entry: _Chosen) -> None:
         """Take a unit."""
-        _evict(statement, unit, self.action)
-        self._chosen.append(unit)
+        _evict(statement, entry.unit, self.action)
+        self._chosen.append(entry)
 
     @property
     def chosen(self) -> list[Unit]:
         """The units taken so far, in order."""
-        return self._chosen
+        return [entry.unit for entry in self._chosen]
 
-    def _try(self, statement: Statement, task: Task, row: int) -> list[tuple[Unit, tuple[int, int]]] | None:
+    def _try(self, statement: Statement, task: Task, row: int) -> list[_Chosen] | None:
         """The units that would have to go from this row, found by evicting them and taking that back."""
         session = self.session
         fit = session.placement.fit(task.cls, When.LATER)
         if not session.placement.static(task.cls)[0][row]:
             return None
         mark = len(statement)
-        units: list[tuple[Unit, tuple[int, int]]] = []
+        units: list[_Chosen] = []
         done = bool(fit.refresh()[row] >= 0)
         for below_too in (False, True):
             if done:
@@ -172,17 +181,17 @@ class Hunt:
                 rank = session.rank(self.action, self.claim, unit)
                 if rank is None:
                     continue
-                below = session.falls_below(self.action, self.claim, unit)
-                if below is None or (below and not below_too):
+                deficit = session.deficit(self.action, self.claim, unit)
+                if deficit and not (below_too and self._bearable(deficit, units)):
                     continue
-                if unit.whole and any(other.job is unit.job for other, _ in units):
+                if unit.whole and any(other.unit.job is unit.job for other in units):
                     statement.rollback(mark)  # the whole takes in its parts
-                    units = [entry for entry in units if entry[0].job is not unit.job]
-                    for other, _ in units:
-                        _evict(statement, other, self.action)
+                    units = [entry for entry in units if entry.unit.job is not unit.job]
+                    for other in units:
+                        _evict(statement, other.unit, self.action)
                     unit = offer.unit() or unit
                 _evict(statement, unit, self.action)
-                units.append((unit, (rank, int(below))))
+                units.append(_Chosen(unit, rank, deficit))
                 if self._room(task, row) and fit.refresh()[row] >= 0:
                     done = True
                     break
@@ -191,13 +200,19 @@ class Hunt:
         statement.rollback(mark)
         return units if done else None
 
+    def _bearable(self, deficit: Resources, units: Sequence[_Chosen]) -> bool:
+        """Whether all that donors would lack in the end is at most what the claim gains, dimension by dimension."""
+        gains = self.claim.request
+        return all(
+            amount + sum(entry.deficit.get(name, 0) for entry in (*self._chosen, *units)) <= gains.get(name, 0)
+            for name, amount in deficit.items()
+        )
+
     def _room(self, task: Task, row: int) -> bool:
         future = self.session.room.future
         return all(future[name][row] >= amount for name, amount in task.cls.needs)
 
-    def _needed(
-        self, task: Task, row: int, units: list[tuple[Unit, tuple[int, int]]]
-    ) -> list[tuple[Unit, tuple[int, int]]]:
+    def _needed(self, task: Task, row: int, units: list[_Chosen]) -> list[_Chosen]:
         """Leave out what room alone does not need, the dearest first; what stands in the way otherwise stays."""
         room, names = self.session.room, self.session.nodes.names
         slack = {name: int(room.future[name][row]) - amount for name, amount in task.cls.needs}
@@ -207,7 +222,7 @@ class Hunt:
         kept = list(units)
         for entry in reversed(units[:-1]):
             gives: Resources = {}
-            for victim in entry[0].tasks:
+            for victim in entry.unit.tasks:
                 if victim.node == names[row]:
                     gives = add(gives, victim.cls.request, {PODS: 1})
             if all(gives.get(name, 0) <= left for name, left in slack.items()):
@@ -215,15 +230,15 @@ class Hunt:
                 slack = {name: left - gives.get(name, 0) for name, left in slack.items()}
         return kept
 
-    def _cost(self, units: Sequence[tuple[Unit, tuple[int, int]]]) -> tuple[Any, ...]:
+    def _cost(self, units: Sequence[_Chosen]) -> tuple[Any, ...]:
         """What a set costs: the least willing tier, queues below their share, the highest priority, how many pods."""
         if not units:
             return (0, 0, -(2**63), 0)
         return (
-            max(rank for _, (rank, _) in units),
-            sum(below for _, (_, below) in units),
-            max(unit.job.priority for unit, _ in units),
-            sum(len(unit.tasks) for unit, _ in units),
+            max(entry.rank for entry in units),
+            sum(1 for entry in units if entry.deficit),
+            max(entry.unit.job.priority for entry in units),
+            sum(len(entry.unit.tasks) for entry in units),
         )
 
 
