@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 import kopf
+from kopf._cogs.structs.references import Insights  # not exported; kopf is pinned exactly
 
 from kbatch.kube.credentials import Credentials
 from kbatch.process.run import ProcessError
@@ -83,6 +84,7 @@ class KopfHost:
         self._kopf_loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._stopping = False
+        self._blind = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[BaseException | None] | None = None
 
@@ -139,6 +141,9 @@ class KopfHost:
         self._kopf_loop = asyncio.get_running_loop()
         if self._stopping:
             return
+        insights = Insights()
+        # Made before kopf's own tasks, so that kopf takes it for none of its own.
+        looking = asyncio.create_task(self._look(insights), name="kinds that kopf found")
         await kopf.operator(
             registry=self._registry,
             settings=self._settings,
@@ -146,7 +151,20 @@ class KopfHost:
             clusterwide=True,
             stop_flag=self._stop,
             ready_flag=self._ready,
+            insights=insights,
         )
+        looking.cancel()
+        if self._blind:
+            raise ProcessError("it found none of its kinds at the API server")
+
+    async def _look(self, insights: Insights) -> None:
+        """Stop kopf where it would idle for ever: it looks for its kinds once, and one that came a moment too late (or
+        is not known yet to the API server that was asked) it never serves.
+        """
+        await insights.ready_resources.wait()
+        if not (insights.watched_resources or insights.webhook_resources) and self._stop is not None:
+            self._blind = True
+            self._stop.set()
 
     def _session(self) -> kopf.AiohttpSession:
         """A session with kbatch's credentials: token files are read again, as everywhere else in kbatch."""

@@ -33,6 +33,18 @@ class _Resources(msgspec.Struct):
     resources: list[_Resource] = []
 
 
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct):
+    versions: list[_Version] = []
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
 class Preflight:
     """Waits until every kind is served and may be listed; `check` is what readiness says meanwhile."""
 
@@ -74,7 +86,14 @@ class Preflight:
         groups: dict[str, list[AnyKind]] = {}
         for kind in self._needed:
             groups.setdefault(kind.api_version, []).append(kind)
+        # Both documents of the discovery: a new kind may stand in its own before its group stands in the list of
+        # groups, and kopf, which looks only once, begins with the latter.
+        listed = msgspec.json.decode(await self._api.request("GET", "/apis"), type=_Groups)
+        known = {version.group_version for group in listed.groups for version in group.versions}
         for api_version, kinds in groups.items():
+            if api_version not in known:
+                missing += kinds
+                continue
             try:
                 answer = await self._api.request("GET", f"/apis/{api_version}")
             except ApiError as error:

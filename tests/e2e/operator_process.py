@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 T = TypeVar("T")
 
 
-def eventually(ask: Callable[[], T | None], seconds: float, what: str) -> T:
+def eventually(ask: Callable[[], T | None], seconds: float, what: str | Callable[[], str]) -> T:
     """The first answer that is neither None nor False; a failure that names what was waited for otherwise."""
     deadline = time.monotonic() + seconds
     while True:
@@ -24,7 +24,7 @@ def eventually(ask: Callable[[], T | None], seconds: float, what: str) -> T:
         if answer is not None and answer is not False:
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
+            raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.05)  # between two looks at a condition
 
 

@@ -139,7 +139,7 @@ def reaches(cluster: ControlPlane, namespace: str, name: str, seconds: float = 1
         status = found.get("status", {})
         return found if all(status.get(field) == value for field, value in wanted.items()) else None
 
-    return eventually(look, seconds, f"{name} has {wanted}, not {got(cluster, namespace, name).get('status')}")
+    return eventually(look, seconds, lambda: f"{name} has {wanted}, not {got(cluster, namespace, name).get('status')}")
 
 
 def finish(cluster: ControlPlane, namespace: str, name: str, phase: str = "Succeeded") -> None:
@@ -245,8 +245,10 @@ def test_a_restart_writes_nothing(
     with podgroup() as process:
         process.wait_leading()
         apply(cluster, *groups, *members)
-        for number in range(20):
-            reaches(cluster, namespace, f"pg{number}", phase="Running" if number < 10 else "Pending")
+        wanted = {f"pg{number}": ("Running" if number < 10 else "Pending", int(number < 10)) for number in range(20)}
+        eventually(
+            lambda: phases(cluster, namespace) == wanted, 20, lambda: f"{wanted}, not {phases(cluster, namespace)}"
+        )
     before = versions(cluster, namespace)
     with podgroup() as process:
         process.wait_leading()
@@ -255,6 +257,13 @@ def test_a_restart_writes_nothing(
         )
         assert process.metric("kbatch_status_writes_total", '{kind="PodGroup",result="ok"}') == 0
     assert versions(cluster, namespace) == before
+
+
+def phases(cluster: ControlPlane, namespace: str) -> dict[str, tuple[str | None, int]]:
+    """Phase and running pods of each group."""
+    listed = cluster.kubectl_json("get", "podgroups", "-n", namespace)["items"]
+    statuses = {one["metadata"]["name"]: one.get("status", {}) for one in listed}
+    return {name: (status.get("phase"), status.get("running", 0)) for name, status in statuses.items()}
 
 
 def versions(cluster: ControlPlane, namespace: str) -> dict[str, str]:
@@ -274,9 +283,10 @@ def test_what_happened_while_it_was_killed_is_caught_up(
     cluster.run_kubectl("delete", "podgroup", "-n", namespace, "pg0")
     cluster.run_kubectl("delete", "pod", "-n", namespace, "p1", "--grace-period=0", "--force")
     with podgroup() as process:
-        for number in range(2, 10):
-            reaches(cluster, namespace, f"pg{number}", 30, phase="Running", running=1)
-        reaches(cluster, namespace, "pg1", running=0)
+        wanted = {"pg1": ("Pending", 0)} | {f"pg{number}": ("Running", 1) for number in range(2, 10)}
+        eventually(
+            lambda: phases(cluster, namespace) == wanted, 30, lambda: f"{wanted}, not {phases(cluster, namespace)}"
+        )
         process.wait_leading()
         assert not [line for line in process.lines() if line["level"] == "error"]
 

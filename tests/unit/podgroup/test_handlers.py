@@ -72,3 +72,19 @@ async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: k
     with pytest.raises(ProcessError, match="kopf ended"):
         await asyncio.wait_for(host.ended(), 5)
     assert not [request for request in kmock if request.method.value.upper() in {"POST", "PUT", "PATCH", "DELETE"}]
+
+
+@pytest.mark.kmock(cls=kmock.KubernetesEmulator)
+async def test_kopf_that_finds_none_of_its_kinds_does_not_idle(kmock: kmock.KubernetesEmulator) -> None:
+    for core in ("namespaces", "events"):
+        kmock.resources[f"v1/{core}"] = {"kind": core, "namespaced": core == "events", "verbs": ["list", "watch"]}
+    host = KopfHost(
+        name="test",
+        registry=make_registry(lambda _: None),
+        settings=operator_settings(DOMAIN),
+        credentials=Credentials(server=str(kmock.url), token=FixedToken("Bearer x")),
+        user_agent="kbatch-test/0",
+    )
+    async with host:
+        with pytest.raises(ProcessError, match="it found none of its kinds"):
+            await asyncio.wait_for(host.ended(), 20)

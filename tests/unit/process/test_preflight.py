@@ -17,13 +17,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.01)
 
 
+GROUPS = says(
+    {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "scheduling.incubator.k8s.io/v1alpha1"}]}]}
+)
+NO_GROUPS = says({"kind": "APIGroupList", "groups": []})
 SERVED = says({"kind": "APIResourceList", "resources": [{"name": "podgroups"}, {"name": "podgroups/status"}]})
 EMPTY = says({"metadata": {}, "items": []})
 
 
 async def test_a_missing_crd_is_said_once_and_noticed_when_it_comes(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as server, server.client() as client:
-        server.answers = [refuses(404, "NotFound"), refuses(404, "NotFound"), SERVED]
+        server.answers = [NO_GROUPS, GROUPS, refuses(404, "NotFound"), GROUPS, SERVED]
         looking = Preflight(client, needed=[PODGROUPS])
         assert looking.check() is not None
         with caplog.at_level(logging.INFO):
@@ -36,7 +40,7 @@ async def test_a_missing_crd_is_said_once_and_noticed_when_it_comes(caplog: pyte
 
 async def test_one_of_two_crds_missing_is_named_alone() -> None:
     async with serving() as server, server.client() as client:
-        server.answers = [SERVED]
+        server.answers = [GROUPS, SERVED]
         problem = await Preflight(client, needed=[PODGROUPS, QUEUES])._look()
         assert problem is not None
         assert "queues.scheduling.incubator.k8s.io is not" in problem
@@ -45,20 +49,20 @@ async def test_one_of_two_crds_missing_is_named_alone() -> None:
 
 async def test_a_missing_right_is_said_with_the_servers_words_and_waited_for() -> None:
     async with serving() as server, server.client() as client:
-        server.answers = [SERVED, EMPTY, refuses(403, "Forbidden", 'User "x" cannot list resource "pods"')]
+        server.answers = [GROUPS, SERVED, EMPTY, refuses(403, "Forbidden", 'User "x" cannot list resource "pods"')]
         looking = Preflight(client, needed=[PODGROUPS], listed=[PODGROUPS, PODS, NODES])
         problem = await looking._look()
         assert problem is not None
         assert "may not list pods" in problem
         assert 'User "x" cannot list' in problem
-        server.answers = [SERVED, EMPTY, EMPTY, EMPTY]
+        server.answers = [GROUPS, SERVED, EMPTY, EMPTY, EMPTY]
         await looking.wait()
         assert looking.check() is None
 
 
 async def test_a_server_that_answers_strangely_is_waited_for() -> None:
     async with serving() as server, server.client() as client:
-        server.answers = [refuses(418, "", "a proxy in the way"), SERVED]
+        server.answers = [refuses(418, "", "a proxy in the way"), GROUPS, SERVED]
         looking = Preflight(client, needed=[PODGROUPS])
         problem = await looking._look()
         assert problem is not None
