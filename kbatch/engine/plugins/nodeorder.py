@@ -16,16 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import (
-    Carried,
-    Counter,
-    CouplingIndex,
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, taking_part
+from kbatch.engine.plugins.terms import (
     namespace_labels,
-    occupants,
     preferred_terms,
     required_terms,
     soft_constraints,
-    taking_part,
     who_alike,
     who_of,
 )

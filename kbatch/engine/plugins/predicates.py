@@ -10,6 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -33,22 +34,18 @@ from kbatch.api.node_reasons import (
 )
 from kbatch.api.objects import PodSpec, Taint, TopologySpreadConstraint
 from kbatch.api.reasons import Reason
-from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Undo, View
+from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import (
-    Carried,
-    Counter,
-    CouplingIndex,
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, taking_part
+from kbatch.engine.plugins.ports import PortIndex
+from kbatch.engine.plugins.terms import (
     hard_constraints,
     namespace_labels,
-    occupants,
     required_terms,
-    taking_part,
     who_alike,
     who_of,
     who_of_all,
 )
-from kbatch.engine.plugins.ports import PortIndex
 from kbatch.engine.plugins.volumes import AttachIndex, reachable
 from kbatch.engine.room import Index, Rows
 from kbatch.model.nodes import Ids, Mask, NodeTable
@@ -58,6 +55,8 @@ from kbatch.resources import CPU, MEMORY
 
 _ANTI: Final = "required anti-affinity"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_ABOVE_ALL: Final = np.int64(10**8)
+"""A score that outweighs any sum of the others."""
 _MOST_TAINTS: Final = 200
 """Taint keys that are told apart in one answer; codes are bytes."""
 
@@ -111,12 +110,13 @@ class _Spread:
 class _Coupled:
     """What one class demands of pods elsewhere, as counters.
 
-    `own` says that pods of the class satisfy their own required affinity; `leaving` holds the counters of terminating
-    pods that a pod which binds now must avoid too.
+    `own` says that pods of the class satisfy their own required affinity, `company` how many waiting pods do; what
+    begins with `leaving` counts terminating pods, which a pod that binds now must avoid too.
     """
 
     affinity: tuple[Counter, ...] = ()
     own: bool = False
+    company: int = 0
     anti: tuple[Counter, ...] = ()
     facing: list[Counter] = field(default_factory=list)
     leaving_anti: tuple[Counter, ...] = ()
@@ -132,6 +132,9 @@ class Predicates(Plugin):
 
     Arguments: `predicate.MemoryPressureEnable`, `predicate.DiskPressureEnable`, `predicate.PIDPressureEnable`, each
     false if absent: see `PredicatesArguments`.
+
+    Where pods must be with others of their own kind and none stands yet, the first goes to a domain that takes most of
+    them (switched off with `enableNodeOrder: false`).
 
     A pod that is terminating still holds its host ports and attached volumes, and its domain by anti-affinity, for pods
     that bind now; not for pods that wait for its room. It counts neither for affinity nor for spread.
@@ -164,6 +167,7 @@ class Predicates(Plugin):
         self._standing: CouplingIndex | None = None
         self._leaving: CouplingIndex | None = None
         self._counted = False
+        self._waits: Counted[TaskClass] | None = None
         self._port_indexes: tuple[PortIndex, PortIndex] | None = None
         self._attach_indexes: tuple[AttachIndex, AttachIndex] | None = None
         if view.model.classes.coupled:
@@ -209,6 +213,22 @@ class Predicates(Plugin):
         """What the node alone decides."""
         codes: Codes = self._static(cls)[0][rows.index]
         return codes
+
+    def score_scope(self, cls: TaskClass) -> Scope:
+        """STATIC (no opinion), but for pods that must be where others of their kind are."""
+        if self.predicate_scope(cls) is Scope.CLUSTER and self._coupled(cls).own:
+            return Scope.CLUSTER
+        return Scope.STATIC
+
+    def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
+        """Before all other preferences: the first of pods that must stay together goes where most can follow it."""
+        if self.score_scope(cls) is Scope.STATIC:
+            return None
+        coupled = self._coupled(cls)
+        if coupled.company < 2 or not _is_first(coupled):
+            return None
+        mask = self._roomiest(cls, coupled, rows)
+        return mask * _ABOVE_ALL if mask is not None else None
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""
@@ -324,9 +344,7 @@ class Predicates(Plugin):
     # --- what pods anywhere decide ------------------------------------------------------------------------------------
 
     def _look_around(self, cls: TaskClass, codes: Codes, index: Index, *, later: bool) -> None:
-        coupled = self._couplings.get(cls.id)
-        if coupled is None:
-            coupled = self._couplings[cls.id] = self._couple(cls)
+        coupled = self._coupled(cls)
         if coupled.affinity:
             inside = np.ones(len(index), np.bool_)
             beside = np.ones(len(index), np.bool_)
@@ -334,8 +352,7 @@ class Predicates(Plugin):
                 inside &= counter.inside(index)
                 beside &= counter.on(index) > 0
             # The first of a group that wants to be with its own kind finds nobody: it may stand in any domain.
-            first = coupled.own and not any(counter.total for counter in coupled.affinity)
-            _refuse(codes, ~(inside if first else inside & beside), _code(PodAffinityUnsatisfied))
+            _refuse(codes, ~(inside if _is_first(coupled) else inside & beside), _code(PodAffinityUnsatisfied))
         for counter in (*coupled.anti, *coupled.facing):
             _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
         if not later:
@@ -343,6 +360,12 @@ class Predicates(Plugin):
                 _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
         for spread in coupled.spread:
             _refuse(codes, spread.violated(index), _code(TopologySpreadViolated))
+
+    def _coupled(self, cls: TaskClass) -> _Coupled:
+        found = self._couplings.get(cls.id)
+        if found is None:
+            found = self._couplings[cls.id] = self._couple(cls)
+        return found
 
     def _couple(self, cls: TaskClass) -> _Coupled:
         standing, leaving = self._standing, self._leaving
@@ -355,10 +378,34 @@ class Predicates(Plugin):
             who = who_of_all(affinity, cls)
             found.affinity = tuple(standing.target(term.topology_key, who) for term in affinity)
             found.own = who.match(cls, self._namespace_labels)
+            if found.own:
+                found.company = sum(
+                    count for other, count in self._waiting().items() if who.match(other, self._namespace_labels)
+                )
         found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
         found.leaving_anti = tuple(leaving.target(term.topology_key, who_of(term, cls)) for term in anti)
         found.spread = tuple(self._spreads(standing, cls))
         return found
+
+    def _waiting(self) -> Counted[TaskClass]:
+        """How many pods of each class wait for a node."""
+        if self._waits is None:
+            self._waits = Counted(task.cls for job in self.view.model.live.values() for task in job.waiting)
+        return self._waits
+
+    def _roomiest(self, cls: TaskClass, coupled: _Coupled, rows: Rows) -> Mask | None:
+        """The rows of the domains that take most of the pods that will have to follow the first; None: all alike."""
+        finest = max(coupled.affinity, key=lambda counter: len(counter.counts))
+        fitting = np.where(self._static(cls)[0] == 0, np.int64(coupled.company), np.int64(0))
+        for name, amount in cls.needs:
+            free = rows.room.future[name] if rows.later else np.minimum(rows.room.future[name], rows.room.idle[name])
+            np.minimum(fitting, np.maximum(free, 0) // amount, out=fitting)
+        inside = finest.domain >= 0
+        capacity = np.zeros(len(finest.counts), np.int64)
+        np.add.at(capacity, finest.domain[inside], fitting[inside])
+        np.minimum(capacity, coupled.company, out=capacity)
+        best = int(capacity.max())
+        return (capacity[finest.domain] == best)[rows.index] if best else None
 
     def _count(self, standing: CouplingIndex, leaving: CouplingIndex) -> None:
         """Count the snapshot's pods, once, when the first class that looks at pods is asked about."""
@@ -381,6 +428,11 @@ class Predicates(Plugin):
 
     def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
         return namespace_labels(self.view.model, namespace)
+
+
+def _is_first(coupled: _Coupled) -> bool:
+    """Whether a class that wants to be with its own kind would be the first of it."""
+    return coupled.own and not any(counter.total for counter in coupled.affinity)
 
 
 def _carried(cls: TaskClass) -> Iterator[Carried]:

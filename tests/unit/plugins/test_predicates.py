@@ -278,6 +278,24 @@ def test_a_gang_that_wants_to_be_together_stays_in_one_zone() -> None:
     assert len({name[0] for name in found.binds.values()}) == 1
 
 
+def test_the_first_of_a_gang_goes_where_the_others_can_follow() -> None:
+    """The emptiest node would be best for one pod, and too small for six."""
+    machines = [
+        node("large", status={"allocatable": {"cpu": "16", "pods": "99"}}),
+        *(node(f"s{at}") for at in range(3)),
+    ]
+    for machine in machines[1:]:
+        machine.status.allocatable = {"cpu": "5", "pods": "99"}
+    spec = pod("x", requests={"cpu": "1"}, affinity=near(term("host"))).spec
+    pods = []
+    for each in members("g", 6):
+        each.metadata.labels = WEB
+        pods.append(msgspec.structs.replace(each, spec=spec))
+    other = pod("busy", "large", requests={"cpu": "10"})
+    found = run(world(queue(), *machines, other, group("g", 6), pods))
+    assert set(found.binds.values()) == {"large"}
+
+
 def test_anti_affinity_binds_both_ways() -> None:
     keeps_off = pod("k", "a", affinity=apart(term()))
     assert refused(pod("p", labels=WEB), *ZONES, keeps_off) == {"a": "pod anti-affinity"}
