@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from kbatch.api import conditions
@@ -41,13 +40,13 @@ from kbatch.simulator.controllers import (
     Maker,
     maker_of_job,
     maker_of_replica_set,
-    makers_of_group,
     with_allowance,
     with_usage,
 )
 from kbatch.simulator.errors import Fault, InputError
 from kbatch.simulator.groups import ending, phase_of
 from kbatch.simulator.manifests import Declared, Manifests, seconds
+from kbatch.simulator.members import MemberError, has_templates, planned
 from kbatch.simulator.names import DEFAULT_TERMINATION_MS, DURATION, TERMINATION, timestamp
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
@@ -108,7 +107,7 @@ class SimulatedCluster:
         self._by_node: dict[str, dict[str, PodRecord]] = defaultdict(dict)
         self._by_owner: dict[Owner, dict[str, PodRecord]] = defaultdict(dict)
         self._by_namespace: dict[str, dict[str, PodRecord]] = defaultdict(dict)
-        self._makers: dict[Owner, list[Maker]] = {}
+        self._makers: dict[Owner, Maker] = {}
         self._makers_of_group: dict[str, list[Maker]] = defaultdict(list)
         self._suspended: dict[Owner, Job] = {}
         self._quotas: dict[str, dict[str, ResourceQuota]] = defaultdict(dict)
@@ -116,6 +115,7 @@ class SimulatedCluster:
         self._replaced: dict[str, int] = defaultdict(int)
         self._adopted: dict[Owner, int] = defaultdict(int)
         self._taken: set[str] = set()
+        self._uids: dict[str, int] = defaultdict(int)
         self._dirty_groups: set[str] = set()
         self._dirty_namespaces: set[str] = set()
         self._prepare(manifests)
@@ -168,7 +168,7 @@ class SimulatedCluster:
         created: list[tuple[AnyObject, Declared | None]] = []
         for declared in arrivals:
             created.append((declared.obj, declared))
-            if isinstance(declared.obj, Job | ReplicaSet | PodGroup):
+            if isinstance(declared.obj, Job | ReplicaSet):
                 created.extend((pod, None) for pod in self._made_of(declared.obj))
         stamps = creation_stamps(now, [obj for obj, _ in created])
         for (obj, from_input), stamp in zip(created, stamps, strict=True):
@@ -199,35 +199,27 @@ class SimulatedCluster:
                     pass
             self.model.apply(Upsert(obj))
 
-    def _made_of(self, obj: Job | ReplicaSet | PodGroup) -> list[Pod]:
-        """Set the controllers of an object to work; the pods that they make at once."""
+    def _made_of(self, obj: Job | ReplicaSet) -> list[Pod]:
+        """Set the controller of an object to work; the pods that it makes at once."""
         obj = replace(obj, metadata=replace(obj.metadata, uid=obj.metadata.uid or _uid(obj)))
-        if isinstance(obj, PodGroup):
-            try:
-                makers = makers_of_group(obj)
-            except msgspec.ValidationError as error:
-                name = f"{obj.metadata.namespace}/{obj.metadata.name}"
-                self.warnings.append(f"PodGroup {name}: no pods are made, a template is wrong: {error}")
-                return []
-        elif isinstance(obj, Job):
-            makers = [maker_of_job(obj)]
-            if obj.spec.suspend:
-                self._suspended[makers[0].owner] = obj
+        if isinstance(obj, Job):
+            maker = maker_of_job(obj)
+            if maker.suspended:
+                self._suspended[maker.owner] = obj
         else:
-            makers = [maker_of_replica_set(obj)]
-        pods: list[Pod] = []
-        for maker in makers:
-            maker.alive = self._adopted[maker.owner] if len(makers) == 1 else 0
-            self._makers.setdefault(maker.owner, []).append(maker)
-            if maker.group:
-                self._makers_of_group[maker.group].append(maker)
-                self._dirty_groups.add(maker.group)
-            pods += maker.make(self._taken)
-        return pods
+            maker = maker_of_replica_set(obj)
+        maker.alive = self._adopted[maker.owner]
+        self._makers[maker.owner] = maker
+        if maker.group:
+            self._makers_of_group[maker.group].append(maker)
+            self._dirty_groups.add(maker.group)
+        return maker.make(self._taken)
 
     def _take_pod(self, pod: Pod, stamp: str, now: int, declared: Declared | None, base: str = "") -> None:
         """A pod is created, by the input or by a controller."""
-        pod = changes.created(pod, _uid(pod), stamp)
+        uid = _uid(pod)
+        self._uids[uid] += 1
+        pod = changes.created(pod, uid if self._uids[uid] == 1 else f"{uid}.{self._uids[uid]}", stamp)
         admitted = self._admit(pod)
         if admitted is None:
             self._refuse(pod, declared)
@@ -295,9 +287,9 @@ class SimulatedCluster:
         self.model.apply(Delete(type(obj), meta.namespace, meta.name))
 
     def _remove_owned(self, owner: Owner, now: int) -> None:
-        for maker in self._makers.pop(owner, []):
-            if maker.group:
-                self._makers_of_group[maker.group].remove(maker)
+        maker = self._makers.pop(owner, None)
+        if maker is not None and maker.group:
+            self._makers_of_group[maker.group].remove(maker)
         for key in list(self._by_owner.pop(owner, {})):
             self._remove(key, now)
 
@@ -329,7 +321,7 @@ class SimulatedCluster:
         record.pod, record.finished = changes.succeeded(record.pod), now
         self._by_node[record.pod.spec.node_name].pop(key, None)
         self._tell(record)
-        maker = self._maker_of(record)
+        maker = self._makers.get(record.owner) if record.owner is not None else None
         if maker is not None:
             maker.alive -= 1
             maker.succeeded += 1
@@ -468,17 +460,50 @@ class SimulatedCluster:
             derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))
             self.groups[key] = derived
             self.model.apply(Upsert(derived))
-        if phase in _LEFT_PENDING:
-            for maker in self._makers_of_group.get(key, ()):
-                if maker.waits:
-                    maker.waits = False
-                    self._resume(maker.owner)
-                    self._create(maker.make(self._taken), now)
+        for maker in self._makers_of_group.get(key, ()):
+            if phase in _LEFT_PENDING and maker.waits:
+                maker.waits = False
+                self._suspend(maker.owner, suspend=False)
+                self._create(maker.make(self._taken), now)
+            elif phase is Phase.PENDING and maker.suspended and not maker.waits:
+                self._hold(maker)
+        if has_templates(group):
+            self._make_members(group, phase, now)
 
-    def _resume(self, owner: Owner) -> None:
-        job = self._suspended.pop(owner, None)
+    def _make_members(self, group: PodGroup, phase: Phase, now: int) -> None:
+        """Members of roles with templates come and go with the phase."""
+        owner = Owner("PodGroup", group.metadata.namespace, group.metadata.name)
+        try:
+            pods, surplus = planned(group, self._by_owner[owner].values(), phase)
+        except MemberError as error:
+            warning = f"PodGroup {owner.namespace}/{owner.name}: no pods are made: {error}"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+            return
+        for record in surplus:
+            self._withdraw(record)
+        self._create(pods, now)
+
+    def _hold(self, maker: Maker) -> None:
+        """A Job that kbatch let go is suspended again: its group was sent back, and none of its pods has a node."""
+        records = list(self._by_owner[maker.owner].values())
+        if any(record.pod.spec.node_name for record in records):
+            return
+        for record in records:
+            self._withdraw(record)
+        maker.withdraw(len(records))
+        self._suspend(maker.owner, suspend=True)
+
+    def _withdraw(self, record: PodRecord) -> None:
+        """A pod that never had a node is deleted by its controller; its name is free again."""
+        self._forget(record)
+        del self.pods[record.key]
+        self._taken.discard(record.key)
+
+    def _suspend(self, owner: Owner, *, suspend: bool) -> None:
+        job = self._suspended.get(owner)
         if job is not None:
-            self.model.apply(Upsert(replace(job, spec=replace(job.spec, suspend=False))))
+            self.model.apply(Upsert(replace(job, spec=replace(job.spec, suspend=suspend))))
 
     def _count(self, namespace: str) -> None:
         """Quota and disruption controllers: what is used of the namespace, and what may be evicted of it."""
@@ -494,14 +519,6 @@ class SimulatedCluster:
             allowed = with_allowance(budget, pods)
             (budgets or {})[name] = allowed
             self.model.apply(Upsert(allowed))
-
-    def _maker_of(self, record: PodRecord) -> Maker | None:
-        if record.owner is None:
-            return None
-        makers = self._makers.get(record.owner, [])
-        if len(makers) == 1:
-            return makers[0]
-        return next((maker for maker in makers if record.base.startswith(maker.prefix)), None)
 
     def _replace(self, record: PodRecord, now: int) -> None:
         """The pod's controller makes another one in its place, if it has a controller that still exists."""
@@ -519,7 +536,6 @@ class SimulatedCluster:
         """Controllers create pods."""
         for pod, stamp in zip(pods, creation_stamps(now, pods), strict=True):
             self._take_pod(pod, stamp, now, None, base)
-            self.last_event = now
 
     # --- small change -------------------------------------------------------------------------------------------------
 
@@ -559,7 +575,7 @@ class SimulatedCluster:
 
 
 def _uid(obj: AnyObject) -> str:
-    """A uid that equal input makes equal; names are never used twice."""
+    """A uid that equal input makes equal."""
     meta = obj.metadata
     return ".".join(part for part in (type(obj).__name__.lower(), meta.namespace, meta.name) if part)
 

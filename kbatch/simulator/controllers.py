@@ -1,4 +1,4 @@
-"""What Kubernetes' controllers would do with the objects at hand: pods of Jobs, ReplicaSets and roles, and statuses.
+"""What Kubernetes' controllers would do with the objects at hand: pods of Jobs and ReplicaSets, and statuses.
 
 Only what decides about placement is imitated: how many pods there are and what they are called, how many may be evicted
 of those that a PodDisruptionBudget guards, how much of a ResourceQuota is used.
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec.structs import replace
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUB_GROUP_LABEL
+from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import (
     Job,
     OwnerReference,
     Pod,
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
-    PodGroup,
     PodTemplate,
     ReplicaSet,
     ResourceQuota,
@@ -41,7 +39,8 @@ class Maker:
         parallel: pods that are to be alive at a time.
         completions: pods that are to succeed in all; None: as many as there are.
         group: the PodGroup whose entry into its queue it waits for; empty: it need not wait.
-        waits: no pod is created before that; a suspended Job without a group waits for ever.
+        suspended: no pod is created before that; a suspended Job without a group waits for ever.
+        waits: that is still to come, or was taken back.
         made, alive, succeeded: pods so far; `alive` counts those that were created and have not ended.
     """
 
@@ -52,10 +51,10 @@ class Maker:
     parallel: int
     completions: int | None = None
     group: str = ""
+    suspended: bool = False
     waits: bool = False
     labels: dict[str, str] = field(default_factory=dict)
     indexed: bool = False
-    replaces: bool = True
     made: int = 0
     alive: int = 0
     succeeded: int = 0
@@ -68,6 +67,12 @@ class Maker:
             # Neither a Job without completions nor a simulated ReplicaSet starts again what has succeeded.
             return max(0, self.parallel - self.alive - self.succeeded)
         return max(0, min(self.parallel, self.completions - self.succeeded) - self.alive)
+
+    def withdraw(self, count: int) -> None:
+        """So many of its pods were deleted because it must wait again; they are made anew, from the first name on."""
+        self.waits = True
+        self.alive -= count
+        self.made = 0
 
     def make(self, taken: Iterable[str]) -> list[Pod]:
         """The missing pods, named by their index; names in `taken` (`namespace/name`) are passed over."""
@@ -102,6 +107,7 @@ def maker_of_job(job: Job) -> Maker:
         parallel=parallel,
         completions=completions,
         group=f"{meta.namespace}/{group}" if group else "",
+        suspended=spec.suspend,
         waits=spec.suspend,
         labels=labels,
         indexed=spec.completion_mode == "Indexed",
@@ -118,35 +124,6 @@ def maker_of_replica_set(replica_set: ReplicaSet) -> Maker:
         prefix=f"{meta.name}-",
         parallel=1 if spec.replicas is None else spec.replicas,
     )
-
-
-def makers_of_group(group: PodGroup) -> list[Maker]:
-    """What the podgroup operator does with the templates of a group's roles, once the group is in its queue.
-
-    Raises:
-        msgspec.ValidationError: a template is no pod template.
-    """
-    meta = group.metadata
-    makers: list[Maker] = []
-    for role in group.spec.sub_groups or ():
-        if role.template is None:
-            continue
-        template = msgspec.convert(role.template, PodTemplate)
-        annotations = {**(template.metadata.annotations or {}), GROUP_NAME_ANNOTATION: meta.name}
-        template = PodTemplate(metadata=replace(template.metadata, annotations=annotations), spec=template.spec)
-        makers.append(
-            Maker(
-                owner=Owner("PodGroup", meta.namespace, meta.name),
-                reference=_reference(group.api_version, "PodGroup", meta.name, meta.uid),
-                template=_template(template, meta.annotations, None),
-                prefix=f"{meta.name}-{role.name}-",
-                parallel=role.min_member if role.max_member is None else role.max_member,
-                group=f"{meta.namespace}/{meta.name}",
-                waits=True,
-                labels={SUB_GROUP_LABEL: role.name},
-            )
-        )
-    return makers
 
 
 def _reference(api_version: str, kind: str, name: str, uid: str) -> OwnerReference:

@@ -268,6 +268,55 @@ def test_templated_members_are_made_when_their_group_is_in_queue(simulate: Simul
     assert outcome.json["podgroups"]["default/a"]["phase"] == "Running"
 
 
+def test_roles_grow_while_room_lasts(simulate: Simulate) -> None:
+    roles = [{"name": "w", "minMember": 2, "maxMember": 9, "template": template()}]
+    outcome = simulate(text(node(cpu="5"), group("a", 2, {"subGroups": roles, "minResources": {"cpu": "2"}})), CONF)
+    assert outcome.running() == [f"a-w-{index}" for index in range(5)]
+    assert [key for key, pod in outcome.pods.items() if pod["phase"] == "Pending"] == ["default/a-w-5"]
+
+
+def test_templates_are_rendered_for_each_member(simulate: Simulate) -> None:
+    made = template(nodeSelector={"rank": "r{{ index }}"})
+    nodes = [node("n0"), node("n1")]
+    for index, each in enumerate(nodes):
+        each["metadata"]["labels"] = {"rank": f"r{1 - index}"}
+    roles = [{"name": "w", "minMember": 2, "template": made}]
+    outcome = simulate(text(*nodes, group("a", 2, {"subGroups": roles})), CONF)
+    assert {key: pod["node"] for key, pod in outcome.pods.items()} == {"default/a-w-0": "n1", "default/a-w-1": "n0"}
+
+
+def test_a_template_of_which_no_pod_can_be_made_is_warned_of(simulate: Simulate) -> None:
+    roles = [{"name": "w", "minMember": 2, "template": template(nodeSelector={"rank": "{{ rank }}"})}]
+    outcome = simulate(text(node(), group("a", 2, {"subGroups": roles, "minResources": {"cpu": "2"}})), CONF)
+    assert outcome.pods == {}
+    assert len(outcome.warnings) == 1
+    assert "PodGroup default/a: no pods are made: the template of role w: spec.nodeSelector.rank" in outcome.warnings[0]
+
+
+def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Simulate) -> None:
+    roles = [{"name": "w", "minMember": 1, "template": template(nodeSelector={"no": "where"})}]
+    spec = {"scheduleTimeoutSeconds": 20, "minResources": {"cpu": "1"}}
+    documents = [
+        node(),
+        group("a", 2, spec),
+        job("a", 2, template(group="a", nodeSelector={"no": "where"}), {"suspend": True}),
+        group("b", 1, {**spec, "subGroups": roles}),
+    ]
+    waiting = simulate(text(*documents), until=15_000)
+    assert sorted(waiting.pods) == ["default/a-0", "default/a-1", "default/b-w-0"]
+    sent_back = simulate(text(*documents), until=20_000)
+    assert sent_back.pods == {}
+    assert sent_back.phase("a") == "Pending"
+    # A node that fits comes long after: they were in queue, with pods, many times by then.
+    late = node("n2", arrival=1000)
+    late["metadata"]["labels"] = {"no": "where"}
+    outcome = simulate(text(*documents, late))
+    assert outcome.running() == ["a-0", "a-1", "b-w-0"]
+    assert {bind["node"] for bind in outcome.binds} == {"n2"}
+    never = simulate(text(*documents))
+    assert (never.limited, never.summary["makespan"]) == (False, 0.0)
+
+
 def test_priorities_come_from_classes(simulate: Simulate) -> None:
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     urgent, plain = pod("b"), pod("a")
