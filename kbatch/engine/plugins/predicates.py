@@ -37,7 +37,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, taking_part
-from kbatch.engine.plugins.ports import PortIndex
+from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.terms import (
     hard_constraints,
     namespace_labels,
@@ -46,10 +46,10 @@ from kbatch.engine.plugins.terms import (
     who_of,
     who_of_all,
 )
-from kbatch.engine.plugins.volumes import AttachIndex, reachable
+from kbatch.engine.plugins.volumes import reachable
 from kbatch.engine.room import Index, Rows
 from kbatch.model.nodes import Ids, Mask, NodeTable
-from kbatch.model.selectors import HostPort, host_ports, tolerates
+from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY
 
@@ -162,14 +162,12 @@ class Predicates(Plugin):
         self._table: NodeTable = view.nodes
         self._scopes: dict[int, Scope] = {}
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
-        self._ports_of: dict[int, frozenset[HostPort]] = {}
         self._couplings: dict[int, _Coupled] = {}
         self._standing: CouplingIndex | None = None
         self._leaving: CouplingIndex | None = None
         self._counted = False
         self._waits: Counted[TaskClass] | None = None
-        self._port_indexes: tuple[PortIndex, PortIndex] | None = None
-        self._attach_indexes: tuple[AttachIndex, AttachIndex] | None = None
+        self._occupancy = Occupancy(view.model, self._table)
         if view.model.classes.coupled:
             self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
             self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
@@ -188,9 +186,7 @@ class Predicates(Plugin):
     def _scope(self, cls: TaskClass) -> Scope:
         if self._standing is not None and (_demands_pods(cls.spec) or self._standing.facing(cls, _ANTI)):
             return Scope.CLUSTER
-        if self._ports(cls) or (cls.volumes and self._attached()[0].limited(cls)):
-            return Scope.NODE
-        return Scope.STATIC
+        return Scope.NODE if self._occupancy.matters(cls) else Scope.STATIC
 
     def predicate(self, cls: TaskClass, rows: Rows) -> Codes:
         """What the node alone decides first; of several reasons the first in the order of `reasons`, taints last."""
@@ -200,11 +196,12 @@ class Predicates(Plugin):
         if scope is Scope.STATIC:
             return codes
         later = rows.later
-        ports = self._ports(cls)
-        if ports:
-            _refuse(codes, self._taken()[later].blocked(ports, index), _code(HostPortTaken))
-        if cls.volumes and self._attached()[later].limited(cls):
-            _refuse(codes, self._attached()[later].over(cls, index), _code(VolumeUnavailable))
+        taken = self._occupancy.ports_taken(cls, index, later=later)
+        if taken is not None:
+            _refuse(codes, taken, _code(HostPortTaken))
+        full = self._occupancy.cannot_attach(cls, index, later=later)
+        if full is not None:
+            _refuse(codes, full, _code(VolumeUnavailable))
         if scope is Scope.CLUSTER:
             self._look_around(cls, codes, index, later=later)
         return codes
@@ -238,7 +235,7 @@ class Predicates(Plugin):
     def placed(self, task: Task, row: int) -> Undo:
         """Count the pod where it will stand."""
         cls = task.cls
-        if self._standing is None and not cls.volumes and not self._ports(cls):
+        if self._standing is None and not self._occupancy.counts(cls):
             return NO_UNDO
         self._move(cls, row, 1, stays=False)
         return lambda: self._move(cls, row, -1, stays=False)
@@ -246,7 +243,7 @@ class Predicates(Plugin):
     def removed(self, task: Task, row: int) -> Undo:
         """Count the pod no longer; one that stood on a node is leaving it from now on."""
         cls, stays = task.cls, bool(task.node)
-        if self._standing is None and not cls.volumes and not self._ports(cls):
+        if self._standing is None and not self._occupancy.counts(cls):
             return NO_UNDO
         self._move(cls, row, -1, stays=stays)
         return lambda: self._move(cls, row, 1, stays=stays)
@@ -257,17 +254,7 @@ class Predicates(Plugin):
             self._standing.add(cls, row, sign)
             if stays:
                 self._leaving.add(cls, row, -sign)
-        ports = self._ports(cls)
-        if ports:
-            now, later = self._taken()
-            later.add(ports, row, sign)
-            if not stays:
-                now.add(ports, row, sign)
-        if cls.volumes:
-            attached_now, attached_later = self._attached()
-            attached_later.add(cls, row, sign)
-            if not stays:
-                attached_now.add(cls, row, sign)
+        self._occupancy.move(cls, row, sign, stays=stays)
 
     # --- what the node alone decides ----------------------------------------------------------------------------------
 
@@ -302,44 +289,6 @@ class Predicates(Plugin):
         if reach is not None:
             _refuse(codes, ~reach, _code(VolumeUnavailable))
         return codes, keys[:_MOST_TAINTS]
-
-    # --- what pods on the node decide ---------------------------------------------------------------------------------
-
-    def _ports(self, cls: TaskClass) -> frozenset[HostPort]:
-        found = self._ports_of.get(cls.id)
-        if found is None:
-            found = self._ports_of[cls.id] = host_ports(cls.spec)
-        return found
-
-    def _taken(self) -> tuple[PortIndex, PortIndex]:
-        """Host ports as they are now, and as they are once terminating pods are gone."""
-        if self._port_indexes is None:
-            now, later = self._port_indexes = (PortIndex(len(self._table)), PortIndex(len(self._table)))
-            for cls, rows, terminating in self._pods():
-                ports = self._ports(cls)
-                for row in rows if ports else ():
-                    now.add(ports, row)
-                    if not terminating:
-                        later.add(ports, row)
-        return self._port_indexes
-
-    def _attached(self) -> tuple[AttachIndex, AttachIndex]:
-        """Attached volumes as they are now, and as they are once terminating pods are gone."""
-        if self._attach_indexes is None:
-            model, table = self.view.model, self._table
-            now, later = self._attach_indexes = (AttachIndex(model, table), AttachIndex(model, table))
-            for cls, rows, terminating in self._pods():
-                for row in rows if cls.volumes else ():
-                    now.add(cls, row)
-                    if not terminating:
-                        later.add(cls, row)
-        return self._attach_indexes
-
-    def _pods(self) -> Iterator[tuple[TaskClass, list[int], bool]]:
-        """Class, rows and "are terminating" of all pods on nodes, as the snapshot has them."""
-        for terminating, found in zip((False, True), occupants(self.view.model, self._table), strict=True):
-            for cls, rows in found.items():
-                yield cls, rows.tolist(), terminating
 
     # --- what pods anywhere decide ------------------------------------------------------------------------------------
 
