@@ -11,7 +11,7 @@ from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import Pod, PodGroup
 from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
-from kbatch.kube.client import Client
+from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, Kind
@@ -81,7 +81,7 @@ class Explanation:
             )
 
 
-async def gather(client: Client, namespace: str, name: str) -> Explanation:
+async def gather(client: Api, namespace: str, name: str) -> Explanation:
     """Ask the cluster about a PodGroup, else about a pod of that name.
 
     Raises:
@@ -102,7 +102,7 @@ async def gather(client: Client, namespace: str, name: str) -> Explanation:
     return _explain_pod(pod, named)
 
 
-async def _explain_group(client: Client, group: PodGroup) -> Explanation:
+async def _explain_group(client: Api, group: PodGroup) -> Explanation:
     row = group_row(group)
     pods = [
         pod
@@ -152,7 +152,7 @@ def _explain_pod(pod: Pod, named: str | None) -> Explanation:
     return Explanation(subject, None, None, {}, (), verdict, reason, message, since)
 
 
-async def _get(client: Client, kind: Kind[Any], namespace: str | None, name: str) -> Any:
+async def _get(client: Api, kind: Kind[Any], namespace: str | None, name: str) -> Any:
     """The object, or None where there is none."""
     try:
         answer = await client.request("GET", kind.path(namespace, name))

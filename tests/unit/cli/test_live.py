@@ -1,0 +1,229 @@
+"""Commands that ask a cluster, against a small server that answers as an API server does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from kbatch.cli.main import app
+
+GROUP = "scheduling.incubator.k8s.io/v1alpha1"
+ROOT = f"/apis/{GROUP}"
+WAITING = {
+    "metadata": {"name": "big", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "spec": {"minMember": 3, "queue": "research", "subGroups": [{"name": "worker", "minMember": 2}]},
+    "status": {
+        "phase": "InQueue",
+        "pending": 2,
+        "running": 1,
+        "conditions": [
+            {
+                "type": "Scheduled",
+                "status": "False",
+                "reason": "NotEnoughResources",
+                "message": "1 of 3 pods can be placed; short of 2 cpu",
+                "lastTransitionTime": "2026-01-01T00:00:05Z",
+            }
+        ],
+    },
+}
+RUNNING = {
+    "metadata": {"name": "small", "namespace": "default"},
+    "spec": {"minMember": 1},
+    "status": {
+        "phase": "Running",
+        "running": 1,
+        "conditions": [{"type": "Scheduled", "status": "True", "reason": "GangPlaced"}],
+    },
+}
+UNSEEN = {"metadata": {"name": "new", "namespace": "team"}, "spec": {"minMember": 1, "queue": "missing"}}
+QUEUE = {
+    "metadata": {"name": "research"},
+    "spec": {"weight": 2},
+    "status": {
+        "state": "Open",
+        "deserved": {"cpu": "4"},
+        "allocated": {"cpu": "2", "memory": "1Gi"},
+        "requested": {"cpu": "6"},
+        "share": "0.5",
+        "pending": 1,
+    },
+}
+
+
+def pod(name: str, *, node: str = "", role: str = "", group: str = "big", **more: Any) -> dict[str, Any]:
+    annotations = {"scheduling.k8s.io/group-name": group} if group else {}
+    labels = {"kbatch.dev/sub-group": role} if role else {}
+    return {
+        "metadata": {"name": name, "namespace": "team", "annotations": annotations, "labels": labels},
+        "spec": {"schedulerName": "kube-batch", "nodeName": node, **more},
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+ALONE = pod("alone", group="")
+ALONE["status"]["conditions"] = [
+    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
+]
+PODS = [
+    pod("big-0", node="n1", role="worker"),
+    pod("big-1", role="worker", schedulingGates=[{"name": "kbatch.dev/in-queue"}]),
+    pod("big-2"),
+    ALONE,
+    pod("lost", group="nobody"),
+    pod("fresh", group=""),
+]
+
+
+def a_list(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "1"}, "items": items}
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    f"{ROOT}/podgroups": a_list([WAITING, RUNNING, UNSEEN]),
+    f"{ROOT}/namespaces/default/podgroups": a_list([RUNNING]),
+    f"{ROOT}/queues": a_list([QUEUE, {"metadata": {"name": "default"}}]),
+    f"{ROOT}/queues/research": QUEUE,
+    "/api/v1/namespaces/team/pods": a_list(PODS),
+    **{f"{ROOT}/namespaces/team/podgroups/{each['metadata']['name']}": each for each in (WAITING, UNSEEN)},
+    **{f"/api/v1/namespaces/team/pods/{each['metadata']['name']}": each for each in PODS},
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        answers: dict[str, dict[str, Any]] = self.server.answers  # type: ignore[attr-defined]
+        found = answers.get(urlsplit(self.path).path)
+        status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+        body = json.dumps(found if found is not None else status).encode()
+        self.send_response(200 if found is not None else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    made.answers = dict(ANSWERS)  # type: ignore[attr-defined]
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    kubeconfig(tmp_path, made.server_address[1])
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def kubeconfig(folder: Path, port: int) -> None:
+    (folder / "kubeconfig").write_text(
+        json.dumps(
+            {
+                "current-context": "here",
+                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+                "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "users": [{"name": "me", "user": {}}],
+            }
+        )
+    )
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return lambda *arguments: CliRunner().invoke(app, [*arguments, "--kubeconfig", str(tmp_path / "kubeconfig")])
+
+
+@pytest.mark.usefixtures("server")
+def test_groups(ask: Any) -> None:
+    rows = json.loads(ask("groups", "-o", "json").stdout)
+    assert [(row["namespace"], row["name"], row["phase"], row["scheduled"]) for row in rows] == [
+        ("default", "small", "Running", True),
+        ("team", "big", "InQueue", False),
+        ("team", "new", "Pending", None),
+    ]
+    assert (rows[1]["reason"], rows[1]["minMember"], rows[1]["pending"]) == ("NotEnoughResources", 3, 2)
+    assert [row["name"] for row in json.loads(ask("groups", "--waiting", "-o", "json").stdout)] == ["big", "new"]
+    assert [row["name"] for row in json.loads(ask("groups", "-n", "default", "-o", "json").stdout)] == ["small"]
+    shown = ask("groups").stdout.splitlines()
+    assert shown[0].split() == ["Namespace", "Name", "Queue", "Phase", "Min", "Running", "Pending", "Reason", "Message"]
+    assert shown[2].split()[:8] == ["team", "big", "research", "InQueue", "3", "1", "2", "NotEnoughResources"]
+
+
+@pytest.mark.usefixtures("server")
+def test_queues(ask: Any) -> None:
+    rows = json.loads(ask("queues", "-o", "json").stdout)
+    assert [row["name"] for row in rows] == ["default", "research"]
+    assert (rows[1]["weight"], rows[1]["deserved"], rows[1]["share"], rows[1]["pending"]) == (2, {"cpu": "4"}, "0.5", 1)
+    assert "cpu=2 memory=1Gi" in ask("queues").stdout
+
+
+@pytest.mark.usefixtures("server")
+def test_explain_a_group_that_waits(ask: Any) -> None:
+    found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
+    assert (found["subject"], found["reason"], found["since"]) == (
+        "PodGroup team/big",
+        "NotEnoughResources",
+        "2026-01-01T00:00:05Z",
+    )
+    assert found["members"] == {"Pending": 1, "Pending (gated)": 1, "Running": 1}
+    assert found["roles"] == [{"name": "worker", "minMember": 2, "placed": 1}]
+    assert ask("explain", "team/big").stdout.splitlines() == [
+        "PodGroup team/big: it waits (InQueue)",
+        "  reason   NotEnoughResources (since 2026-01-01T00:00:05Z)",
+        "           1 of 3 pods can be placed; short of 2 cpu",
+        "  pods     1 Pending, 1 Pending (gated), 1 Running; 3 must be placed together",
+        "  role     worker: 1 of at least 2 placed",
+        "  queue    research (Open, weight 2): holds cpu=2 memory=1Gi of a deserved cpu=4, asks for cpu=6",
+    ]
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("new", "PodGroup team/new: no scheduler has looked at it yet; does kbatch's scheduler run?"),
+        ("big-2", "PodGroup team/big: it waits (InQueue)"),
+        ("alone", "Pod team/alone: it waits\n  reason   Unschedulable\n           0/3 nodes fit"),
+        ("lost", "Pod team/lost: it waits\n  reason   PodGroupNotFound\n"),
+        ("fresh", "Pod team/fresh: no scheduler has spoken of it yet; its schedulerName is kube-batch"),
+    ],
+)
+def test_explain_what_else_there_is(ask: Any, name: str, said: str) -> None:
+    result = ask("explain", f"team/{name}")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(said)
+
+
+@pytest.mark.usefixtures("server")
+def test_explain_what_is_not_there(ask: Any) -> None:
+    result = ask("explain", "team/nothing")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "kbatch: there is neither a PodGroup nor a pod team/nothing\n"
+    assert ask("explain", "nothing").exit_code == 2
+
+
+def test_a_cluster_without_kbatch(ask: Any, server: ThreadingHTTPServer) -> None:
+    server.answers = {}  # type: ignore[attr-defined]
+    result = ask("groups")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "kbatch: the cluster does not know PodGroups and Queues; is kbatch installed there?\n"
+
+
+def test_no_credentials_is_one_sentence(ask: Any) -> None:
+    result = ask("queues")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
