@@ -110,6 +110,11 @@ class Counter:
         found: Column = self.counts[self.domain[rows]]
         return found
 
+    def everywhere(self) -> Column:
+        """The count of every row's domain."""
+        found: Column = self.counts[self.domain]
+        return found
+
     def inside(self, rows: Index) -> Mask:
         """Which rows stand in a domain at all."""
         found: Mask = self.domain[rows] >= 0

@@ -231,12 +231,11 @@ class NodeOrder(Plugin):
 
     def _add_preferences(self, preferences: _Preferences, rows: Index, score: Scores) -> None:
         if preferences.counters or preferences.facing:
-            every = np.arange(len(self._table), dtype=np.intp)
-            raw = np.zeros(len(every), np.int64)
+            raw = np.zeros(len(self._table), np.int64)
             for counter, weight in preferences.counters:
-                raw += weight * counter.on(every)
+                raw += weight * counter.everywhere()
             for counter in preferences.facing:
-                raw += counter.on(every)
+                raw += counter.everywhere()
             if len(raw) and raw.max() > raw.min():
                 low, high = int(raw.min()), int(raw.max())
                 score += self._weights.pod_affinity * ((raw[rows] - low) * _BEST // (high - low))

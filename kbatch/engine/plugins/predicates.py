@@ -96,10 +96,9 @@ class _Spread:
     constraint: TopologySpreadConstraint
     own: int
 
-    def violated(self, rows: Index) -> Mask:
+    def violated(self) -> Mask:
         """The rows on which one more pod would make the domains too uneven, or that stand in no domain."""
-        counts = self.counter.counts
-        domain = self.domain[rows]
+        counts, domain = self.counter.counts, self.domain
         least = 0
         if len(self.present) and len(self.present) >= (self.constraint.min_domains or 1):
             least = int(counts[self.present].min())
@@ -110,8 +109,8 @@ class _Spread:
 class _Coupled:
     """What one class demands of pods elsewhere, as counters.
 
-    `own` says that pods of the class satisfy their own required affinity, `company` how many waiting pods do; what
-    begins with `leaving` counts terminating pods, which a pod that binds now must avoid too.
+    `own` says that pods of the class satisfy their own required affinity, `company` how many waiting pods do.
+    `anti_now` and `leaving_facing` count terminating pods as well (or alone): a pod that binds now must avoid them too.
     """
 
     affinity: tuple[Counter, ...] = ()
@@ -119,7 +118,7 @@ class _Coupled:
     company: int = 0
     anti: tuple[Counter, ...] = ()
     facing: list[Counter] = field(default_factory=list)
-    leaving_anti: tuple[Counter, ...] = ()
+    anti_now: tuple[Counter, ...] = ()
     leaving_facing: list[Counter] = field(default_factory=list)
     spread: tuple[_Spread, ...] = ()
 
@@ -203,7 +202,8 @@ class Predicates(Plugin):
         if full is not None:
             _refuse(codes, full, _code(VolumeUnavailable))
         if scope is Scope.CLUSTER:
-            self._look_around(cls, codes, index, later=later)
+            around = self._look_around(cls, later=later)
+            codes = np.where(codes == 0, around[index], codes)
         return codes
 
     def static_predicate(self, cls: TaskClass, rows: Rows) -> Codes:
@@ -292,23 +292,24 @@ class Predicates(Plugin):
 
     # --- what pods anywhere decide ------------------------------------------------------------------------------------
 
-    def _look_around(self, cls: TaskClass, codes: Codes, index: Index, *, later: bool) -> None:
+    def _look_around(self, cls: TaskClass, *, later: bool) -> Codes:
+        """Codes of all rows for what other pods decide."""
         coupled = self._coupled(cls)
+        codes: Codes = np.zeros(len(self._table), np.uint8)
+        for spread in reversed(coupled.spread):
+            codes[spread.violated()] = _code(TopologySpreadViolated)
+        for counter in coupled.anti if later else coupled.anti_now:
+            if counter.total:
+                codes[counter.everywhere() > 0] = _code(PodAntiAffinityViolated)
+        for counter in (*coupled.facing, *(() if later else coupled.leaving_facing)):
+            if counter.total:
+                codes[counter.everywhere() > 0] = _code(PodAntiAffinityViolated)
         if coupled.affinity:
-            inside = np.ones(len(index), np.bool_)
-            beside = np.ones(len(index), np.bool_)
+            first = _is_first(coupled)  # of a group that wants to be with its own kind: it may stand in any domain
             for counter in coupled.affinity:
-                inside &= counter.inside(index)
-                beside &= counter.on(index) > 0
-            # The first of a group that wants to be with its own kind finds nobody: it may stand in any domain.
-            _refuse(codes, ~(inside if _is_first(coupled) else inside & beside), _code(PodAffinityUnsatisfied))
-        for counter in (*coupled.anti, *coupled.facing):
-            _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
-        if not later:
-            for counter in (*coupled.leaving_anti, *coupled.leaving_facing):
-                _refuse(codes, counter.on(index) > 0, _code(PodAntiAffinityViolated))
-        for spread in coupled.spread:
-            _refuse(codes, spread.violated(index), _code(TopologySpreadViolated))
+                alone = counter.domain < 0 if first else counter.everywhere() <= 0
+                codes[alone] = _code(PodAffinityUnsatisfied)
+        return codes
 
     def _coupled(self, cls: TaskClass) -> _Coupled:
         found = self._couplings.get(cls.id)
@@ -332,7 +333,7 @@ class Predicates(Plugin):
                     count for other, count in self._waiting().items() if who.match(other, self._namespace_labels)
                 )
         found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
-        found.leaving_anti = tuple(leaving.target(term.topology_key, who_of(term, cls)) for term in anti)
+        found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
         found.spread = tuple(self._spreads(standing, cls))
         return found
 
