@@ -70,8 +70,10 @@ def worlds(draw: st.DrawFn, *, memory: bool = True, priorities: bool = True, dis
             more["capability"] = {"cpu": str(draw(st.integers(1, 8)))}
         if draw(st.integers(0, 4)) == 0:
             more["reclaimable"] = False
-        found.objects.append(queue(name, draw(st.integers(0, 3)), **more))
+        found.objects.append(queue(name, draw(st.sampled_from([0, 1, 1, 2, 3])), **more))
     clock = 0
+    if draw(st.integers(0, 2)):
+        clock = _crowd(draw, found, rooms, names[0])
     for at in range(draw(st.integers(1, 5))):
         clock += 1
         count = draw(st.integers(0, 5))
@@ -99,6 +101,28 @@ def worlds(draw: st.DrawFn, *, memory: bool = True, priorities: bool = True, dis
         clock += 1
         found.objects.append(pod(f"p{at}", str(draw(st.integers(0, 2))), at=clock, queue=draw(st.sampled_from(names))))
     return found
+
+
+def _crowd(draw: st.DrawFn, found: World, rooms: dict[str, list[int]], where: str) -> int:
+    """Fill the cluster with running pods of one queue, in one or two groups; returns the time after them."""
+    clock = 0
+    for at in range(draw(st.integers(1, 2))):
+        cpu, gibs = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+        count = draw(st.integers(1, 12))
+        while count and (on := _room_for(rooms, cpu, gibs, count)) is None:
+            count -= 1
+        if not count or on is None:
+            continue
+        clock += 1
+        name = f"c{at}"
+        least = draw(st.sampled_from([1, 1, count, max(1, count - 1)]))
+        more = {"priority_class_name": "low", "disruption": draw(st.sampled_from(["Surplus", "Surplus", "Whole"]))}
+        found.objects.append(group(name, least, at=clock, queue=where, **more))
+        for index in range(count):
+            clock += 1
+            memory = f"{gibs}Gi" if gibs else ""
+            found.objects.append(pod(f"{name}-{index}", str(cpu), of=name, at=clock, on=on[index], memory=memory))
+    return clock
 
 
 def _room_for(rooms: dict[str, list[int]], cpu: int, gibs: int, count: int) -> list[str] | None:
@@ -276,9 +300,7 @@ def test_the_same_cluster_gives_the_same_decisions_in_any_order_of_documents(
 @relaxed
 @given(worlds(memory=False, priorities=False, disruptions=False), st.integers(1, 8))
 def test_one_more_node_never_reduces_what_runs(found: World, cpu: int) -> None:
-    alike = [
-        obj for obj in found.objects if not isinstance(obj, Pod) or not obj.spec.node_name
-    ]  # of one class, nobody there before
+    alike = [obj for obj in found.objects if not isinstance(obj, Pod) or not obj.spec.node_name]
     for obj in alike:
         if isinstance(obj, Pod):
             fresh = pod("x", "1").spec.containers
