@@ -72,7 +72,7 @@ class _Memory:
     """What is remembered of one group; nothing that a new process could not do without.
 
     Attributes:
-        placed: members that had nodes when it was last looked at, and their roles.
+        present: members that waited or had nodes when it was last looked at, and their roles.
         resting: roles that do not grow, and until when.
         failed: failed members, and since when that is known.
         stale_since: when pods without gates were first seen to claim that they have one.
@@ -82,7 +82,7 @@ class _Memory:
     """
 
     uid: str
-    placed: dict[str, str] = field(default_factory=dict)
+    present: dict[str, str] = field(default_factory=dict)
     resting: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
     stale_since: float | None = None
@@ -257,6 +257,8 @@ class Members:
             waits += [since + delay - now for since in memory.failed.values() if since + delay > now]
         if wanted.retried:
             await self._count(group, replaced + wanted.retried)
+        for name in wanted.remove:
+            memory.present.pop(name, None)
         changes: list[Coroutine[Any, Any, None]] = [
             self._delete(key_of(namespace, name), own[name].uid) for name in wanted.remove if name in own
         ]
@@ -283,11 +285,11 @@ class Members:
         failed = {name for name, state in made.items() if state is State.FAILED}
         memory.failed = {name: memory.failed.get(name, now) for name in failed}
         memory.resting = {role: until for role, until in memory.resting.items() if until > now}
-        for name, role in memory.placed.items():
+        for name, role in memory.present.items():
             state = made.get(name)
             if (state is None or state is State.LEAVING) and self._unseen(key_of(namespace, name)) is not _Sent.DELETE:
                 memory.resting[role] = now + _REST_SECONDS
-        memory.placed = {name: one.role for name, one in own.items() if made[name] is State.PLACED}
+        memory.present = {name: one.role for name, one in own.items() if made[name] in {State.WAITING, State.PLACED}}
 
     def _create(
         self, key: str, group: PodGroup, wanted: Plan, memory: _Memory, waits: list[float]

@@ -1,0 +1,375 @@
+"""Member pods: made, made again, grown, taken back; and kbatch's gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbatch.api.names import IN_QUEUE_GATE, REPLACED_ANNOTATION
+from kbatch.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupStatus, SchedulingGate, SubGroup
+from kbatch.kube.errors import ApiError
+from kbatch.model.events import Delete, Upsert
+from kbatch.model.phase import Phase
+from operators.podgroup.members import AT_ONCE, Members, manifest_of
+from operators.podgroup.reconcile import observe, reconcile, retries_left
+from operators.podgroup.tell import Nobody, Teller
+from operators.podgroup.world import World
+from tests.unit.podgroup.build import NOW, condition, group, pod
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "x"}, "annotations": {"a": "{{ role }}"}},
+    "spec": {"containers": [{"name": "c", "args": ["{{ index }}/{{ size }}", "{{ peers | join(',') }}"]}]},
+}
+
+
+class Server:
+    """Makes and deletes pods; `told` is what the watch will say, when `tell` is called."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.writes: list[tuple[str, str, Any]] = []
+        self.refuse: dict[str, ApiError] = {}
+
+    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+        self.writes.append((method, path, body))
+        if method in self.refuse:
+            raise self.refuse[method]
+        name = path.rpartition("/")[2]
+        if method == "POST":
+            name = body["metadata"]["name"]
+            if name in self.pods:
+                raise ApiError(409, "AlreadyExists")
+            self.pods[name] = {**body, "metadata": {**body["metadata"], "uid": f"uid-{name}-{len(self.writes)}"}}
+            return json.dumps(self.pods[name]).encode()
+        if method == "DELETE":
+            self.pods.pop(name, None)
+            return b"{}"
+        if "podgroups" in path:
+            held = self.world.groups["ns/pg"]
+            held = msgspec.convert(msgspec.to_builtins(held), PodGroup)
+            held.metadata.annotations = {**(held.metadata.annotations or {}), **body["metadata"]["annotations"]}
+            held.metadata.resource_version = str(int(held.metadata.resource_version) + 1)
+            return msgspec.json.encode(held)
+        return b"{}"
+
+    def stream(self, *_: Any, **__: Any) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        raise NotImplementedError
+
+    def sent(self, method: str) -> list[str]:
+        """Names of the pods that a method was sent for, in order of names."""
+        return sorted(
+            body["metadata"]["name"] if method == "POST" else path.rpartition("/")[2]
+            for what, path, body in self.writes
+            if what == method and "/pods" in path
+        )
+
+
+class Told:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def tell(self, regarding: object, type_: str, reason: str, action: str, note: str) -> None:
+        self.reasons.append(reason)
+
+
+class Rig:
+    """A group ns/pg with one role, its members, and a clock that only the test moves."""
+
+    def __init__(self, least: int = 2, most: int | None = None, template: Mapping[str, Any] = TEMPLATE) -> None:
+        self.world = World()
+        self.server = Server(self.world)
+        self.now = 1000.0
+        self.told = Told()
+        self.members = Members(self.server, self.world, Teller(self.told, NOW), clock=lambda: self.now)
+        of = group(1, uid="uid-pg")
+        role = SubGroup(name="w", min_member=least, max_member=most, template=dict(template))
+        of.spec = PodGroupSpec(min_member=1, sub_groups=(role,))
+        self.world.apply(Upsert(of))
+
+    @property
+    def group(self) -> PodGroup:
+        return self.world.groups["ns/pg"]
+
+    def see(self, phase: str = "Pending", *, node: str = "", only: str = "", **status: Any) -> None:
+        """The watch tells of the pods that exist, in this phase."""
+        for name, body in self.server.pods.items():
+            if only in ("", name):
+                plain = {**body, "status": {"phase": phase, **status}}
+                plain["spec"] = {**body["spec"], "nodeName": node}
+                self.event(Upsert(msgspec.convert(plain, Pod)))
+
+    def event(self, event: Upsert | Delete) -> None:
+        self.world.apply(event)
+        if isinstance(event, Upsert):
+            self.members.heard(f"ns/{event.obj.metadata.name}", gone=False)
+        else:
+            self.members.heard(f"ns/{event.name}", gone=True)
+
+    def gone(self, name: str) -> None:
+        self.server.pods.pop(name, None)
+        self.event(Delete(Pod, "ns", name))
+
+    async def keep(self, phase: Phase = Phase.IN_QUEUE) -> tuple[int, float | None]:
+        return await self.members.keep("ns/pg", self.group, phase)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_member_is_named_owned_and_labelled_and_its_template_rendered(rig: Rig) -> None:
+    role = (rig.group.spec.sub_groups or ())[0]
+    made = manifest_of(rig.group, role, 1, ("pg-w-0", "pg-w-1"), "kube-batch")
+    metadata = made["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == ("pg-w-1", "ns")
+    assert metadata["labels"] == {"app": "x", "kbatch.dev/sub-group": "w"}
+    assert metadata["annotations"] == {"a": "w", "scheduling.k8s.io/group-name": "pg"}
+    assert metadata["ownerReferences"][0] == {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "name": "pg",
+        "uid": "uid-pg",
+        "controller": True,
+    }
+    assert made["spec"]["schedulerName"] == "kube-batch"
+    assert made["spec"]["containers"][0]["args"] == ["1/2", "pg-w-0,pg-w-1"]
+
+
+def test_a_member_inherits_the_groups_priority_and_is_found_by_name_in_a_subdomain(rig: Rig) -> None:
+    of = rig.group
+    of.spec.priority_class_name = "high"
+    role = SubGroup(name="w", min_member=1, template={"spec": {"subdomain": "svc", "containers": []}})
+    spec = manifest_of(of, role, 0, ("pg-w-0",), "kube-batch")["spec"]
+    assert (spec["priorityClassName"], spec["hostname"]) == ("high", "pg-w-0")
+
+
+async def test_members_are_made_in_queue_and_not_before_and_not_twice(rig: Rig) -> None:
+    assert await rig.keep(Phase.PENDING) == (0, None)
+    assert (await rig.keep())[0] == 2
+    assert rig.server.sent("POST") == ["pg-w-0", "pg-w-1"]
+    assert (await rig.keep())[0] == 0  # the watch has not told yet
+    rig.see()
+    assert await rig.keep() == (0, None)
+
+
+async def test_what_the_watch_never_tells_of_is_asked_for_again(rig: Rig) -> None:
+    _, again = await rig.keep()
+    assert again == 10
+    rig.now += 10.1
+    rig.server.pods.clear()
+    await rig.keep()
+    assert rig.server.sent("POST") == ["pg-w-0", "pg-w-0", "pg-w-1", "pg-w-1"]
+
+
+async def test_they_are_taken_back_when_the_group_is_sent_back(rig: Rig) -> None:
+    await rig.keep()
+    rig.see()
+    await rig.keep(Phase.PENDING)
+    assert rig.server.sent("DELETE") == ["pg-w-0", "pg-w-1"]
+    deletion = next(body for method, _, body in rig.server.writes if method == "DELETE")
+    assert deletion["preconditions"]["uid"].startswith("uid-pg-w-")
+    assert (await rig.keep(Phase.PENDING))[0] == 0
+
+
+async def test_a_large_group_is_made_in_parts() -> None:
+    rig = Rig(least=AT_ONCE + 5)
+    made, again = await rig.keep()
+    assert (made, again) == (AT_ONCE, 0.0)
+    rig.see()
+    assert (await rig.keep())[0] == 5
+
+
+async def test_a_failed_member_is_counted_first_and_made_again_after_a_while(rig: Rig) -> None:
+    await rig.keep()
+    rig.see("Running", node="n")
+    rig.see("Failed", node="n", only="pg-w-1")
+    changed, again = await rig.keep(Phase.UNKNOWN)
+    assert (changed, again) == (0, 10.0)
+    rig.now += 10
+    await rig.keep(Phase.UNKNOWN)
+    assert (rig.group.metadata.annotations or {})[REPLACED_ANNOTATION] == "1"
+    methods = [(method, "podgroups" in path) for method, path, _ in rig.server.writes]
+    assert methods.index(("PATCH", True)) < methods.index(("DELETE", False))
+    rig.gone("pg-w-1")
+    await rig.keep(Phase.UNKNOWN)
+    assert rig.server.sent("POST") == ["pg-w-0", "pg-w-1", "pg-w-1"]
+    rig.see("Failed", node="n", only="pg-w-1")
+    assert (await rig.keep(Phase.UNKNOWN))[1] == 20.0
+
+
+async def test_a_group_without_retries_left_fails_and_lets_go_of_the_rest(rig: Rig) -> None:
+    await rig.keep()
+    rig.see("Running", node="n")
+    rig.see("Failed", node="n", only="pg-w-1")
+    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase != "Failed"
+    rig.group.metadata.annotations = {REPLACED_ANNOTATION: "6"}
+    assert retries_left(rig.group) == 0
+    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase == "Failed"
+    await rig.keep(Phase.FAILED)
+    assert rig.server.sent("DELETE") == ["pg-w-0"]
+
+
+async def test_a_member_that_others_ended_costs_no_retry(rig: Rig) -> None:
+    await rig.keep()
+    disruption = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    rig.see("Failed", node="n", only="pg-w-0", **disruption)
+    rig.see("Running", node="n", only="pg-w-1")
+    await rig.keep(Phase.UNKNOWN)
+    assert rig.server.sent("DELETE") == ["pg-w-0"]
+    assert REPLACED_ANNOTATION not in (rig.group.metadata.annotations or {})
+    rig.group.metadata.annotations = {REPLACED_ANNOTATION: "6"}
+    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase != "Failed"
+
+
+async def test_it_grows_while_its_pods_find_room_and_rests_after_losing_one() -> None:
+    rig = Rig(least=1, most=4)
+    await rig.keep()
+    rig.see("Running", node="n")
+    await rig.keep(Phase.RUNNING)
+    assert rig.server.sent("POST") == ["pg-w-0", "pg-w-1"]
+    rig.see("Pending", only="pg-w-1")
+    assert (await rig.keep(Phase.RUNNING))[0] == 0
+    rig.see("Running", node="n", only="pg-w-1")
+    await rig.keep(Phase.RUNNING)
+    assert rig.server.sent("POST")[-1] == "pg-w-2"
+    rig.see("Pending", only="pg-w-2")
+    await rig.keep(Phase.RUNNING)
+    rig.gone("pg-w-2")  # reclaimed
+    assert await rig.keep(Phase.RUNNING) == (0, 60.0)
+    posts = len(rig.server.sent("POST"))
+    rig.now += 30
+    await rig.keep(Phase.RUNNING)
+    assert len(rig.server.sent("POST")) == posts
+    rig.now += 31
+    await rig.keep(Phase.RUNNING)
+    assert rig.server.sent("POST").count("pg-w-2") == 2
+
+
+async def test_what_was_taken_back_by_kbatch_itself_is_no_loss() -> None:
+    rig = Rig(least=1, most=4)
+    await rig.keep()
+    rig.see()
+    await rig.keep()
+    await rig.keep(Phase.PENDING)
+    rig.gone("pg-w-0")
+    await rig.keep()
+    rig.see("Running", node="n")
+    await rig.keep(Phase.RUNNING)
+    assert rig.server.sent("POST")[-1] == "pg-w-1"
+
+
+async def test_no_room_in_the_quota_is_no_room() -> None:
+    rig = Rig(least=1, most=4)
+    await rig.keep()
+    rig.see("Running", node="n")
+    rig.server.refuse["POST"] = ApiError(403, "Forbidden", "exceeded quota")
+    _, again = await rig.keep(Phase.RUNNING)
+    assert again is not None
+    assert (await rig.keep(Phase.RUNNING))[0] == 0
+
+
+async def test_a_refused_member_of_the_minimum_is_asked_for_again_and_said(rig: Rig) -> None:
+    rig.server.refuse["POST"] = ApiError(403, "Forbidden", "exceeded quota")
+    with pytest.raises(ApiError):
+        await rig.keep()
+    assert rig.told.reasons == ["PodRefused", "PodRefused"]
+    rig.server.refuse.clear()
+    assert (await rig.keep())[0] == 2
+
+
+@pytest.mark.parametrize("why", ["TemplateError", "PodRefused"])
+async def test_what_only_the_user_can_mend_stalls_the_group_until_it_is_mended(why: str) -> None:
+    broken = {"spec": {"containers": [{"name": "{{ nobody }}"}]}}
+    rig = Rig(template=broken if why == "TemplateError" else TEMPLATE)
+    if why == "PodRefused":
+        rig.server.refuse["POST"] = ApiError(422, "Invalid", "spec.containers: required")
+    await rig.keep()
+    tried, stalled = rig.members.stalled("ns/pg", rig.group)
+    assert tried
+    assert stalled is not None
+    assert stalled.reason == why
+    posts = len(rig.server.sent("POST"))
+    await rig.keep()
+    assert len(rig.server.sent("POST")) == posts, "it is not tried at once again"
+    rig.server.refuse.clear()
+    mended = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
+    mended.spec.sub_groups = (SubGroup(name="w", min_member=2, template=TEMPLATE),)
+    mended.metadata.generation = 2
+    mended.metadata.resource_version = "50"
+    rig.world.apply(Upsert(mended))
+    await rig.keep()
+    assert rig.members.stalled("ns/pg", rig.group) == (True, None)
+
+
+async def test_a_pod_of_another_owner_in_a_members_place_stalls_it(rig: Rig) -> None:
+    rig.server.pods["pg-w-0"] = {"metadata": {"name": "pg-w-0"}, "spec": {}}
+    await rig.keep()
+    _, stalled = rig.members.stalled("ns/pg", rig.group)
+    assert stalled is not None
+    assert stalled.reason == "PodNameTaken"
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+def gated(name: str, *gates: str) -> Pod:
+    one = pod(name)
+    one.spec.scheduling_gates = tuple(SchedulingGate(name=gate) for gate in gates) or None
+    return one
+
+
+def plain_rig(*pods: Pod) -> Rig:
+    rig = Rig()
+    of = group(2, uid="uid-pg")
+    of.status = PodGroupStatus(phase="Pending", conditions=(condition("Enqueued"),))
+    rig.world.apply(Upsert(of))
+    for one in pods:
+        rig.world.apply(Upsert(one))
+    return rig
+
+
+async def test_the_gate_goes_when_the_group_is_in_queue_and_other_gates_stay() -> None:
+    rig = plain_rig(gated("a", "theirs", IN_QUEUE_GATE), gated("b", IN_QUEUE_GATE), gated("c", "theirs"), pod("d"))
+    rig.world.groups["ns/pg"].spec.sub_groups = None
+    assert (await rig.keep(Phase.PENDING))[0] == 0
+    assert (await rig.keep())[0] == 2
+    patches = {path.rpartition("/")[2]: body for _, path, body in rig.server.writes}
+    assert patches["a"] == [
+        {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
+        {"op": "test", "path": "/spec/schedulingGates/1/name", "value": IN_QUEUE_GATE},
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+    ]
+    assert patches["b"][2]["path"] == "/spec/schedulingGates/0"
+    assert (await rig.keep())[0] == 0
+
+
+async def test_a_gate_that_somebody_else_took_away_is_no_error() -> None:
+    rig = plain_rig(gated("b", IN_QUEUE_GATE))
+    rig.server.refuse["PATCH"] = ApiError(422, "Invalid")
+    assert (await rig.keep())[0] == 1
+
+
+async def test_the_condition_that_stays_behind_is_taken_away_when_no_bind_does_it() -> None:
+    left = gated("b")
+    left.status = msgspec.convert(
+        {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+        type(left.status),
+    )
+    rig = plain_rig(left)
+    assert await rig.keep() == (0, 2.0)
+    rig.now += 2
+    assert (await rig.keep())[0] == 1
+    ((_, path, body),) = rig.server.writes
+    assert path.endswith("/pods/b/status")
+    assert body["status"]["conditions"] == [{"$patch": "delete", "type": "PodScheduled"}]
+
+
+def test_nobody_is_told_by_default() -> None:
+    Nobody().tell(None, "", "", "", "")  # type: ignore[arg-type]
