@@ -12,6 +12,7 @@ from kbatch.api.objects import Node, Pod, PodSpec
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
+from tests.unit.engine.worlds import policy, queue, run, world
 from tests.unit.plugins.reference import Reference
 from tests.unit.plugins.views import conf, node, plugin_of, pod, refusals, session_of
 
@@ -184,6 +185,28 @@ def compare(session: Any, plugin: Predicates, machines: list[Node], standing: di
             assert refusals(session, plugin, key, later=later) == {
                 name: why for name, why in want.items() if why is not None
             }, (key, later)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.sampled_from(("allocate", "allocate, preempt")))
+def test_whole_cycles_keep_what_must_hold_between_pods(cluster: tuple[list[Node], list[Pod]], actions: str) -> None:
+    """Whatever the order of decisions: nobody is bound beside what it must not stand beside."""
+    machines, pods = cluster
+    model = world(queue(), machines, pods)
+    text = conf("predicates").replace('"allocate"', f'"{actions}"') + "  - name: nodeorder\n  - name: priority\n"
+    found = run(model, policy(text))
+    binds = {bind.pod: bind.node for each in found.transactions for bind in each.binds}
+    gone = {one.pod for each in found.transactions for one in each.evictions}
+    standing = {
+        key: (task.pod, task.node or binds[key], task.terminating or key in gone)
+        for key, task in sorted(model.tasks.items())
+        if task.node or key in binds
+    }
+    for key, name in binds.items():
+        others = [each for other, each in standing.items() if other != key]
+        why = Reference(machines, others).why_not(model.tasks[key].pod, name, later=False)
+        # Affinity and spread hold when a pod is bound; others that come later may stand elsewhere.
+        assert why in {None, "pod affinity", "topology spread"}, (key, name, why)
 
 
 def test_pods_of_one_class_are_alike_to_every_predicate() -> None:
