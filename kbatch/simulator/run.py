@@ -109,7 +109,7 @@ class _Run:
             if self.count >= self.limits.max_cycles:
                 return False
             changed = self._step()
-            due = self.cluster.timeline.next_time
+            due = self.cluster.store.timeline.next_time
             if due is not None and due <= self.now:
                 self.cluster.advance(self.now)
             elif not changed:
@@ -132,7 +132,9 @@ class _Run:
         verdicts: list[Verdict] = []
         self.count += 1
         begin = last = time.perf_counter()
-        steps = cycle(take_snapshot(self.cluster.model, START_MS + self.now), self.policy, self.memo, self.observer)
+        steps = cycle(
+            take_snapshot(self.cluster.store.model, START_MS + self.now), self.policy, self.memo, self.observer
+        )
         while True:
             try:
                 step = next(steps)
@@ -156,7 +158,7 @@ class _Run:
 
     def _next(self) -> int | None:
         """The next instant at which anything can happen; None at the end."""
-        due = self.cluster.timeline.next_time
+        due = self.cluster.store.timeline.next_time
         if due is None and (self.wake is None or self._repeats()):
             return None
         following = min(moment for moment in (due, self.wake) if moment is not None)
@@ -178,9 +180,9 @@ class _Run:
         state = (
             tuple(
                 (key, *((each.type, each.status, each.reason) for each in group.status.conditions or ()))
-                for key, group in sorted(cluster.groups.items())
+                for key, group in sorted(cluster.store.groups.items())
             ),
-            tuple(sorted((key, record.pod.status.nominated_node_name) for key, record in cluster.pods.items())),
+            tuple(sorted((key, record.pod.status.nominated_node_name) for key, record in cluster.store.pods.items())),
         )
         if state in self.seen:
             return self.now >= self._last_set_time()
@@ -190,7 +192,7 @@ class _Run:
     def _last_set_time(self) -> int:
         """The last instant that some group's spec speaks of, in ms after the start."""
         last = 0
-        for job in self.cluster.model.jobs.values():
+        for job in self.cluster.store.model.jobs.values():
             begin = (job.created if job.started is None else job.started) - START_MS
             last = max(last, begin + _AGEING_MS if job.waiting or job.outstanding else 0)
             if job.group is not None and job.holding:
@@ -202,14 +204,14 @@ class _Run:
 
     def _account(self) -> None:
         """Note what is in use from this instant on."""
-        model = self.cluster.model
+        model = self.cluster.store.model
         if self.cluster.last_event > self.accounted:
             self._integrate(self.cluster.last_event - self.accounted)
             self.accounted = self.cluster.last_event
         self.held = {name: dict(record.allocated) for name, record in model.queues.items() if record.allocated}
         for record in model.queues.values():
             self.dimensions.update(record.request)
-        use = Use(self.now, self.cluster.allocated(), model.capacity)
+        use = Use(self.now, self.cluster.store.allocated(), model.capacity)
         if not self.uses or (self.uses[-1].allocated, self.uses[-1].capacity) != (use.allocated, use.capacity):
             self.uses.append(use)
 
@@ -224,14 +226,14 @@ class _Run:
         """All that there is to say."""
         self._account()
         cluster = self.cluster
-        records = [*cluster.pods.values(), *cluster.departed]
+        records = [*cluster.store.pods.values(), *cluster.store.departed]
         waits = [record.bound - record.arrival for record in records if record.bound is not None]
         return Result(
             cycles=tuple(self.cycles),
             cycle_count=self.count,
             pods={
                 key: PodResult(record.phase, record.node, record.bound, record.finished)
-                for key, record in sorted(cluster.pods.items())
+                for key, record in sorted(cluster.store.pods.items())
             },
             groups=self._groups(),
             queues=self._queues(records),
@@ -243,20 +245,20 @@ class _Run:
             longest_slice=self.longest_slice,
             idle_cycle_seconds=self.idle_seconds,
             limited=self.limited,
-            warnings=tuple(cluster.warnings),
+            warnings=tuple(cluster.store.warnings),
         )
 
     def _groups(self) -> dict[str, GroupResult]:
         cluster = self.cluster
         groups: dict[str, GroupResult] = {}
-        for job in cluster.model.jobs.values():
-            group = cluster.groups.get(job.key)
+        for job in cluster.store.model.jobs.values():
+            group = cluster.store.groups.get(job.key)
             if group is not None:
                 standing, phase = group.status.conditions or (), group.status.phase
-            elif job.name in cluster.groups:
+            elif job.name in cluster.store.groups:
                 continue  # a shadow group of the same name as a PodGroup
             else:
-                standing = cluster.shadow_conditions.get(job.key, ())
+                standing = cluster.store.shadow_conditions.get(job.key, ())
                 phase = phase_of(job, standing, "").value
             arrival, started = (
                 (None, None) if group is None else (cluster.arrivals[job.key], cluster.starts.get(job.key))
@@ -265,7 +267,7 @@ class _Run:
         return dict(sorted(groups.items()))
 
     def _queues(self, records: list[PodRecord]) -> dict[str, QueueResult]:
-        model = self.cluster.model
+        model = self.cluster.store.model
         deserved = model.deserved()
         waits: dict[str, list[int]] = {}
         for record in records:

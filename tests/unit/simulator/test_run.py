@@ -180,6 +180,12 @@ def test_terminating_pods_leave_after_their_termination(simulate: Simulate) -> N
     assert sorted(outcome.pods) == ["default/c", "default/d"]
 
 
+def test_a_terminating_pod_is_gone_even_if_it_succeeds_before(simulate: Simulate) -> None:
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    outcome = simulate(text(node(cpu="1"), pod("a", on="n1", meta=meta, duration=2, termination=5), pod("b")), CONF)
+    assert {key: pod["bound"] for key, pod in outcome.pods.items()} == {"default/b": 2.0}
+
+
 def test_a_departure_is_a_deletion(simulate: Simulate) -> None:
     outcome = simulate(text(node(cpu="1"), pod("a", departure=5), pod("b")), CONF)
     assert list(outcome.pods) == ["default/b"]

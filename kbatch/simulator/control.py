@@ -1,0 +1,163 @@
+"""Controllers and operators of a simulated cluster: they answer to what changed, as those of a live one would.
+
+How many pods there are is for `kbatch.simulator.controllers` (Jobs, ReplicaSets) and `kbatch.model.members` (roles) to
+say, the phase for `kbatch.model.phase`. Here is who is asked when, and what becomes of the answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from msgspec.structs import replace
+
+from kbatch.api import conditions
+from kbatch.api.objects import Job, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ResourceQuota
+from kbatch.model.events import Upsert
+from kbatch.model.phase import Phase
+from kbatch.simulator import pods as changes
+from kbatch.simulator.controllers import Maker, maker_of_job, maker_of_replica_set, with_allowance, with_usage
+from kbatch.simulator.groups import ending, phase_of
+from kbatch.simulator.members import MemberError, has_templates, planned
+from kbatch.simulator.names import timestamp
+from kbatch.simulator.pods import Owner
+from kbatch.simulator.records import PodRecord
+from kbatch.simulator.store import Store, uid_of
+
+_LEFT_PENDING: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
+
+
+class Controllers:
+    """All controllers together.
+
+    Attributes:
+        adopted: how many pods of the input say that they belong to a controller.
+        quotas, budgets: those that exist, by namespace and name.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.adopted: dict[Owner, int] = defaultdict(int)
+        self.quotas: dict[str, dict[str, ResourceQuota]] = defaultdict(dict)
+        self.budgets: dict[str, dict[str, PodDisruptionBudget]] = defaultdict(dict)
+        self._store = store
+        self._makers: dict[Owner, Maker] = {}
+        self._makers_of_group: dict[str, list[Maker]] = defaultdict(list)
+        self._suspended: dict[Owner, Job] = {}
+        self._replaced: dict[str, int] = defaultdict(int)
+
+    def succeeded(self, record: PodRecord, now: int) -> None:
+        """A pod has succeeded: its Job makes the next one."""
+        maker = self._makers.get(record.owner) if record.owner is not None else None
+        if maker is not None:
+            maker.alive -= 1
+            maker.succeeded += 1
+            self._store.create(maker.make(self._store.taken), now)
+
+    def drop(self, owner: Owner) -> None:
+        """An owner was deleted: nobody makes pods for it any more."""
+        maker = self._makers.pop(owner, None)
+        if maker is not None and maker.group:
+            self._makers_of_group[maker.group].remove(maker)
+
+    def add(self, obj: Job | ReplicaSet) -> list[Pod]:
+        """Set the controller of an object to work; the pods that it makes at once."""
+        obj = replace(obj, metadata=replace(obj.metadata, uid=obj.metadata.uid or uid_of(obj)))
+        if isinstance(obj, Job):
+            maker = maker_of_job(obj)
+            if maker.suspended:
+                self._suspended[maker.owner] = obj
+        else:
+            maker = maker_of_replica_set(obj)
+        maker.alive = self.adopted[maker.owner]
+        self._makers[maker.owner] = maker
+        if maker.group:
+            self._makers_of_group[maker.group].append(maker)
+            self._store.dirty_groups.add(maker.group)
+        return maker.make(self._store.taken)
+
+    def settle(self, now: int) -> None:
+        """Let controllers answer to what changed, until they have nothing more to do."""
+        while self._store.dirty_groups:
+            dirty, self._store.dirty_groups = sorted(self._store.dirty_groups), set()
+            for key in dirty:
+                group = self._store.groups.get(key)
+                if group is not None:
+                    self._derive(key, group, now)
+        dirty, self._store.dirty_namespaces = sorted(self._store.dirty_namespaces), set()
+        for namespace in dirty:
+            self._count(namespace)
+
+    def _derive(self, key: str, group: PodGroup, now: int) -> None:
+        """The podgroup operator's part: the phase, and the members that wait for it."""
+        job = self._store.model.jobs[key]
+        standing = group.status.conditions or ()
+        phase = phase_of(job, standing, group.status.phase)
+        merged = conditions.merge(standing, ending(job, phase, standing), timestamp(now))
+        if phase.value != group.status.phase or merged != standing:
+            derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))
+            self._store.groups[key] = derived
+            self._store.model.apply(Upsert(derived))
+        for maker in self._makers_of_group.get(key, ()):
+            if phase in _LEFT_PENDING and maker.waits:
+                maker.waits = False
+                self._suspend(maker.owner, suspend=False)
+                self._store.create(maker.make(self._store.taken), now)
+            elif phase is Phase.PENDING and maker.suspended and not maker.waits:
+                self._hold(maker)
+        if has_templates(group):
+            self._make_members(group, phase, now)
+
+    def _make_members(self, group: PodGroup, phase: Phase, now: int) -> None:
+        """Members of roles with templates come and go with the phase."""
+        owner = Owner("PodGroup", group.metadata.namespace, group.metadata.name)
+        try:
+            pods, surplus = planned(group, self._store.by_owner[owner].values(), phase)
+        except MemberError as error:
+            warning = f"PodGroup {owner.namespace}/{owner.name}: no pods are made: {error}"
+            self._store.warn(warning)
+            return
+        for record in surplus:
+            self._store.withdraw(record)
+        self._store.create(pods, now)
+
+    def _hold(self, maker: Maker) -> None:
+        """A Job that kbatch let go is suspended again: its group was sent back, and none of its pods has a node."""
+        records = list(self._store.by_owner[maker.owner].values())
+        if any(record.pod.spec.node_name for record in records):
+            return
+        for record in records:
+            self._store.withdraw(record)
+        maker.withdraw(len(records))
+        self._suspend(maker.owner, suspend=True)
+
+    def _suspend(self, owner: Owner, *, suspend: bool) -> None:
+        job = self._suspended.get(owner)
+        if job is not None:
+            self._store.model.apply(Upsert(replace(job, spec=replace(job.spec, suspend=suspend))))
+
+    def _count(self, namespace: str) -> None:
+        """Quota and disruption controllers: what is used of the namespace, and what may be evicted of it."""
+        quotas, budgets = self.quotas.get(namespace), self.budgets.get(namespace)
+        if not quotas and not budgets:
+            return
+        pods = [record.pod for record in self._store.by_namespace[namespace].values()]
+        for name, quota in (quotas or {}).items():
+            counted = with_usage(quota, pods)
+            (quotas or {})[name] = counted
+            self._store.model.apply(Upsert(counted))
+        for name, budget in (budgets or {}).items():
+            allowed = with_allowance(budget, pods)
+            (budgets or {})[name] = allowed
+            self._store.model.apply(Upsert(allowed))
+
+    def replace_pod(self, record: PodRecord, now: int) -> None:
+        """The pod's controller makes another one in its place, if it has a controller that still exists."""
+        if record.owner is None:
+            return
+        base = f"{record.pod.metadata.namespace}/{record.base}"
+        while True:
+            self._replaced[base] += 1
+            name = f"{record.base}-r{self._replaced[base]}"
+            if f"{record.pod.metadata.namespace}/{name}" not in self._store.taken:
+                break
+        self._store.create([changes.replacement(record.pod, name)], now, base=record.base)
