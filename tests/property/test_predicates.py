@@ -187,8 +187,31 @@ def compare(session: Any, plugin: Predicates, machines: list[Node], standing: di
             }, (key, later)
 
 
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Pod]]:
+    """Many pods that wait, of few kinds, on nodes that take most of them: they meet one another."""
+    machines = [draw(nodes(f"n{index}")) for index in range(draw(st.integers(2, 4)))]
+    for machine in machines:
+        machine.spec.taints = None
+    kinds = [(draw(label_sets), draw(keep_off)) for _ in range(draw(st.integers(1, 3)))]
+    found: list[Pod] = []
+    for index in range(draw(st.integers(4, 10))):
+        labels, spec = draw(st.sampled_from(kinds))
+        on = draw(st.sampled_from(("", "", "", "n0", "n1")))
+        found.append(pod(f"p{index}", on, labels=labels, priority=draw(st.integers(0, 2)), **spec))
+    return machines, found
+
+
+keep_off = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"containers": st.lists(ports, min_size=1, max_size=2).map(lambda some: [{"ports": some}])}),
+    terms().map(lambda term: {"affinity": {"podAntiAffinity": {required: [term]}}}),
+    constraints().map(lambda constraint: {"topologySpreadConstraints": [constraint]}),
+)
+
+
 @settings(max_examples=60, deadline=None)
-@given(clusters(), st.sampled_from(("allocate", "allocate, preempt")))
+@given(crowds(), st.sampled_from(("allocate", "allocate, preempt")))
 def test_whole_cycles_keep_what_must_hold_between_pods(cluster: tuple[list[Node], list[Pod]], actions: str) -> None:
     """Whatever the order of decisions: nobody is bound beside what it must not stand beside."""
     machines, pods = cluster
