@@ -5,15 +5,14 @@ Both last for one run of `allocate`, and are worked out anew in the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kbatch.api.reasons import Reason, Reserved
-from kbatch.engine.boundary import Transaction
+from kbatch.api.reasons import ClusterTooSmall, Reason, Reserved
 from kbatch.engine.placement import When
-from kbatch.engine.planning import fits_empty, next_tasks, place_minimum, unplaced
+from kbatch.engine.planning import fits_empty, next_tasks, place_minimum, signature, unplaced
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task, TaskClass
@@ -21,6 +20,9 @@ from kbatch.resources import total
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
+
+
+_MOST_TRIES: Final = 8
 
 
 class Holds:
@@ -65,26 +67,31 @@ class Holds:
             session.room.nominate(cls, row, sign)
 
 
-def keep_for_the_aged(session: Session, holds: Holds) -> Iterator[Transaction]:
-    """The oldest group that has waited beyond the ageing time comes first, and if it does not fit, room gathers for it.
+def keep_for_the_aged(session: Session, holds: Holds) -> None:
+    """Let room gather for the oldest group that has waited beyond the ageing time and does not fit as things are.
 
-    Only a group that the cluster could hold, within its queue's capability and share; only one at a time.
+    Only a group that the cluster could hold, within its queue's capability and share, and only one at a time: while the
+    oldest fits, order alone decides. Groups that no empty cluster would hold are passed over, a few of them per cycle.
     """
+    tries = _MOST_TRIES
     for job in session.live():
         if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
             continue
         due = job.job.created + session.policy.ageing_ms
         if session.now < due:
             session.wake.append(due)
-            continue
+            return  # the others are younger
         tasks = unplaced(job)
         if session.valid(job) is not None or session.limited(job, next_tasks(job, tasks)):
             continue
-        statement = Statement(session, job)
-        if place_minimum(statement, (When.NOW,)):
-            yield from statement.commit()
+        if isinstance(session.known_failure(signature(job, tasks)), ClusterTooSmall):
             continue
+        statement = Statement(session, job)
+        fits = place_minimum(statement, (When.NOW,))
         statement.rollback()
+        if fits or not tries:
+            return
+        tries -= 1
         if fits_empty(session, job):
             rows = _rows_for(session, next_tasks(job, tasks))
             if rows:

@@ -2,8 +2,8 @@
 
     python -m tests.bench.engine [--json FILE] [NAME ...]
 
-Ends with status 1 where a limit is missed. Times are of the engine alone (snapshot, session, actions), in seconds of this
-process on the processor, which on a machine with a core to spare are seconds of the clock; on a busy one they still say
+Ends with status 1 where a limit is missed. Times are of the engine alone (snapshot, session, actions), in seconds of
+this process on the processor, which on a machine with a core to spare are seconds of the clock; on a busy one they still say
 what the engine costs. Building the model is the watcher's work and is shown beside it.
 """
 
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from kbatch.api.configuration import DEFAULT
 from kbatch.api.names import GROUP_NAME_ANNOTATION
@@ -43,7 +44,8 @@ from kbatch.engine import Memo, NullObserver, Policy, Transaction, build_policy,
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 
-NOW = 1_800_000_000_000
+NOW = 1_767_225_660_000
+"""A minute after everything was made."""
 STAMP = "2026-01-01T00:00:00Z"
 
 
@@ -173,7 +175,9 @@ def gangs(count: int, size: int, nodes: int, *, queues: int = 4, affinity: bool 
             yield pod(name, index, affinity=apart)
 
 
-def placed(name: str, what: str, count: int, size: int, nodes: int, limit: float, *, affinity: bool = False) -> Iterator[Figure]:
+def placed(
+    name: str, what: str, count: int, size: int, nodes: int, limit: float, *, affinity: bool = False
+) -> Iterator[Figure]:
     policy = build_policy(DEFAULT)
     model, building = build(gangs(count, size, nodes, affinity=affinity))
     result = decide(model, policy)
@@ -253,9 +257,8 @@ def main() -> int:
             sign = "ok  " if figure.met else "MISS"
             print(f"{sign} {figure.what:66} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
     if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            for figure in figures:
-                file.write(json.dumps({**asdict(figure), "met": figure.met}) + "\n")
+        lines = [json.dumps({**asdict(figure), "met": figure.met}) for figure in figures]
+        Path(arguments.json).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0 if all(figure.met for figure in figures) else 1
 
 

@@ -31,10 +31,10 @@ def allocate(session: Session) -> Iterator[Transaction]:
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
     yield from _settle(session)
-    yield from keep_for_the_aged(session, session.holds)
+    keep_for_the_aged(session, session.holds)
     for job in session.live():
         line = by_name.get(job.queue)
-        if line is not None and job.in_queue and job.possible and job.waiting:
+        if line is not None and job.in_queue and job.possible and not job.idle:
             line.add(job)
     for modest in (True, False):
         heap: list[tuple[Any, int]] = []
