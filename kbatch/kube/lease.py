@@ -110,6 +110,8 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         self._clock = clock
         self._leads = asyncio.Event()
         self._until = 0.0
+        self._in_doubt = False
+        """Somebody else has written the Lease: nothing is written before it was read and found to be still ours."""
         self._token = 0
         self._lease: _Lease | None = None
         self._task: asyncio.Task[None] | None = None
@@ -119,7 +121,11 @@ class Elector(AbstractAsyncContextManager["Elector"]):
     @property
     def is_leader(self) -> bool:
         """Whether this process may write now. Judged by the clock each time, not by what a task last noticed."""
-        return self._leads.is_set() and self._clock() < self._until
+        return self._leads.is_set() and not self._in_doubt and not self._run_out
+
+    @property
+    def _run_out(self) -> bool:
+        return self._clock() >= self._until
 
     @property
     def token(self) -> int:
@@ -160,7 +166,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         if self._task is None:
             return
         task, self._task = self._task, None
-        led = self.is_leader
+        led = self._leads.is_set() and not self._run_out
         self._step_down(_LEAVING)
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -184,7 +190,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
             if self._leads.is_set():
                 wait = min(wait, max(0.0, self._until - self._clock()))
             await asyncio.sleep(wait)
-            if self._leads.is_set() and not self.is_leader:
+            if self._leads.is_set() and self._run_out:
                 self._step_down(f"not renewed for {self._deadline:g} s")
 
     async def attempt(self) -> bool:
@@ -193,9 +199,9 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         Raises:
             KubeError: no usable answer; leading goes on until the renew deadline.
         """
-        if self._leads.is_set() and not self.is_leader:
+        if self._leads.is_set() and self._run_out:
             self._step_down(f"not renewed for {self._deadline:g} s")
-        if not self._leads.is_set() or self._lease is None:
+        if not self._leads.is_set() or self._lease is None or self._in_doubt:
             await self._read()
         for _ in range(2):  # a second time after somebody touched the Lease without taking it
             if not self._may_write():
@@ -254,10 +260,12 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         except ApiError as error:
             if error.status not in {404, 409}:
                 raise
+            self._in_doubt = True
             return False
         lease = self._saw(payload)
         self._token = lease.transitions
         self._until = before + self._deadline
+        self._in_doubt = False
         if not self._leads.is_set():
             _log.info("leading: lease %s/%s, term %d", self._namespace, self._name, self._token)
             self.lost.clear()

@@ -167,6 +167,31 @@ async def test_a_leader_whose_lease_was_deleted_steps_down_and_may_stand_again()
     assert not a.lost.is_set()
 
 
+async def test_a_leader_whose_lease_somebody_wrote_stops_until_it_has_read_it() -> None:
+    led_meanwhile: list[bool] = []
+
+    class Telling(LeaseServer):
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            if method == "GET":
+                led_meanwhile.append(a.is_leader)
+            return await super().request(method, path, **options)
+
+    server, clock = Telling(), Clock()
+    a = elector(server, "a", clock)
+    await a.attempt()
+    led_meanwhile.clear()
+    assert server.lease is not None
+    server.store(server.lease | {"metadata": server.lease["metadata"] | {"labels": {"touched": "yes"}}})
+    assert await a.attempt(), "touched, but not taken"
+    assert led_meanwhile == [False]
+    assert not a.lost.is_set()
+
+    server.store(server.lease | {"spec": server.lease["spec"] | {"holderIdentity": "thief"}})
+    assert not await a.attempt()
+    assert led_meanwhile == [False, False]
+    assert a.lost.is_set()
+
+
 async def test_nothing_of_somebody_elses_in_the_lease_is_lost() -> None:
     server, clock = LeaseServer(), Clock()
     labels = {"app": "x"}
