@@ -136,24 +136,31 @@ def terms(writes: Iterable[Write], lease: str) -> list[Term]:
     """Who held a Lease when, by the writes to it that the server accepted.
 
     A term begins when the request that won it was received, and ends when the one that ended it was answered, or when
-    its last renewal has run out: in between nobody can say whether the old holder may still write.
+    its last renewal has run out: in between nobody can say whether the old holder may still write. Who was robbed of
+    the Lease before it ran out cannot know until it next asks.
     """
+    writes = list(writes)
     found: list[Term] = []
     for write in _lease_writes(writes, lease):
         spec = write.answer.get("spec") or {}
         holder = "" if write.verb == "delete" else spec.get("holderIdentity") or ""
         runs_out = write.received + float(spec.get("leaseDurationSeconds") or 0)
-        if found and found[-1].holder == holder:
-            # A renewal that came after the term had run out in silence begins a new one.
-            last = found[-1]
-            if write.received <= last.until:
-                found[-1] = Term(holder, last.since, runs_out)
-                continue
-        elif found:
-            last = found[-1]
-            found[-1] = Term(last.holder, last.since, min(last.until, write.answered))
+        last = found[-1] if found else None
+        if last is not None and last.holder == holder and write.received <= last.until:
+            found[-1] = Term(holder, last.since, runs_out)
+            continue
+        if last is not None and last.holder != holder:
+            ended = write.answered
+            if write.identity != last.holder and write.received < last.until - _TOLERANCE:
+                asked = (one.answered for one in writes if _asks(one, last.holder, lease) and one.received >= ended)
+                ended = next(asked, last.until) + _TOLERANCE
+            found[-1] = Term(last.holder, last.since, min(last.until, ended))
         found.append(Term(holder, write.received, runs_out))
     return found
+
+
+def _asks(write: Write, identity: str, lease: str) -> bool:
+    return write.resource == "leases" and write.name == lease and write.identity == identity
 
 
 def by_non_leaders(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
@@ -165,11 +172,13 @@ def by_non_leaders(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
             continue
         if not any(one.holder == write.identity and one.since <= write.received <= one.until for one in periods):
             leading = [one.holder or "nobody" for one in periods if one.since <= write.received <= one.until]
+            own = [one.until for one in periods if one.holder == write.identity and one.until <= write.received]
+            late = f", {write.received - max(own):.2f} s after its own term" if own else ""
             yield Violation(
                 "not the leader",
                 write.identity,
                 f"{write.verb} {write.resource} {write.namespace}/{write.name} ({write.status}) "
-                f"while {' and '.join(leading) or 'nobody'} led",
+                f"while {' and '.join(leading) or 'nobody'} led{late}",
                 write.received,
             )
 

@@ -1,7 +1,7 @@
 """The auditor: watches an API server on its own, and says what must not have happened.
 
 It shares no code with the scheduler. What it sees it keeps in a `World`; rules judge every change of it, and the
-server's audit log at the end. Outages are counted out: what lasts is counted while everything is seen and somebody leads.
+server's audit log at the end. Outages are counted out: lasting is counted while everything is seen and somebody leads.
 """
 
 from __future__ import annotations
@@ -203,6 +203,12 @@ class Auditor:
             watcher.stop()
         self._news.put(None)
         self._thread.join(timeout=30)
+
+    def bound(self, namespace: str) -> int:
+        """Pods of a namespace that are known to have a node."""
+        return sum(
+            bool(pod.node) for pod in list(self._judge.world.pods.values()) if pod.key.startswith(f"{namespace}/")
+        )
 
     def look(self) -> World:
         """The world as it is known now. Changes while you read it: for waiting, not for judging."""

@@ -47,14 +47,14 @@ class Watcher(threading.Thread):
         self._kind = kind
         self._tell = tell
         self._query = f"fieldSelector={selector}&" if selector else ""
-        self._stop = threading.Event()
+        self._stopping = threading.Event()
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self._answer: http.client.HTTPResponse | None = None
         self._socket: socket.socket | None = None
 
     def stop(self) -> None:
         """End the thread, and wait for it."""
-        self._stop.set()
+        self._stopping.set()
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -62,7 +62,7 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         version = ""
-        while not self._stop.is_set():
+        while not self._stopping.is_set():
             try:
                 with Api(self._kubeconfig) as api:
                     if not version:
@@ -74,7 +74,7 @@ class Watcher(threading.Thread):
                 if isinstance(error, ApiError) and error.status == http.client.GONE:
                     version = ""
                 self._tell(self._kind, "LOST", {})
-                self._stop.wait(0.2)
+                self._stopping.wait(0.2)
 
     def _list(self, api: Api) -> str:
         # Consistent, not from the cache: what was written before the auditor began must not look like news.
@@ -105,7 +105,7 @@ class Watcher(threading.Thread):
             self._tell(self._kind, "SEEN", {})
             for line in answer:
                 event = json.loads(line)
-                if self._stop.is_set():
+                if self._stopping.is_set():
                     break
                 obj = event["object"]
                 if event["type"] == "ERROR":

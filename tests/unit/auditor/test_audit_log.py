@@ -83,16 +83,31 @@ def test_a_leader_whose_lease_has_run_out_may_not(tmp_path: Path) -> None:
     assert record.rules == ["not the leader"]
 
 
-def test_a_leader_whose_lease_was_taken_or_given_back_may_not(tmp_path: Path) -> None:
+def test_a_leader_that_gave_its_lease_back_may_not(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(30, "a")
+    record.lease(31, "", by="a", seconds=1)
+    record.bind(32, "a", "q")
+    assert record.rules == ["not the leader"]
+
+
+def test_a_leader_that_was_robbed_may_not_once_it_has_asked(tmp_path: Path) -> None:
     record = Record(tmp_path)
     record.lease(0, "a")
     record.lease(5, "thief", by="")
     record.bind(6, "a", "p")
+    record.lease(7, "a", status=409)
+    assert record.rules == []
+    record.bind(8, "a", "q")
     assert record.rules == ["not the leader"]
-    record.lease(30, "a")
-    record.lease(31, "", by="a", seconds=1)
-    record.bind(32, "a", "q")
-    assert record.rules == ["not the leader"] * 2
+
+
+def test_a_leader_whose_lease_was_taken_in_time_may_not(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.lease(15, "b")
+    record.bind(15.1, "a", "q")
+    assert record.rules == ["not the leader"]
 
 
 def test_a_lease_that_was_not_written_makes_no_leader(tmp_path: Path) -> None:

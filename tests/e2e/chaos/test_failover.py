@@ -1,0 +1,86 @@
+"""Two replicas of the scheduler, and what may happen to the one that leads. The auditor watches throughout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kbatch.localcluster.processes import wait_until
+from tests.e2e.chaos.field import LEASE, LEASES, Field, binds
+from tests.e2e.chaos.load import backlog, create
+
+if TYPE_CHECKING:
+    from tests.e2e.auditor.auditor import Auditor
+
+pytestmark = pytest.mark.faults
+
+GANGS, SIZE = 15, 16
+LEASE_SECONDS = 4.0
+LOOK_SECONDS = 1.2
+"""A candidate looks at the Lease twice a second, more or less, and then has a cycle and a bind before it."""
+SLOW = 1.0
+"""What a machine that runs all of this on two cores may add."""
+
+
+def in_the_midst(auditor: Auditor, space: str) -> None:
+    """Return as soon as some pods are bound, and before all are."""
+    assert wait_until(lambda: auditor.bound(space) > 5, 60, every=0.002)
+    assert auditor.bound(space) < GANGS * SIZE, "too late to prove anything"
+
+
+def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
+    field.ensure_nodes(8)
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+        create(field.api, backlog(space, GANGS, SIZE))
+        in_the_midst(auditor, space)
+        killed = a.kill(again=False)
+        field.drained(space)
+        first = min(one.received for one in binds(auditor.writes(), b.identity))
+        assert first - killed <= LEASE_SECONDS + LOOK_SECONDS + SLOW
+
+
+def test_the_leader_leaves_in_peace(field: Field) -> None:
+    field.ensure_nodes(8)
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+        create(field.api, backlog(space, GANGS, SIZE))
+        in_the_midst(auditor, space)
+        a.stop()
+        field.wait("a has ended", lambda: not a.alive, 15)
+        field.drained(space)
+        writes = auditor.writes()
+        released = [one for one in writes if one.resource == "leases" and one.identity == a.identity][-1]
+        taken = next(one for one in writes if one.resource == "leases" and one.identity == b.identity and one.succeeded)
+        assert released.answer["spec"]["holderIdentity"] == ""
+        assert taken.received - released.received <= 1.0
+        assert "released lease" in a.log()
+
+
+def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -> None:
+    field.ensure_nodes(8)
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+        create(field.api, backlog(space, GANGS, SIZE))
+        in_the_midst(auditor, space)
+        a.pause()
+        field.wait("b has taken over", lambda: field.leader() == b.identity, 15)
+        starts = a.starts
+        a.resume()
+        # It notices, and ends; what starts in its place stands by.
+        field.wait("a has started anew", lambda: a.starts > starts, 20)
+        field.drained(space)
+        assert field.leader() == b.identity
+        # That it wrote nothing once b had taken the Lease is what the auditor sees to, by the audit log.
+
+
+def test_the_lease_is_stolen(field: Field) -> None:
+    field.ensure_nodes(8)
+    with field.namespace() as space, field.schedulers("a") as (a,), field.audited() as auditor:
+        create(field.api, backlog(space, GANGS, SIZE))
+        in_the_midst(auditor, space)
+        starts = a.starts
+        now = "2030-01-01T00:00:00.000000Z"
+        spec = {"holderIdentity": "thief", "leaseDurationSeconds": 3, "renewTime": now, "acquireTime": now}
+        field.patch(f"{LEASES}/{LEASE}", {"spec": spec})
+        field.wait("a has noticed", lambda: a.starts > starts, 20)
+        field.drained(space)
+        assert field.leader() == a.identity
