@@ -1,0 +1,152 @@
+"""What can go wrong between a client and its API server, and how often: drawn with a seed, so that it can be repeated.
+
+Equal seeds draw equal faults in the order in which requests arrive; that order itself is the client's and the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class Action(StrEnum):
+    """What is done to a request, or to a watch."""
+
+    REFUSE = "refuse"
+    """Answered with an error status; the server never sees it."""
+    DROP = "drop"
+    """The connection is closed; the server never sees it."""
+    LOSE = "lose"
+    """Carried out, and the connection closed instead of an answer."""
+    SLOW = "slow"
+    """Carried out after a while."""
+    LATE = "late"
+    """Carried out at once, answered after a while."""
+    CUT = "cut"
+    """A watch: ended in the middle of a line, after a while."""
+    DELAY = "delay"
+    """A watch: everything comes late by a while."""
+    EXPIRE = "expire"
+    """A watch: ends with a 410, after a while."""
+
+
+WATCH_ACTIONS = frozenset({Action.CUT, Action.DELAY, Action.EXPIRE})
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes:
+        probability: of a request that matches.
+        methods: which methods; `WATCH` for watches, which nothing else matches.
+        path: regular expression, searched in the path.
+        status: of REFUSE.
+        retry_after: the header, with REFUSE.
+        seconds: at most so long, for all that takes a while; drawn uniformly.
+    """
+
+    action: Action
+    probability: float
+    methods: frozenset[str] = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+    path: str = ""
+    status: int = 500
+    retry_after: float | None = None
+    seconds: float = 1.0
+
+    def matches(self, method: str, path: str) -> bool:
+        return method in self.methods and re.search(self.path, path) is not None
+
+
+def watches(action: Action, probability: float, *, seconds: float) -> Fault:
+    """A fault of watches."""
+    return Fault(action, probability, frozenset({"WATCH"}), seconds=seconds)
+
+
+@dataclass(frozen=True)
+class Injection:
+    """A fault that was drawn for one request."""
+
+    at: float
+    method: str
+    path: str
+    action: Action
+    status: int
+    seconds: float
+
+
+@dataclass
+class Script:
+    """Draws faults, and keeps a record of each. May be told to be quiet, and changed at any time, from any thread."""
+
+    seed: int
+    faults: Sequence[Fault] = ()
+    log: Path | None = None
+    """A file that gets one JSON line for each injection."""
+    injections: list[Injection] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)
+
+    def draw(self, method: str, path: str) -> tuple[Fault, float] | None:
+        """What happens to a request, and the seconds drawn for it; None: nothing."""
+        with self._lock:
+            for fault in self.faults:
+                if fault.matches(method, path) and self._draw.random() < fault.probability:
+                    seconds = self._draw.uniform(0, fault.seconds)
+                    self._record(Injection(time.time(), method, path, fault.action, fault.status, round(seconds, 3)))
+                    return fault, seconds
+        return None
+
+    def quiet(self) -> None:
+        """Inject nothing any more."""
+        self.faults = ()
+
+    def counts(self) -> dict[str, int]:
+        """How often each was injected: `bind lose`, `watch cut`, `write refuse 500`."""
+        found: Counter[str] = Counter()
+        for one in self.injections:
+            kind = "watch" if one.method == "WATCH" else "read" if one.method == "GET" else "write"
+            kind = "bind" if one.path.endswith("/binding") else "lease" if "/leases/" in one.path else kind
+            status = f" {one.status}" if one.action is Action.REFUSE else ""
+            found[f"{kind} {one.action}{status}"] += 1
+        return dict(sorted(found.items()))
+
+    def _record(self, injection: Injection) -> None:
+        self.injections.append(injection)
+        if self.log is not None:
+            with self.log.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(asdict(injection)) + "\n")
+
+
+BINDING = r"/binding$"
+
+
+def everything(intensity: float = 1.0) -> tuple[Fault, ...]:
+    """A bad day: a bit of all of it. `intensity` multiplies every probability."""
+    p = intensity
+    writes = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+    return (
+        Fault(Action.LOSE, 0.05 * p, path=BINDING),
+        Fault(Action.DROP, 0.03 * p, path=BINDING),
+        Fault(Action.REFUSE, 0.03 * p, path=BINDING, status=409),
+        Fault(Action.REFUSE, 0.03 * p, writes, status=500),
+        Fault(Action.REFUSE, 0.02 * p, writes, status=429, retry_after=1),
+        Fault(Action.REFUSE, 0.01 * p, writes, status=503),
+        Fault(Action.LOSE, 0.02 * p, writes),
+        Fault(Action.SLOW, 0.05 * p, seconds=2.0),
+        Fault(Action.LATE, 0.05 * p, seconds=2.0),
+        Fault(Action.REFUSE, 0.02 * p, frozenset({"GET"}), status=500),
+        watches(Action.CUT, 0.4 * p, seconds=5.0),
+        watches(Action.EXPIRE, 0.2 * p, seconds=5.0),
+        watches(Action.DELAY, 0.2 * p, seconds=1.5),
+    )

@@ -1,0 +1,148 @@
+"""The proxy that injects faults, before a small server: each fault is what it says, and on record."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.e2e.proxy.faults import Action, Fault, Script, everything, watches
+from tests.e2e.proxy.proxy import Proxy
+
+
+class Server(threading.Thread):
+    """Answers with what it was asked, and remembers; `/watch` gives a line every 20 ms."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.asked: list[str] = []
+        self.url = ""
+        self.ready = threading.Event()
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._done.set)
+        self.join(10)
+
+    async def _serve(self) -> None:
+        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+        runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        self.ready.set()
+        await self._done.wait()
+        await runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.append(f"{request.method} {request.raw_path} {request.headers.get('Authorization', '')}")
+        if request.query.get("watch"):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            for number in range(200):
+                await response.write(json.dumps({"type": "MODIFIED", "object": {"n": number}}).encode() + b"\n")
+                await asyncio.sleep(0.02)
+            return response
+        return web.Response(status=201, text=(await request.text()) or "nothing")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    one = Server()
+    one.start()
+    assert one.ready.wait(5)
+    yield one
+    one.stop()
+
+
+def ask(proxy: Proxy, method: str, path: str, body: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(proxy.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request(method, path, body, {"Authorization": "Bearer token"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_without_faults_requests_pass_as_they_are(server: Server) -> None:
+    with Proxy(server.url, None, Script(1)) as proxy:
+        assert ask(proxy, "POST", "/a%2Fb?c=d%20e", "body") == (201, "body")
+    assert server.asked == ["POST /a%2Fb?c=d%20e Bearer token"]
+
+
+def test_a_refused_request_never_reaches_the_server(server: Server, tmp_path: Path) -> None:
+    fault = Fault(Action.REFUSE, 1, frozenset({"POST"}), r"/binding$", status=429, retry_after=2)
+    script = Script(1, [fault], log=tmp_path / "injections")
+    with Proxy(server.url, None, script) as proxy:
+        status, text = ask(proxy, "POST", "/pods/p/binding", "x")
+        assert (status, json.loads(text)["reason"]) == (429, "TooManyRequests")
+        assert ask(proxy, "POST", "/pods/p/eviction", "x")[0] == 201
+        assert ask(proxy, "GET", "/pods/p/binding")[0] == 201
+    assert len(server.asked) == 2
+    assert script.counts() == {"bind refuse 429": 1}
+    [line] = (tmp_path / "injections").read_text().splitlines()
+    assert json.loads(line)["path"] == "/pods/p/binding"
+
+
+@pytest.mark.parametrize(("action", "seen"), [(Action.DROP, 0), (Action.LOSE, 1)])
+def test_no_answer_whether_it_was_carried_out_or_not(server: Server, action: Action, seen: int) -> None:
+    with Proxy(server.url, None, Script(1, [Fault(action, 1)])) as proxy, pytest.raises(ConnectionError):
+        ask(proxy, "POST", "/x", "y")
+    assert len(server.asked) == seen
+
+
+@pytest.mark.parametrize("action", [Action.SLOW, Action.LATE])
+def test_a_slow_answer_is_the_servers(server: Server, action: Action) -> None:
+    with Proxy(server.url, None, Script(1, [Fault(action, 1, seconds=0.1)])) as proxy:
+        assert ask(proxy, "POST", "/x", "y") == (201, "y")
+
+
+def test_a_watch_is_cut_in_the_middle_of_a_line(server: Server) -> None:
+    with (
+        Proxy(server.url, None, Script(1, [watches(Action.CUT, 1, seconds=0.5)])) as proxy,
+        pytest.raises((http.client.HTTPException, ConnectionError)),
+    ):
+        ask(proxy, "GET", "/x?watch=true")
+
+
+def test_a_watch_expires(server: Server) -> None:
+    with Proxy(server.url, None, Script(1, [watches(Action.EXPIRE, 1, seconds=0.5)])) as proxy:
+        _, text = ask(proxy, "GET", "/x?watch=true")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert 0 < len(lines) < 100
+    assert lines[-1]["type"] == "ERROR"
+    assert lines[-1]["object"]["code"] == 410
+
+
+def test_faults_of_watches_and_of_requests_do_not_meet(server: Server) -> None:
+    with Proxy(server.url, None, Script(1, [Fault(Action.REFUSE, 1)])) as proxy:
+        status, text = ask(proxy, "GET", "/x?watch=true")
+    assert (status, len(text.splitlines())) == (200, 200)
+
+
+def test_equal_seeds_draw_equal_faults() -> None:
+    def drawn(seed: int) -> list[tuple[str, float]]:
+        script = Script(seed, everything())
+        for number in range(300):
+            script.draw("POST", f"/pods/{number}/binding")
+        return [(one.path, one.seconds) for one in script.injections]
+
+    assert drawn(7) == drawn(7)
+    assert drawn(7) != drawn(8)
+    assert len(drawn(7)) > 30
+
+
+def test_a_quiet_script_injects_nothing() -> None:
+    script = Script(1, everything(30))
+    assert script.draw("POST", "/x") is not None
+    script.quiet()
+    assert script.draw("POST", "/x") is None
