@@ -1,0 +1,156 @@
+"""What the tests of a group's life submit, and how they watch it: every change, not samples."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e.auditor.watch import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.scenarios.conftest import Installed
+
+GROUP = "scheduling.k8s.io/group-name"
+DURATION = "simulate.kbatch.dev/duration"
+
+
+def job(
+    name: str, pods: int, cpu: str, *, queue: str = "default", group: str = "", seconds: str = "", **spec: Any
+) -> dict[str, Any]:
+    """A Job of pods that run all at one time: of its queue, or of the group that it names."""
+    annotations = {DURATION: seconds} if seconds else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {} if group else {"kbatch.dev/queue": queue},
+        },
+        "spec": {
+            "completions": pods,
+            "parallelism": pods,
+            **spec,
+            "template": {
+                "metadata": {"annotations": {**annotations, **({GROUP: group} if group else {})}},
+                "spec": {
+                    "schedulerName": "kube-batch",
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}],
+                },
+            },
+        },
+    }
+
+
+def roles(name: str, *subgroups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A group whose pods the operator makes."""
+    return {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"subGroups": list(subgroups), **spec},
+    }
+
+
+def role(
+    name: str, least: int, cpu: str, *, most: int | None = None, seconds: str = "", args: str = ""
+) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    if args:
+        container["args"] = [args]
+    found: dict[str, Any] = {
+        "name": name,
+        "minMember": least,
+        "template": {
+            "metadata": {"annotations": {DURATION: seconds}} if seconds else {},
+            "spec": {"restartPolicy": "Never", "containers": [container]},
+        },
+    }
+    return found if most is None else {**found, "maxMember": most}
+
+
+class History:
+    """All changes of pods and groups of a namespace, in the order in which the API server made them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: list[tuple[int, str, str, dict[str, Any]]] = []
+
+    def tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:
+        if change in {"ADDED", "MODIFIED", "DELETED"}:
+            with self._lock:
+                self._seen.append((int(obj["metadata"]["resourceVersion"]), kind, change, obj))
+
+    def all(self) -> list[tuple[str, str, dict[str, Any]]]:
+        with self._lock:
+            ordered = sorted(self._seen, key=lambda one: one[0])
+        return [(kind, change, obj) for _, kind, change, obj in ordered]
+
+    def phases(self, group: str) -> list[str]:
+        """The phases that a group went through."""
+        found: list[str] = []
+        for kind, _, obj in self.all():
+            if kind == "PodGroup" and obj["metadata"]["name"] == group:
+                phase = obj.get("status", {}).get("phase", "")
+                if phase and (not found or found[-1] != phase):
+                    found.append(phase)
+        return found
+
+    def early(self) -> list[str]:
+        """Pods that were made while their group was not let in: each with the group's phase then."""
+        phases: dict[str, str] = {}
+        found: list[str] = []
+        known: set[str] = set()
+        for kind, change, obj in self.all():
+            name = obj["metadata"]["name"]
+            if kind == "PodGroup":
+                phases[name] = obj.get("status", {}).get("phase", "")
+            elif change != "DELETED" and obj["metadata"]["uid"] not in known:
+                known.add(obj["metadata"]["uid"])
+                group = obj["metadata"].get("annotations", {}).get(GROUP, "")
+                if phases.get(group) not in {"InQueue", "Running"}:
+                    found.append(f"{name} while {group} was {phases.get(group)!r} of {self.phases(group)}")
+        return found
+
+    def most_alive(self) -> int:
+        """The most pods that existed and had not ended at one time."""
+        alive: set[str] = set()
+        most = 0
+        for kind, change, obj in self.all():
+            if kind == "Pod":
+                ended = change == "DELETED" or obj["status"].get("phase") in {"Succeeded", "Failed"}
+                (alive.discard if ended else alive.add)(obj["metadata"]["uid"])
+                most = max(most, len(alive))
+        return most
+
+
+@contextlib.contextmanager
+def watched(kbatch: Installed) -> Iterator[History]:
+    """Watch pods and groups from now on."""
+    history = History()
+    watchers = [
+        Watcher(kbatch.kubeconfig, kind, history.tell, selector="metadata.namespace=default")
+        for kind in ("Pod", "PodGroup")
+    ]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        for watcher in watchers:
+            assert watcher.listed.wait(20)
+        yield history
+    finally:
+        for watcher in watchers:
+            watcher.stop()
+
+
+def completed(kbatch: Installed) -> list[str]:
+    """Names of the Jobs that are complete."""
+    return [
+        found["metadata"]["name"]
+        for found in kbatch.items("jobs")
+        if any(c["type"] == "Complete" and c["status"] == "True" for c in found["status"].get("conditions", []))
+    ]

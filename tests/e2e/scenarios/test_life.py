@@ -1,0 +1,247 @@
+"""The life of a group: it waits without pods, is let in when there is room, runs, ends; and what a person is told."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.scenarios.life import completed, job, role, roles, watched
+from tests.e2e.scenarios.manifests import SEED_EXAMPLE, gang, group, pod, queue
+
+if TYPE_CHECKING:
+    from tests.e2e.scenarios.conftest import Installed
+
+
+WATCHED = {"podgroups", "queues", "jobs", "pods", "events", "resourcequotas"}
+
+
+@pytest.fixture(autouse=True)
+def three_nodes(kbatch: Installed) -> None:
+    """96 cores on three nodes."""
+    kbatch.ensure_nodes(3)
+
+
+@pytest.fixture
+def full(kbatch: Installed) -> str:
+    """All of the cluster is taken by a gang of this name."""
+    kbatch.create_all(gang("blocker", 3, cpu="32"))
+    kbatch.wait_phase("blocker", "Running")
+    return "blocker"
+
+
+def free(kbatch: Installed, name: str) -> None:
+    kbatch.run("delete", "pods", "--all", "--wait=false", "--grace-period=0")
+    kbatch.run("delete", "podgroup", name, "--wait=false")
+
+
+def reasons(kbatch: Installed, kind: str, name: str) -> list[str]:
+    """Reasons of the Events on an object that kbatch wrote."""
+    found = kbatch.items("events.events.k8s.io")
+    return [
+        event["reason"]
+        for event in found
+        if event["regarding"]["kind"] == kind
+        and event["regarding"]["name"] == name
+        and event.get("reportingController", "").startswith("kbatch")
+    ]
+
+
+def test_the_seed_example_has_no_pods_while_it_waits(kbatch: Installed, full: str) -> None:
+    with watched(kbatch) as history:
+        kbatch.run("apply", "-f", "-", stdin=SEED_EXAMPLE)
+        kbatch.wait_condition("qj-1", "Enqueued", "False")
+        kbatch.wait_phase("qj-1", "Pending")
+        assert kbatch.get("job", "qj-1")["spec"]["suspend"] is True
+        assert not [one for one in kbatch.items("pods") if one["metadata"]["name"].startswith("qj-1")]
+        free(kbatch, full)
+        kbatch.wait_phase("qj-1", "Running")
+        kbatch.wait("six run", lambda: kbatch.get("podgroup", "qj-1")["status"]["running"] == 6)
+        early = history.early()
+        phases = history.phases("qj-1")
+    assert not [one for one in early if one.startswith("qj-1")]
+    assert phases == ["Pending", "InQueue", "Running"]
+    kbatch.wait("it is told", lambda: {"Enqueued", "Scheduled"} <= set(reasons(kbatch, "PodGroup", "qj-1")))
+    assert "Released" in reasons(kbatch, "Job", "qj-1")
+    assert {"WaitingInQueue", "NotEnoughResources"} & set(reasons(kbatch, "Job", "qj-1")), (
+        "the owner knows why it waited"
+    )
+
+
+def test_more_jobs_than_room_come_in_turns_and_all_complete(kbatch: Installed) -> None:
+    kbatch.wait("nothing is left", lambda: not kbatch.items("pods"))
+    with watched(kbatch) as history, kbatch.api() as api:
+        api.post_all(
+            "/apis/batch/v1/namespaces/default/jobs", [job(f"turn-{n}", 4, "8", seconds="1") for n in range(12)]
+        )
+        kbatch.wait("all complete", lambda: len(completed(kbatch)) == 12, 90)
+        early, most = history.early(), history.most_alive()
+    assert early == []
+    assert most <= 12, "room for three Jobs of four pods"
+    kbatch.wait(
+        "all groups have ended", lambda: {one["status"]["phase"] for one in kbatch.items("podgroups")} == {"Completed"}
+    )
+    groups = kbatch.items("podgroups")
+    assert {one["metadata"]["ownerReferences"][0]["kind"] for one in groups} == {"Job"}
+    assert {(one["spec"]["minMember"], one["spec"]["minResources"]["cpu"]) for one in groups} == {(4, "32")}
+
+
+def test_a_job_whose_reservation_ends_is_suspended_again_and_resumed_later(kbatch: Installed) -> None:
+    """One pod of the minimum fits nowhere as long as a node is closed: the group times out, its Job's pods go."""
+    kbatch.run("cordon", "node-0", "node-1", "node-2")
+    try:
+        waiting = job("late", 3, "2", group="late")
+        kbatch.apply(group("late", 3, minResources={}, scheduleTimeoutSeconds=1), waiting)
+        kbatch.wait_condition("late", "Enqueued", "False")
+        assert kbatch.get("job", "late")["spec"]["suspend"] is True
+    finally:
+        kbatch.run("uncordon", "node-0", "node-1", "node-2")
+    kbatch.wait_phase("late", "Running", 60)
+
+
+def test_a_job_that_its_user_suspended_stays_suspended(kbatch: Installed) -> None:
+    kbatch.apply(group("mine", 2), job("mine", 2, "1", group="mine", suspend=True))
+    kbatch.apply(job("other", 1, "1"))
+    kbatch.wait("the other runs", lambda: kbatch.get("job", "other")["spec"]["suspend"] is False)
+    assert kbatch.get("job", "mine")["spec"]["suspend"] is True
+    kbatch.run("patch", "job", "mine", "-p", '{"spec":{"suspend":false}}')
+    kbatch.wait_phase("mine", "Running")
+
+
+def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) -> None:
+    with watched(kbatch) as history:
+        kbatch.apply(roles("team", role("ps", 1, "1"), role("worker", 2, "1", most=4, args="{{ index }}/{{ size }}")))
+        kbatch.wait_phase("team", "Running")
+        kbatch.wait("it has grown", lambda: kbatch.get("podgroup", "team")["status"]["running"] == 5)
+        assert history.early() == []
+    pods = {one["metadata"]["name"]: one for one in kbatch.items("pods")}
+    assert set(pods) == {"team-ps-0", *(f"team-worker-{index}" for index in range(4))}
+    assert pods["team-worker-3"]["spec"]["containers"][0]["args"] == ["3/4"]
+    counts = {one["name"]: one["running"] for one in kbatch.get("podgroup", "team")["status"]["subGroups"]}
+    assert counts == {"ps": 1, "worker": 4}
+
+    before = pods["team-ps-0"]["metadata"]["uid"]
+    kbatch.run("delete", "pod", "team-ps-0", "--wait=false", "--grace-period=0")
+
+    def made_again() -> bool:
+        found = [one for one in kbatch.items("pods") if one["metadata"]["name"] == "team-ps-0"]
+        return bool(found) and found[0]["metadata"]["uid"] != before and found[0]["status"]["phase"] == "Running"
+
+    kbatch.wait("the lost member is there again", made_again)
+    kbatch.run("delete", "podgroup", "team", "--wait=false")
+    kbatch.wait("its pods go with it", lambda: not kbatch.items("pods"))
+
+
+def test_a_failed_member_is_made_again_and_counted(kbatch: Installed) -> None:
+    kbatch.apply(roles("frail", role("w", 1, "1")))
+    kbatch.wait_phase("frail", "Running")
+    kbatch.wait("it runs", lambda: kbatch.get("pod", "frail-w-0")["status"]["phase"] == "Running")
+    before = kbatch.get("pod", "frail-w-0")["metadata"]["uid"]
+    kbatch.run("patch", "pod", "frail-w-0", "--subresource=status", "-p", '{"status":{"phase":"Failed"}}')
+
+    def again() -> bool:
+        found = kbatch.items("pods")
+        return len(found) == 1 and found[0]["metadata"]["uid"] != before and found[0]["status"]["phase"] == "Running"
+
+    kbatch.wait("another runs in its place", again, 40)
+    assert kbatch.get("podgroup", "frail")["metadata"]["annotations"]["kbatch.dev/replaced"] == "1"
+
+
+def test_a_gate_is_taken_away_in_queue_and_not_before(kbatch: Installed, full: str) -> None:
+    pods = [pod(f"gated-{index}", "gated") for index in range(3)]
+    for one in pods:
+        one["spec"]["schedulingGates"] = [{"name": "kbatch.dev/in-queue"}]
+    kbatch.create_all([group("gated", 3), *pods])
+    kbatch.wait_condition("gated", "Enqueued", "False")
+    assert all(kbatch.get("pod", f"gated-{index}")["spec"].get("schedulingGates") for index in range(3))
+    for one in kbatch.items("pods"):
+        if one["metadata"]["name"].startswith(full):
+            kbatch.run("delete", "pod", one["metadata"]["name"], "--wait=false", "--grace-period=0")
+    kbatch.run("delete", "podgroup", full, "--wait=false")
+    kbatch.wait_phase("gated", "Running")
+
+
+def test_a_quota_is_never_exceeded_and_never_blocks_what_fits(kbatch: Installed) -> None:
+    quota: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "half", "namespace": "default"},
+        "spec": {"hard": {"requests.cpu": "24"}},
+    }
+    kbatch.apply(quota)
+    try:
+        with watched(kbatch) as history, kbatch.api() as api:
+            jobs = [job(f"quota-{n}", 2, "4", seconds="1") for n in range(6)]  # 48 cores in all
+            api.post_all("/apis/batch/v1/namespaces/default/jobs", jobs)
+            kbatch.wait("all complete", lambda: len(completed(kbatch)) == 6, 90)
+            early, most = history.early(), history.most_alive()
+        assert early == []
+        assert most == 6, "three Jobs of two pods fit the quota, and ran at one time"
+        refused = [
+            one for one in kbatch.items("events") if one["reason"] == "FailedCreate" and "quota" in one["message"]
+        ]
+        assert refused == []
+    finally:
+        kbatch.run("delete", "resourcequota", "half")
+
+
+def test_a_job_of_a_queue_that_is_owed_its_share_is_let_in_and_reclaims(kbatch: Installed) -> None:
+    kbatch.apply(queue("greedy"), queue("owed"))
+    kbatch.create_all([group("many", 1, queue="greedy"), *(pod(f"many-{n}", "many", "8") for n in range(12))])
+    kbatch.wait("the cluster is full", lambda: kbatch.get("podgroup", "many")["status"].get("running") == 12)
+    with watched(kbatch) as history:
+        kbatch.apply(job("claim", 2, "16", queue="owed"))
+        kbatch.wait_phase("claim", "Running")
+        early = history.early()
+    assert not [one for one in early if one.startswith("claim")]
+    assert kbatch.get("podgroup", "many")["status"]["running"] >= 6, "no more than it was owed"
+
+
+def test_a_quiet_cluster_sees_no_writes(kbatch: Installed, full: str) -> None:
+    kbatch.apply(job("waits", 2, "4"), roles("waits-too", role("w", 2, "4")))
+    kbatch.wait_condition("waits", "Enqueued", "False")
+    kbatch.wait_condition("waits-too", "Enqueued", "False")
+
+    def writes() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for line in kbatch.run("get", "--raw", "/metrics").splitlines():
+            match = re.match(r'apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)".*\} (\d+)', line)
+            if match and match[1] in WATCHED and match[2] in {"POST", "PUT", "PATCH", "APPLY", "DELETE"}:
+                found[match[1]] = found.get(match[1], 0) + int(match[3])
+        return found
+
+    quiet, deadline = writes(), time.monotonic() + 40
+    since = time.monotonic()
+    while time.monotonic() - since < 5:  # so long nothing may be written; what was under way may end before
+        assert time.monotonic() < deadline, f"it never gets quiet: {quiet}"
+        time.sleep(1)
+        now = writes()
+        if now != quiet:
+            quiet, since = now, time.monotonic()
+
+
+def test_a_queue_reports_counts_state_and_its_share_within_two_seconds(kbatch: Installed) -> None:
+    kbatch.apply(queue("left", 1), queue("right", 1))
+    kbatch.create_all([one for name in ("left", "right") for one in gang(name, 6, "12", queue=name)])  # 72 of 96 each
+
+    def deserved(name: str) -> str:
+        return str(kbatch.get("queue", name).get("status", {}).get("deserved", {}).get("cpu", ""))
+
+    kbatch.wait("each has half", lambda: (deserved("left"), deserved("right")) == ("48", "48"))
+    kbatch.run("patch", "queue", "left", "--type=merge", "-p", '{"spec":{"weight":2}}')
+    kbatch.wait("left has two thirds", lambda: (deserved("left"), deserved("right")) == ("64", "32"), 2)
+
+    def counters(name: str) -> tuple[int, int]:
+        status = kbatch.get("queue", name)["status"]
+        return status.get("running", 0), status.get("pending", 0) + status.get("inqueue", 0)
+
+    kbatch.wait("one runs, one waits", lambda: sorted((counters("left"), counters("right"))) == [(0, 1), (1, 0)])
+
+    kbatch.run("patch", "queue", "right", "--type=merge", "-p", '{"spec":{"state":"Closed"}}')
+    kbatch.wait("it says so", lambda: kbatch.get("queue", "right")["status"]["state"] == "Closed")
+    kbatch.create_all(gang("shut", 1, queue="right"))
+    kbatch.wait_condition("shut", "Scheduled", "False", "QueueClosed")
+    kbatch.run("patch", "queue", "right", "--type=merge", "-p", '{"spec":{"state":"Open"}}')
+    kbatch.wait_phase("shut", "Running")
