@@ -297,12 +297,14 @@ class ClusterModel:
         if self.classes.coupled:
             self.room_generation += 1  # a pod that leaves or changes may have stood in another one's way anywhere
 
-    def _reopen(self, key: str) -> None:
-        """The pod is known again: nodes that it closed open."""
-        for record in [record for record in self._closed() if key in record.closed_by]:
+    def _reopen(self, key: str) -> bool:
+        """The pod is known again: nodes that it closed open. Whether there were any."""
+        closed = [record for record in self._closed() if key in record.closed_by]
+        for record in closed:
             record.closed_by.discard(key)
             self._node_touched(record)
             self._forget_record(record)
+        return bool(closed)
 
     def _closed(self) -> list[NodeRecord]:
         return [record for record in self._nodes.values() if record.closed_by] if self._any_closed else []
@@ -327,19 +329,23 @@ class ClusterModel:
             task = self._tasks.pop(key, None)
             self._assumed.pop(key, None)
             self._evicting.pop(key, None)
+            closed = self._reopen(key)
             if task is not None:
                 self._take_out(task, None)
-            self._reopen(key)
+            elif not closed:
+                return
         elif kind is Node:
             record = self._nodes.get(key)
-            if record is not None and record.node is not None:
-                record.node, record.allocatable = None, {}
-                self._node_touched(record)
-                self._forget_record(record)
+            if record is None or record.node is None:
+                return
+            record.node, record.allocatable = None, {}
+            self._node_touched(record)
+            self._forget_record(record)
         elif kind is PodGroup:
             job = self._jobs.get(key)
             if job is not None and job.group is not None:
                 job.read(None)
+                self._leave(job)
                 self._touch(job)
                 self._drop_if_empty(job)
         elif kind is Queue:
@@ -400,13 +406,6 @@ class ClusterModel:
         if job is None:
             shadow = not (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
             job = self._jobs[task.job] = Job(task.job, task.job.partition("#")[0], pod.metadata.namespace, shadow)
-            job.created = task.created
-        if job.shadow:
-            job.created = min(job.created, task.created)
-            job.minimum = _shadow_minimum(pod)
-            self._enter(job, (pod.metadata.labels or {}).get(QUEUE_LABEL) or self.default_queue)
-        elif job.group is None:
-            job.created = min(job.created, task.created)
         return job
 
     def _drop_if_empty(self, job: Job) -> None:
@@ -529,6 +528,12 @@ class ClusterModel:
             self._refresh_nodes()
 
     def _refresh_job(self, job: Job) -> None:
+        if job.group is None and job.tasks:
+            oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
+            job.created = oldest.created
+            if job.shadow:  # what its oldest pod says of it
+                job.minimum = _shadow_minimum(oldest.pod)
+                self._enter(job, (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL) or self.default_queue)
         job.refresh()
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self.priority_class(name) if name else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, Queue
 from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, parse_resources, subtract
+from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +183,15 @@ class Job:
         """
         if group is not None:
             spec = group.spec
-            self.min_quota = parse_resources(spec.min_resources or {})
+            self.min_quota = {
+                name: parse_quantity(name.removeprefix("requests.").removeprefix("limits."), value)
+                for name, value in (spec.min_resources or {}).items()
+            }
             self.min_resources = _of_nodes(self.min_quota)
             self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
             self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
+        else:
+            self.min_quota, self.min_resources, self.roles, self.minimum = {}, {}, (), 1
         self.group = group
 
 

@@ -2,9 +2,9 @@
 
     python -m tests.bench.engine [--json FILE] [NAME ...]
 
-Ends with status 1 where a limit is missed. Times are of the engine alone (snapshot, session, actions), in seconds of
-this process on the processor, which on a machine with a core to spare are seconds of the clock; on a busy one they still say
-what the engine costs. Building the model is the watcher's work and is shown beside it.
+Ends with status 1 where a limit is missed. Times are of the engine alone (snapshot, session, actions), in seconds
+of this process on the processor, which on a machine with a core to spare are seconds of the clock; on a busy one
+they still say what the engine costs. Building the model is the watcher's work and is shown beside it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""The model's sums do not depend on the order of events, and follow every change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbatch.api.objects import AnyObject, Metadata, Pod
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Event, Unreadable, Upsert
+from tests.unit.engine.worlds import group, node, pod, priority_class, queue
+
+NAMES = st.sampled_from(["a", "b", "c"])
+NODES = st.sampled_from(["", "n1", "n2", "n3"])
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    kind = draw(st.integers(0, 9))
+    name = draw(NAMES)
+    if kind <= 4:
+        return Upsert(_pod(draw, name))
+    if kind == 5:
+        obj = draw(
+            st.sampled_from(
+                [
+                    node("n1"),
+                    node("n2", "8"),
+                    node("n1", "2", unschedulable=True),
+                    queue("q"),
+                    queue(),
+                    priority_class("low", 3),
+                ]
+            )
+        )
+        return Upsert(copy.deepcopy(obj))
+    if kind == 6:
+        least = draw(st.integers(1, 3))
+        return Upsert(group(name, least, queue=draw(st.sampled_from(["q", "default"])), min_resources={"cpu": "5"}))
+    if kind == 7:
+        return Unreadable(Pod, "ns", name, f"u-{name}", draw(NODES), "broken")
+    obj_ = draw(st.sampled_from([group("a"), group("b"), node("n1"), node("n2"), queue("q")]))
+    if draw(st.booleans()):
+        return Delete(Pod, "ns", name)
+    return Delete(type(obj_), obj_.metadata.namespace, obj_.metadata.name)
+
+
+def _pod(draw: st.DrawFn, name: str) -> Pod:
+    found = pod(
+        name, str(draw(st.integers(0, 3))), of=draw(st.sampled_from(["", "a", "b"])), on=draw(NODES),
+        scheduler=draw(st.sampled_from(["kube-batch", "kube-batch", "other"])), queue=draw(st.sampled_from(["", "q"])),
+        owner=draw(st.sampled_from(["", "rs"])),
+    )  # fmt: skip
+    found.metadata.uid = draw(st.sampled_from([f"u-{name}", f"v-{name}"]))
+    found.status.phase = draw(st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]))
+    if draw(st.integers(0, 4)) == 0:
+        found.metadata.deletion_timestamp = "2026-01-01T00:00:30Z"
+    if not found.spec.node_name and draw(st.booleans()):
+        found.status.nominated_node_name = "n1"
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(events(), max_size=25), st.lists(st.tuples(st.integers(0, 3), NAMES), max_size=25))
+def test_sums_follow_any_events(stream: list[Event], own: list[tuple[int, str]]) -> None:
+    model = ClusterModel()
+    for at, event in enumerate(stream):
+        model.apply(event)
+        if at < len(own):
+            what, name = own[at]
+            uid = f"u-{name}"
+            if what == 0:
+                model.assume(f"ns/{name}", uid, "n1")
+            elif what == 1:
+                model.forget(f"ns/{name}", uid)
+            elif what == 2:
+                model.evicting(f"ns/{name}", uid)
+            else:
+                model.not_evicting(f"ns/{name}", uid)
+        model.validate()
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(events().filter(lambda event: isinstance(event, Upsert)), max_size=14), st.randoms(use_true_random=False)
+)
+def test_the_order_of_kinds_does_not_matter(stream: list[Any], mixer: Any) -> None:
+    last: dict[tuple[type[AnyObject], str], Upsert] = {}
+    for event in stream:
+        meta: Metadata = event.obj.metadata
+        last[type(event.obj), f"{meta.namespace}/{meta.name}"] = event
+    unique = list(last.values())
+    mixed = list(unique)
+    mixer.shuffle(mixed)
+    one, two = ClusterModel(), ClusterModel()
+    for event in unique:
+        one.apply(event)
+    for event in mixed:
+        two.apply(event)
+    assert _facts(one) == _facts(two)
+
+
+def _facts(model: ClusterModel) -> Any:
+    jobs = {
+        key: (job.created, job.minimum, job.queue, job.priority, job.request, job.allocated, job.holding)
+        for key, job in model.jobs.items()
+    }
+    queues = {
+        name: (record.allocated, record.request) for name, record in model.queues.items() if record.queue is not None
+    }
+    return jobs, queues, model.capacity, {name: column.tolist() for name, column in model.table.idle.items()}
