@@ -161,11 +161,18 @@ class Ledgers:
             return
 
     async def _list(self, namespace: str) -> tuple[Groups, tuple[ResourceQuota, ...]]:
+        """The groups and quotas as they are now. To be called after the ledger was read."""
+        known = self._world.groups.get(namespace)
+        # A list tells nothing of groups that came and went. What was seen until now is in it, or is gone; what the
+        # watch sees from here on may be younger than the list.
+        seen = dict(known.seen) if known is not None else {}
         groups, quotas = await asyncio.gather(
             list_all(self._api, PODGROUPS, namespace=namespace),
             list_all(self._api, RESOURCEQUOTAS, namespace=namespace),
         )
-        return Groups(groups), tuple(sorted(quotas, key=lambda quota: quota.metadata.name))
+        found = Groups(groups)
+        found.seen = {**seen, **found.seen}
+        return found, tuple(sorted(quotas, key=lambda quota: quota.metadata.name))
 
     def _name(self, account: _Account) -> str:
         return f"{self._prefix}-{account.namespace}"

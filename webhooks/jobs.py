@@ -18,6 +18,7 @@ from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOT
 from kbatch.api.objects import Job
 
 MARK: Final = "true"
+"""kbatch suspended it, and will resume it; once it has, the mark says `false`."""
 UNNAMED_SCHEDULERS: Final = frozenset({"", "default-scheduler"})
 """The API server fills in its default before admission: that the user named it on purpose cannot be seen."""
 
@@ -44,7 +45,7 @@ def delay(body: Mapping[str, Any], *, scheduler_name: str, new_name: str | None 
     except msgspec.ValidationError:
         return {}
     metadata, template = job.metadata, job.spec.template
-    waits_for_queue = QUEUE_LABEL in (metadata.labels or {})
+    waits_for_queue = bool((metadata.labels or {}).get(QUEUE_LABEL))
     group = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
     if not (waits_for_queue or group):
         return {}

@@ -1,9 +1,9 @@
 """The ledger of the policy Reject: what was granted in a namespace and is not seen by everybody yet. Pure.
 
 The sum that a quota limits is that of the live groups. A replica knows them from its watch, which lags: between a grant
-and the moment at which all replicas see the new group, the grant stands in the ledger. An entry is *covered* once its
-group is seen with the entry's token on it; it may go then, and the ledger notes as its *floor* the version in which the
-group was seen. Whoever decides on a watch that has not reached the floor would miss that group: he has to list first.
+and the moment at which all replicas see the new group, the grant stands in the ledger. An entry is *covered* once a
+group was seen with the entry's token on it. It may go then, and the ledger notes as its *floor* the version in which
+that was seen. Whoever decides on a watch that has not reached the floor would miss that group: he has to list first.
 
 An entry whose group never appears (a request that timed out, or was refused by somebody after us) goes after
 `EXPIRY_MS`, but only when a list that was made since says so. The clocks of the replicas need to agree to some seconds.
@@ -129,9 +129,9 @@ def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[d
     entries: dict[str, Entry] = {}
     floor = ledger.floor
     for name, entry in ledger.entries.items():
-        live = groups.live.get(name)
-        if live is not None and live.token == entry.token:
-            floor = max(floor, live.version)
+        seen = groups.seen.get(entry.token)
+        if seen is not None:
+            floor = max(floor, seen)
         elif not (fresh and now - entry.at > EXPIRY_MS):
             entries[name] = entry
     return entries, floor

@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 ADMITTED_ANNOTATION: Final = "kbatch.dev/admitted"
 """On a PodGroup admitted under the policy Reject: which entry of the ledger it was admitted by."""
 
+MOST_TOKENS: Final = 8192
+"""Tokens that are remembered in a namespace: those of the last half minute at any rate are enough."""
+
 _OVER: Final = frozenset({Phase.COMPLETED.value, Phase.FAILED.value})
 _STARTED: Final = frozenset({Phase.RUNNING.value, Phase.UNKNOWN.value})
 _NOTHING: Final = Ask({})
@@ -85,15 +88,11 @@ class LiveGroup:
 
     Attributes:
         ask: what its minimum asks of quotas.
-        token: which entry of a ledger admitted it; empty for none.
-        version: the resourceVersion in which it was seen.
         enqueued: it was let in.
         reserving: it was let in, and its minimum does not run yet: what it asks for is kept for it.
     """
 
     ask: Ask
-    token: str
-    version: int
     enqueued: bool
     reserving: bool
 
@@ -105,7 +104,8 @@ class Groups:
         self.live: dict[str, LiveGroup] = {}
         self.reserving: set[str] = set()
         self.sums = Sums()
-        self.version = 0
+        self.seen: dict[str, int] = {}
+        """The tokens that were seen, each with the first version of it; also of groups that are over or gone since."""
         for group in groups:
             self.put(group)
 
@@ -114,17 +114,20 @@ class Groups:
         name = group.metadata.name
         self.drop(name)
         version = version_of(group)
-        self.version = max(self.version, version)
+        token = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
+        if token:
+            self.seen.setdefault(token, version)
+            if len(self.seen) > MOST_TOKENS:
+                del self.seen[next(iter(self.seen))]
         if group.status.phase in _OVER:
             return None
         try:
             ask = ask_of(group.spec)
         except QuantityError:
             return None  # nothing can be reserved for it either
-        token = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
         enqueued = _enqueued(group)
         reserving = enqueued and group.status.phase not in _STARTED
-        self.live[name] = found = LiveGroup(ask, token, version, enqueued, reserving)
+        self.live[name] = found = LiveGroup(ask, enqueued, reserving)
         self.sums.add(ask)
         if reserving:
             self.reserving.add(name)
@@ -238,7 +241,7 @@ class World:
             groups = self.groups.get(namespace)
             if groups is not None:
                 groups.drop(name)
-                if not groups.live:
+                if not (groups.live or groups.seen):
                     del self.groups[namespace]
             self.enqueued.discard(key_of(namespace, name))
         elif kind is Pod:

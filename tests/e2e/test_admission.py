@@ -1,0 +1,458 @@
+"""Admission on a real API server: what is filled in, held back, refused, and never passed."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kbatch.localcluster.errors import ApiError
+from tests.e2e.operator_process import eventually
+from tests.e2e.webhook_replicas import NAMESPACE, Replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.conftest import ControlPlane
+
+pytestmark = pytest.mark.control_plane
+
+SECONDS = 30.0
+PAIRS = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
+GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{}/podgroups"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+PODS = "/api/v1/namespaces/{}/pods"
+
+
+def container(cpu: str = "1") -> dict[str, Any]:
+    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+
+
+def podgroup(name: str | None = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name} if name else {"generateName": "group-"}
+    return {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec,
+    }  # fmt: skip
+
+
+def job(name: str | None, *, queue: str = "", group: str = "", scheduler: str = "", **spec: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name} if name else {"generateName": "job-"}
+    if queue:
+        metadata["labels"] = {"kbatch.dev/queue": queue}
+    template: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
+    if scheduler:
+        template["spec"]["schedulerName"] = scheduler
+    if group:
+        template["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": group}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template, **spec}}
+
+
+def pod(name: str, *, group: str = "", scheduler: str = "kube-batch", cpu: str = "1") -> dict[str, Any]:
+    annotations = {"scheduling.k8s.io/group-name": group} if group else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"schedulerName": scheduler, "containers": [container(cpu)]},
+    }
+
+
+class Space:
+    """A namespace of a test's own."""
+
+    def __init__(self, control_plane: ControlPlane, name: str) -> None:
+        self.control_plane = control_plane
+        self.name = name
+        self.api = control_plane.api()
+
+    def create(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> Any:
+        return self.api.post(path.format(self.name) + ("?dryRun=All" if dry_run else ""), body)
+
+    def refused(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> ApiError:
+        with pytest.raises(ApiError) as caught:
+            self.create(path, body, dry_run=dry_run)
+        return caught.value
+
+    def get(self, path: str, name: str) -> Any:
+        return self.api.get(f"{path.format(self.name)}/{name}")
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.get(path.format(self.name))["items"]
+        return found
+
+    def patch(self, path: str, name: str, change: dict[str, Any], subresource: str = "") -> Any:
+        return self.api.request(
+            "PATCH", f"{path.format(self.name)}/{name}{subresource}", change,
+            content_type="application/merge-patch+json",
+        )  # fmt: skip
+
+    def quota(self, name: str = "quota", **hard: str) -> None:
+        limits = {key.replace("_", "."): value for key, value in hard.items()}
+        self.create(
+            "/api/v1/namespaces/{}/resourcequotas",
+            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": limits}},
+        )
+        # The quota's controller fills in what is used; the webhook's watch is a moment behind.
+        path = f"/api/v1/namespaces/{self.name}/resourcequotas/{name}"
+        eventually(lambda: "used" in self.api.get(path).get("status", {}), SECONDS, "the quota is counted")
+
+    def let_in(self, name: str) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        condition = {"type": "Enqueued", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": now}
+        self.patch(GROUPS, name, {"status": {"phase": "InQueue", "conditions": [condition]}}, "/status")
+
+
+@pytest.fixture(scope="module")
+def replicas(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    if control_plane.components is None:
+        pytest.skip("the API server of a foreign cluster does not reach this machine")
+    with Replicas(control_plane, tmp_path_factory.mktemp("webhook")) as replicas:
+        yield replicas
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def space(control_plane: ControlPlane, replicas: Replicas) -> Iterator[Space]:
+    name = f"admission-{next(_NUMBERS)}"
+    control_plane.run_kubectl("create", "namespace", name)
+    made = Space(control_plane, name)
+    yield made
+    made.api.close()
+    control_plane.run_kubectl("delete", "namespace", name, "--wait=false")
+
+
+def called(space: Space) -> bool:
+    """Whether the API server has taken up the configuration: a new group comes back filled in."""
+    template = {"spec": {"containers": [container()]}}
+    answer = space.create(
+        GROUPS, podgroup(subGroups=[{"name": "w", "minMember": 1, "template": template}]), dry_run=True
+    )
+    return "minResources" in answer["spec"]
+
+
+@pytest.fixture
+def queueing(replicas: Replicas, space: Space) -> Space:
+    """A namespace under the default policy."""
+    if replicas.values != {}:
+        replicas.start()
+    eventually(lambda: called(space), SECONDS, "the API server calls the webhook")
+    return space
+
+
+def test_min_resources_follow_from_templates_and_from_the_owning_job(queueing: Space) -> None:
+    template = {"spec": {"containers": [container("500m")]}}
+    roles = [{"name": "a", "minMember": 2, "template": template}, {"name": "b", "minMember": 1, "template": template}]
+    created = queueing.create(GROUPS, podgroup("templates", subGroups=roles))
+    assert created["spec"]["minResources"] == {"cpu": "1500m"}
+    owner = queueing.create(JOBS, job("owner", suspend=True))
+    owned = podgroup("owned", minMember=3)
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": owner["metadata"]["uid"]}
+    ]
+    assert queueing.create(GROUPS, owned)["spec"]["minResources"] == {"cpu": "3"}
+    owned["metadata"] = {**owned["metadata"], "name": "stranger"}
+    owned["metadata"]["ownerReferences"][0]["uid"] = "0b8e2a4c-0000-4000-8000-000000000000"
+    assert "minResources" not in queueing.create(GROUPS, owned)["spec"]
+    assert "minResources" not in queueing.create(GROUPS, podgroup("plain", minMember=3))["spec"]
+
+
+def test_a_group_larger_than_a_quota_is_refused_with_the_numbers(queueing: Space) -> None:
+    queueing.quota(requests_cpu="10", pods="8")
+    large = podgroup("large", minMember=1, minResources={"cpu": "11"})
+    error = eventually(lambda: _try(lambda: queueing.create(GROUPS, large, dry_run=True)), SECONDS, "the quota is seen")
+    assert error.status == 403
+    assert "asks for 11 requests.cpu, over ResourceQuota quota: 0 used and 0 reserved of 10" in str(error)
+    assert queueing.refused(GROUPS, large).status == 403
+    assert "asks for 9 pods" in str(queueing.refused(GROUPS, podgroup("many", minMember=9)))
+    # Together over the quota, each within: they are taken, and wait.
+    for name in ("a", "b", "c"):
+        queueing.create(GROUPS, podgroup(name, minMember=1, minResources={"cpu": "10"}))
+    raised = {"spec": {"minResources": {"cpu": "12"}}}
+    with pytest.raises(ApiError, match="asks for 12"):
+        queueing.patch(GROUPS, "a", raised)
+    queueing.patch(GROUPS, "a", {"spec": {"minResources": {"cpu": "4"}}})
+
+
+def _try(action: Any) -> ApiError | None:
+    try:
+        action()
+    except ApiError as error:
+        return error
+    return None
+
+
+def test_an_old_group_that_breaks_a_new_rule_can_be_edited_elsewhere(queueing: Space, replicas: Replicas) -> None:
+    queueing.create(GROUPS, podgroup("old", minMember=1, minResources={"cpu": "50"}))
+    queueing.quota(requests_cpu="10")
+    probe = podgroup("probe", minMember=1, minResources={"cpu": "50"})
+    eventually(lambda: _try(lambda: queueing.create(GROUPS, probe, dry_run=True)), SECONDS, "the quota is seen")
+    queueing.patch(GROUPS, "old", {"spec": {"scheduleTimeoutSeconds": 60}})
+    queueing.patch(GROUPS, "old", {"spec": {"minResources": {"cpu": "40"}}})
+    with pytest.raises(ApiError, match="asks for 41"):
+        queueing.patch(GROUPS, "old", {"spec": {"minResources": {"cpu": "41"}}})
+    queueing.api.request("DELETE", GROUPS.format(queueing.name) + "/old")
+
+
+def test_a_template_that_cannot_be_rendered_is_refused_with_its_place(queueing: Space) -> None:
+    def templated(text: str) -> dict[str, Any]:
+        one = {**container(), "args": ["--rank={{ index }}", text]}
+        return podgroup("t", subGroups=[{"name": "w", "minMember": 2, "template": {"spec": {"containers": [one]}}}])
+
+    place = "spec.subGroups[0].template.spec.containers[0].args[1]"
+    error = queueing.refused(GROUPS, templated("{{ indx }}"))
+    assert error.status == 422
+    assert f"{place}: 'indx' is undefined" in str(error)
+    assert "no element 7" in str(queueing.refused(GROUPS, templated("{{ peers[7] }}")))
+    queueing.create(GROUPS, templated("{{ peers|join(',') }}"))
+
+
+def test_jobs_that_wait_for_a_group_are_created_suspended(queueing: Space, replicas: Replicas) -> None:
+    mark = "kbatch.dev/suspended"
+    queued = queueing.create(JOBS, job("queued", queue="default", parallelism=4))
+    assert queued["spec"]["suspend"] is True
+    assert queued["metadata"]["annotations"][mark] == "true"
+    template = queued["spec"]["template"]
+    assert template["spec"]["schedulerName"] == "kube-batch"
+    assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "queued"}
+
+    generated = queueing.create(JOBS, job(None, queue="default"))
+    name = generated["metadata"]["name"]
+    assert name.startswith("job-")
+    assert len(name) > len("job-")
+    assert generated["spec"]["template"]["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == name
+
+    grouped = queueing.create(JOBS, job("grouped", group="somebody", scheduler="kube-batch"))
+    assert grouped["spec"]["suspend"] is True
+    assert grouped["spec"]["template"]["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "somebody"
+
+    by_hand = queueing.create(JOBS, job("by-hand", queue="default", suspend=True))
+    assert mark not in by_hand["metadata"].get("annotations", {})
+    assert by_hand["spec"]["template"]["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "by-hand"
+
+    for left_alone in (
+        job("foreign", group="somebody"),
+        job("other", queue="default", scheduler="volcano"),
+        job("plain", scheduler="kube-batch"),
+    ):
+        assert "annotations" not in queueing.create(JOBS, left_alone)["metadata"]
+        assert queueing.get(JOBS, left_alone["metadata"]["name"])["spec"]["suspend"] is False
+
+    # No pod of any of them was ever made; a resumed Job is not suspended again.
+    assert [one for one in queueing.items(PODS) if one["metadata"]["labels"]["job-name"] == "queued"] == []
+    queueing.patch(JOBS, "queued", {"spec": {"suspend": False}})
+    assert queueing.get(JOBS, "queued")["spec"]["suspend"] is False
+
+
+def test_what_is_reserved_is_not_used_by_others(queueing: Space, control_plane: ControlPlane) -> None:
+    queueing.quota(requests_cpu="10")
+    queueing.create(GROUPS, podgroup("holder", minMember=6, minResources={"cpu": "6"}))
+    queueing.let_in("holder")
+    queueing.create(GROUPS, podgroup("early", minMember=1, minResources={"cpu": "1"}))
+    error = eventually(
+        lambda: _try(lambda: queueing.create(PODS, pod("probe", cpu="5"), dry_run=True)),
+        SECONDS,
+        "the reservation is seen",
+    )
+    assert error.status == 403
+    assert "asks for 5 requests.cpu, over ResourceQuota quota: 0 used and 6 reserved of 10" in str(error)
+    # What is promised to nobody may be used; a group's own pods use what it was promised, and count once.
+    queueing.create(PODS, pod("free", cpu="3"))
+    for index in range(4):
+        queueing.create(PODS, pod(f"holder-{index}", group="holder"))
+    eventually(
+        lambda: "7 used" in str(_try(lambda: queueing.create(PODS, pod("p", cpu="2"), dry_run=True)) or ""),
+        SECONDS, "the pods are seen",
+    )  # fmt: skip
+    assert queueing.refused(PODS, pod("early-0", group="early", cpu="2")).status == 403
+    queueing.create(PODS, pod("early-1", group="early"))
+    # Other schedulers' pods are not looked at, unless their namespace asks for it.
+    queueing.create(PODS, pod("foreign", scheduler="default-scheduler", cpu="1"), dry_run=True)
+    control_plane.run_kubectl("label", "namespace", queueing.name, "kbatch.dev/quota-guard=enforce")
+    foreign = pod("foreign", scheduler="default-scheduler", cpu="1")
+    eventually(lambda: _try(lambda: queueing.create(PODS, foreign, dry_run=True)), SECONDS, "foreign pods are reviewed")
+    for index in (4, 5):
+        queueing.create(PODS, pod(f"holder-{index}", group="holder"))
+
+
+def parallel(space: Space, bodies: list[dict[str, Any]]) -> tuple[list[str], list[ApiError]]:
+    """Create all these groups at once: the names of those that were made, and why the others were refused.
+
+    Who got no decision in time (a busy machine) tries again, as any client would.
+    """
+    gate = threading.Barrier(len(bodies))
+    made: list[str] = []
+    refused: list[ApiError] = []
+
+    def create(body: dict[str, Any]) -> None:
+        with space.control_plane.api() as api:
+            gate.wait()
+            for _ in range(10):
+                try:
+                    made.append(api.post(GROUPS.format(space.name), body)["metadata"]["name"])
+                except ApiError as error:
+                    if error.status == 403:
+                        refused.append(error)
+                        return
+                    if error.status < 500:
+                        raise
+                else:
+                    return
+
+    threads = [threading.Thread(target=create, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return made, refused
+
+
+def ledger(space: Space) -> dict[str, str]:
+    """The entries of the namespace's ledger."""
+    try:
+        found = space.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/kbatch-ledger-{space.name}")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return {}
+    entries: dict[str, str] = found.get("data", {})
+    return entries
+
+
+@pytest.fixture
+def rejecting(replicas: Replicas, space: Space) -> Space:
+    """A namespace with a quota of 100 cores under the policy Reject, with two replicas."""
+    wanted: dict[str, object] = {"quotaPolicy": "Reject"}
+    if replicas.values != wanted:
+        replicas.start(2, **wanted)
+    eventually(lambda: _filled(space), SECONDS, "the API server calls the webhook")
+    space.quota(requests_cpu="100")
+    probe = podgroup("probe", minMember=1, minResources={"cpu": "101"})
+    for _ in range(4):  # both replicas have seen it
+        eventually(lambda: _try(lambda: space.create(GROUPS, probe, dry_run=True)), SECONDS, "the quota is seen")
+    return space
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "generated"])
+def test_the_sum_of_all_groups_never_passes_the_quota(rejecting: Space, named: bool) -> None:
+    bodies = [podgroup(f"g-{n}" if named else None, minMember=1, minResources={"cpu": "1"}) for n in range(200)]
+    started = time.monotonic()
+    made, refused = parallel(rejecting, bodies)
+    print(f"200 creations at once: {len(made)} made in {time.monotonic() - started:.2f} s")
+    assert len(made) == len(rejecting.items(GROUPS)) == 100
+    assert len(refused) == 100
+    assert "asks for 1 requests.cpu, over ResourceQuota quota" in str(refused[0])
+    assert "100 reserved of 100" in str(refused[-1])
+    # What ended makes room for as much, and no more.
+    for name in made[:10]:
+        rejecting.patch(GROUPS, name, {"status": {"phase": "Completed"}}, "/status")
+    for name in made[10:20]:
+        rejecting.api.request("DELETE", f"{GROUPS.format(rejecting.name)}/{name}")
+    again, refused = parallel(
+        rejecting, [podgroup(f"h-{n}", minMember=1, minResources={"cpu": "1"}) for n in range(40)]
+    )
+    assert (len(again), len(refused)) == (20, 20)
+
+
+def test_a_group_that_is_raised_is_held_against_the_sum(rejecting: Space) -> None:
+    for name, cpu in (("a", "60"), ("b", "30")):
+        rejecting.create(GROUPS, podgroup(name, minMember=1, minResources={"cpu": cpu}))
+    with pytest.raises(ApiError, match="asks for 80"):
+        rejecting.patch(GROUPS, "a", {"spec": {"minResources": {"cpu": "80"}}})
+    rejecting.patch(GROUPS, "a", {"spec": {"minResources": {"cpu": "70"}}})
+    assert rejecting.refused(GROUPS, podgroup("c", minMember=1, minResources={"cpu": "1"})).status == 403
+    rejecting.patch(GROUPS, "a", {"spec": {"minResources": {"cpu": "10"}}})
+    eventually(
+        lambda: _try(lambda: rejecting.create(GROUPS, podgroup("c", minMember=1, minResources={"cpu": "60"}))) is None,
+        SECONDS, "what was given up can be had",
+    )  # fmt: skip
+
+
+def test_a_dry_run_has_no_effect(rejecting: Space) -> None:
+    body = podgroup("dry", minMember=1, minResources={"cpu": "90"})
+    for _ in range(3):
+        rejecting.create(GROUPS, body, dry_run=True)
+    assert ledger(rejecting) == {}
+    rejecting.create(GROUPS, body)
+    assert (
+        rejecting.refused(GROUPS, podgroup("more", minMember=1, minResources={"cpu": "20"}), dry_run=True).status == 403
+    )
+
+
+def test_certificates_are_rotated_without_a_lost_request(replicas: Replicas, space: Space) -> None:
+    pairs = {
+        name: {end: (PAIRS / f"{name}.{end}").read_text() for end in ("crt", "key")} for name in ("first", "second")
+    }
+    trusted = "".join(pair["crt"] for pair in pairs.values())
+    space.create(
+        f"/api/v1/namespaces/{NAMESPACE}/secrets",
+        {
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given"}, "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": pairs["first"]["crt"], "tls.key": pairs["first"]["key"], "ca.crt": trusted},
+        },
+    )  # fmt: skip
+    certificates = {"source": "secret", "secretName": "given", "caBundle": trusted}
+    replicas.start(2, failurePolicy="Fail", certificates=certificates)
+    eventually(lambda: _filled(space), SECONDS, "the API server calls the webhook")
+    stop = threading.Event()
+    lost: list[str] = []
+    answered = itertools.count()
+
+    def through_the_server(index: int) -> None:
+        with space.control_plane.api() as api:
+            while not stop.is_set():
+                try:
+                    api.post(GROUPS.format(space.name) + "?dryRun=All", podgroup(f"g-{index}", minMember=1))
+                    next(answered)
+                except ApiError as error:
+                    lost.append(str(error))
+
+    def by_new_connections(port: int) -> None:
+        context = ssl.create_default_context(cadata=trusted)
+        while not stop.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+                    context.wrap_socket(plain, server_hostname="127.0.0.1").close()
+                next(answered)
+            except OSError as error:
+                lost.append(repr(error))
+
+    def served(port: int) -> str:
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
+
+    ports = replicas.balancer.targets
+    work = [(through_the_server, 0), (through_the_server, 1), *((by_new_connections, port) for port in ports)]
+    threads = [threading.Thread(target=target, args=(argument,)) for target, argument in work]
+    for thread in threads:
+        thread.start()
+    try:
+        for name in ("second", "first"):
+            before = next(answered)
+            for end in ("crt", "key"):  # one after the other: for a moment they do not belong together
+                (replicas.folder / "certificates" / f"tls.{end}").write_text(pairs[name][end])
+            wanted = ssl.PEM_cert_to_DER_cert(pairs[name]["crt"])
+            for port in ports:
+                eventually(
+                    lambda port=port, wanted=wanted: ssl.PEM_cert_to_DER_cert(served(port)) == wanted,  # type: ignore[misc]
+                    SECONDS, f"the {name} certificate is served",
+                )  # fmt: skip
+            assert next(answered) > before + 10
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert lost == []
+
+
+def _filled(space: Space) -> bool:
+    try:
+        return called(space)
+    except ApiError:
+        return False  # failurePolicy Fail, and the new configuration is not in force yet
