@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -54,22 +54,38 @@ def taking_part(
     return mask
 
 
-def occupants(model: ClusterModel, table: NodeTable) -> tuple[dict[TaskClass, Index], dict[TaskClass, Index]]:
-    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
+_Rows: TypeAlias = dict[TaskClass, Index]
 
-    Kept until the model changes, because several plugins ask.
-    """
-    kept: tuple[int, tuple[dict[TaskClass, Index], dict[TaskClass, Index]]] | None = table.static_cache.get("occupants")
-    if kept is not None and kept[0] == model.generation:
-        return kept[1]
-    standing: dict[TaskClass, list[int]] = {}
-    leaving: dict[TaskClass, list[int]] = {}
-    for row, record in enumerate(table.records):
-        for task in record.tasks.values():
-            (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
-    found = _arrays(standing), _arrays(leaving)
-    table.static_cache["occupants"] = (model.generation, found)
-    return found
+
+def occupants(model: ClusterModel, table: NodeTable) -> tuple[_Rows, _Rows]:
+    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating."""
+
+    def make() -> tuple[_Rows, _Rows]:
+        standing: dict[TaskClass, list[int]] = {}
+        leaving: dict[TaskClass, list[int]] = {}
+        for row, record in enumerate(table.records):
+            for task in record.tasks.values():
+                (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+        return _arrays(standing), _arrays(leaving)
+
+    return _until_change(model, table, "occupants", make)
+
+
+def couples(model: ClusterModel, table: NodeTable) -> list[TaskClass]:
+    """The classes of pods, waiting or not, whose specs speak of other pods."""
+
+    def make() -> list[TaskClass]:
+        return list({task.cls.id: task.cls for task in model.tasks.values() if task.cls.couples}.values())
+
+    return _until_change(model, table, "couples", make)
+
+
+def _until_change(model: ClusterModel, table: NodeTable, name: str, make: Callable[[], _T]) -> _T:
+    """What `make` makes, kept until the model changes: it walks over all pods, and several plugins ask."""
+    kept: tuple[int, _T] | None = table.static_cache.get(name)
+    if kept is None or kept[0] != model.generation:
+        kept = table.static_cache[name] = (model.generation, make())
+    return kept[1]
 
 
 def _arrays(rows: Mapping[TaskClass, list[int]]) -> dict[TaskClass, Index]:

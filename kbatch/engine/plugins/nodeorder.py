@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, taking_part
 from kbatch.engine.plugins.terms import (
     namespace_labels,
     preferred_terms,
@@ -108,10 +108,10 @@ class NodeOrder(Plugin):
         self._index: CouplingIndex | None = None
         self._counted = False
         if view.model.classes.coupled and (arguments.pod_affinity or arguments.topology_spread):
-            couples = {task.cls.id: task.cls for task in view.model.tasks.values() if task.cls.couples}.values()
-            if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in couples):
+            classes = couples(view.model, self._table)
+            if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in classes):
                 self._index = CouplingIndex(self._table, _carried, self._namespace_labels)
-                for cls in couples:
+                for cls in classes:
                     self._index.meet(cls)
 
     # --- the contract -------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from kbatch.api.objects import PodSpec, Taint, TopologySpreadConstraint
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, taking_part
 from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.terms import (
     hard_constraints,
@@ -170,7 +170,7 @@ class Predicates(Plugin):
         if view.model.classes.coupled:
             self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
             self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
-            for cls in {task.cls.id: task.cls for task in view.model.tasks.values() if task.cls.couples}.values():
+            for cls in couples(view.model, self._table):
                 self._standing.meet(cls)
 
     # --- the contract -------------------------------------------------------------------------------------------------
