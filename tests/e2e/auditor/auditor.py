@@ -54,7 +54,7 @@ class Judge:
         self.world = World()
         self.violations: list[Violation] = []
         self._lease = lease
-        self._holder: str | None = None
+        self._term: tuple[str, int | None] | None = None
         self._renewed = float("-inf")
         self._blind: set[str] = set()
         self._rules: tuple[Rule, ...] = (
@@ -122,11 +122,15 @@ class Judge:
     def _lease_changed(self, obj: dict[str, Any], *, gone: bool, at: float) -> None:
         if obj["metadata"]["name"] != self._lease:
             return
-        holder = None if gone else (obj.get("spec") or {}).get("holderIdentity") or None
-        if holder != self._holder:
-            self._holder = holder
+        spec = obj.get("spec") or {}
+        # A process that was started anew leads under its old name, in a new term.
+        term = (
+            None if gone or not spec.get("holderIdentity") else (spec["holderIdentity"], spec.get("leaseTransitions"))
+        )
+        if term != self._term:
+            self._term = term
             self._interrupt(at)
-        if holder is not None:
+        if term is not None:
             self._renewed = at
 
     def _saw(self, kind: str, *, seen: bool, at: float) -> None:

@@ -22,6 +22,7 @@ from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
 from tests.e2e.auditor.audit_log import Write
 from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.auditor.world import GROUP_NAME
 from tests.e2e.chaos.load import GROUPS, create, persist
 from tests.e2e.chaos.replica import Replica
 
@@ -195,15 +196,27 @@ class Field:
             raise AssertionError(f"not within {timeout:.0f} s: {what}\n{logs}")
 
     def drained(self, namespace: str, timeout: float = 90.0) -> None:
-        """Wait until every pod of the namespace has a node; then every gang is whole, and says so."""
-        self.wait(
-            "every pod has a node", lambda: all(pod["spec"].get("nodeName") for pod in self.pods(namespace)), timeout
-        )
-        self.wait(
-            "every group says that it is scheduled",
-            lambda: all(_scheduled(one) for one in self.groups(namespace)),
-            timeout=20,
-        )
+        """Wait until every pod whose gang can be whole has a node; then every such gang says that it is scheduled."""
+        late: list[str] = []
+
+        def waiting() -> bool:
+            groups = {one["metadata"]["name"]: one for one in self.groups(namespace)}
+            members: dict[str, list[dict[str, Any]]] = {}
+            for pod in self.pods(namespace):
+                if not pod["metadata"].get("deletionTimestamp"):
+                    members.setdefault(pod["metadata"]["annotations"][GROUP_NAME], []).append(pod)
+            late[:] = [
+                f"{name}: {sum(bool(pod['spec'].get('nodeName')) for pod in pods)} of {len(pods)} placed, "
+                f"Scheduled={_scheduled(groups[name])}"
+                for name, pods in members.items()
+                if name in groups
+                and len(pods) >= groups[name]["spec"].get("minMember", 1)
+                and not (all(pod["spec"].get("nodeName") for pod in pods) and _scheduled(groups[name]))
+            ]
+            return bool(late)
+
+        if not wait_until(lambda: not waiting(), timeout, every=0.2):
+            self.wait(f"the queue drains; late: {late[:20]}", lambda: False, 0.0)
 
 
 def queue(name: str, weight: int = 1) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+"""The scheduler under load while things break, in the short form; `make chaos` runs the long one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.chaos import trials
+
+if TYPE_CHECKING:
+    from tests.e2e.chaos.field import Field
+
+pytestmark = pytest.mark.faults
+
+
+def test_killed_at_random_moments(field: Field) -> None:
+    trials.kills(field, count=3, seed=11)
+
+
+def test_requests_fail_and_watches_break(field: Field) -> None:
+    injected = trials.bad_connection(field, seconds=8, seed=12)
+    assert sum(injected.values()) > 20, injected
+    assert injected.get("bind lose"), injected
+
+
+def test_nodes_pods_groups_and_namespaces_go_away(field: Field) -> None:
+    trials.moving_ground(field, seconds=6, seed=13)
