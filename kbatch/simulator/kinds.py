@@ -7,6 +7,7 @@ older one of the same shape is read with a warning, so that old manifests can be
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from kbatch.api.names import GROUP
@@ -92,6 +93,7 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
+@cache
 def listed_kind(kind: str) -> str | None:
     """The kind of a list's items by the list's own kind: `PodList` holds `Pod`s; None if it is no list of one kind."""
     item = kind.removesuffix("List")

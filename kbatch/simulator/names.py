@@ -17,6 +17,7 @@ DURATION: Final = "simulate.kbatch.dev/duration"
 """On a pod: how long it runs after its bind (from the start, if it runs then), in seconds; then it has Succeeded."""
 TERMINATION: Final = "simulate.kbatch.dev/termination"
 """On a pod: from its eviction until it is gone, in seconds; 1 if it is not given."""
+TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION})
 DEFAULT_TERMINATION_MS: Final = 1000
 
 DEFAULT_NAMESPACE: Final = "default"

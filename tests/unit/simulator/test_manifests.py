@@ -36,6 +36,15 @@ def test_objects_get_their_namespace_and_their_times() -> None:
     assert (declared.obj.metadata.namespace, declared.arrival, declared.departure) == ("default", 1500, 20000)
 
 
+def test_times_may_be_written_as_numbers() -> None:
+    declared = load(
+        pod("name: p, annotations: {simulate.kbatch.dev/arrival: 2.5, simulate.kbatch.dev/departure: 9}")
+    ).objects[0]
+    assert (declared.arrival, declared.departure) == (2500, 9000)
+    with pytest.raises(InputError, match=r"metadata.annotations\[...\]: expected text, got int"):
+        load(pod("name: p, annotations: {example.com/number: 2}"))
+
+
 def test_lists_of_all_kinds_are_taken_apart() -> None:
     inner = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     text = json.dumps(

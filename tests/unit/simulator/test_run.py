@@ -323,6 +323,24 @@ def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Sim
     assert (never.limited, never.summary["makespan"]) == (False, 0.0)
 
 
+def test_times_on_templates_and_owners(simulate: Simulate) -> None:
+    made = template()
+    made["metadata"]["annotations"] = {PREFIX + "duration": 3}
+    roles = [{"name": "w", "minMember": 1, "template": {**template(), "metadata": made["metadata"]}}]
+    documents = [
+        node(),
+        job("a", 1, made, duration=9),
+        job("b", 1, template(), duration=5),
+        group("c", 1, {"subGroups": roles}),
+    ]
+    outcome = simulate(text(*documents), CONF)
+    assert {key: pod["finished"] for key, pod in outcome.pods.items()} == {
+        "default/a-0": 3.0,
+        "default/b-0": 5.0,
+        "default/c-w-0": 3.0,
+    }
+
+
 def test_priorities_come_from_classes(simulate: Simulate) -> None:
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     urgent, plain = pod("b"), pod("a")
