@@ -1,0 +1,225 @@
+"""Ledgers written by several replicas at once, against a server that compares versions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbatch.api.objects import PodGroup, ResourceQuota
+from kbatch.api.reasons import QuotaExceeded
+from kbatch.kube.errors import ApiError, NoAnswerError
+from kbatch.kube.informer import Batch
+from kbatch.model.events import Delete, Upsert
+from tests.unit.webhooks.build import cores, group, quota
+from webhooks import commits
+from webhooks.commits import Ledgers, UndecidedError
+from webhooks.ledger import EXPIRY_MS, Claim
+from webhooks.world import World
+
+
+class Server:
+    """What Ledgers ask of an API server: ConfigMaps with versions, and the lists of a namespace."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.maps: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, PodGroup] = {}
+        self.quotas: list[ResourceQuota] = [quota(requests_cpu="10")]
+        self.asked: list[str] = []
+        self.down = False
+
+    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+        self.asked.append(f"{method} {path.rpartition('/')[2]}")
+        await asyncio.sleep(0)
+        if self.down:
+            raise NoAnswerError(method, path, sent=True, why="down")
+        if path.endswith("podgroups"):
+            return self._list([msgspec.to_builtins(one) for one in self.groups.values()])
+        if path.endswith("resourcequotas"):
+            return self._list([msgspec.to_builtins(one) for one in self.quotas])
+        if method == "GET":
+            name = path.rpartition("/")[2]
+            if name not in self.maps:
+                raise ApiError(404, "NotFound")
+            return msgspec.json.encode(self.maps[name])
+        name = body["metadata"]["name"]
+        have = self.maps.get(name)
+        if method == "POST" and have is not None:
+            raise ApiError(409, "AlreadyExists")
+        if method == "PUT" and have is None:
+            raise ApiError(404, "NotFound")
+        if method == "PUT" and have["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict")
+        self.version += 1
+        made = msgspec.json.decode(msgspec.json.encode(body))
+        made["metadata"]["resourceVersion"] = str(self.version)
+        self.maps[name] = made
+        return msgspec.json.encode(made)
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is watched here")
+
+    def _list(self, items: list[dict[str, Any]]) -> bytes:
+        return msgspec.json.encode({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+
+    def create(self, name: str, cpu: int, token: str) -> PodGroup:
+        """What happens after a grant: the group stands, and its watchers are told, some time."""
+        self.version += 1
+        made = self.groups[name] = group(name, str(cpu), version=self.version, token=token)
+        return made
+
+    @property
+    def ledger(self) -> dict[str, Any]:
+        return self.maps["kbatch-ledger-ns"]
+
+
+class Replica:
+    """A webhook's memory; it learns of a group when it is told."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.world = World()
+        self.tell(*server.quotas)
+        self.now = 0
+        self.ledgers = Ledgers(server, self.world, namespace="own", now=lambda: self.now)
+
+    def tell(self, *objects: Any) -> None:
+        self.world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+
+    def forget(self, name: str) -> None:
+        self.world.receive(Batch((Delete(PodGroup, "ns", name),), complete=True))
+
+    async def admit(self, name: str, cpu: int = 1, *, dry_run: bool = False) -> QuotaExceeded | None:
+        return await self.ledgers.admit("ns", Claim(name, cores(cpu), f"token-{name}"), dry_run=dry_run)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+async def test_what_is_granted_stands_in_the_ledger_before_the_answer(server: Server) -> None:
+    assert await Replica(server).admit("a", 4) is None
+    assert set(server.ledger["data"]) == {"a"}
+    assert server.ledger["metadata"]["namespace"] == "own"
+
+
+async def test_reviews_that_wait_share_one_write(server: Server) -> None:
+    replica = Replica(server)
+    answers = await asyncio.gather(*(replica.admit(f"g{n}") for n in range(10)))
+    assert answers == [None] * 10
+    assert replica.ledgers.writes == 1
+
+
+async def test_replicas_together_never_pass_the_limit(server: Server) -> None:
+    replicas = [Replica(server) for _ in range(3)]
+    names = [f"g{n}" for n in range(60)]
+    answers = await asyncio.gather(*(replicas[place % 3].admit(name) for place, name in enumerate(names)))
+    assert answers.count(None) == 10
+    assert sum(replica.ledgers.conflicts for replica in replicas) > 0
+
+
+async def test_a_replica_that_lags_counts_what_it_has_not_seen(server: Server) -> None:
+    quick, slow = Replica(server), Replica(server)
+    assert await quick.admit("a", 6) is None
+    quick.tell(server.create("a", 6, "token-a"))
+    assert await quick.admit("b", 1) is None
+    assert set(server.ledger["data"]) == {"b"}  # the entry of a is gone, as quick saw a
+    assert await slow.admit("c", 4) is not None
+    assert "GET podgroups" in server.asked
+    assert await slow.admit("d", 3) is None
+
+
+async def test_a_refusal_follows_only_from_what_stands_now(server: Server) -> None:
+    replica = Replica(server)
+    replica.tell(server.create("a", 10, "x"))
+    assert await replica.admit("b") is not None
+    del server.groups["a"]  # the replica is not told
+    assert await replica.admit("b", 10) is None
+
+
+async def test_a_quota_that_was_raised_counts_at_once(server: Server) -> None:
+    replica = Replica(server)
+    server.quotas = [quota(requests_cpu="50")]
+    assert await replica.admit("a", 40) is None
+
+
+async def test_a_dry_run_writes_nothing_and_counts_for_nobody(server: Server) -> None:
+    replica = Replica(server)
+    assert await replica.admit("a", 6, dry_run=True) is None
+    assert server.maps == {}
+    dry, firm = await asyncio.gather(replica.admit("a", 6, dry_run=True), replica.admit("b", 6))
+    assert firm is None
+    assert dry is not None
+    assert set(server.ledger["data"]) == {"b"}
+    assert await replica.admit("b", 3, dry_run=True) is None
+    assert set(server.ledger["data"]) == {"b"}
+
+
+async def test_a_request_that_was_lost_gives_back_what_it_was_granted(server: Server) -> None:
+    replica = Replica(server)
+    assert await replica.admit("lost", 10) is None
+    replica.now = EXPIRY_MS
+    assert await replica.admit("a") is not None
+    replica.now = EXPIRY_MS + 1
+    assert await replica.admit("a") is None
+    assert set(server.ledger["data"]) == {"a"}
+
+
+async def test_a_group_seen_after_the_list_was_made_is_not_taken_to_be_in_it(server: Server) -> None:
+    replica = Replica(server)
+    assert await replica.admit("a", 6) is None
+    listed = server._list
+
+    def late(items: list[dict[str, Any]]) -> bytes:
+        answer = listed(items)
+        replica.tell(server.create("a", 6, "token-a"))  # between the list and its arrival
+        return answer
+
+    server._list = late  # type: ignore[method-assign]
+    assert await replica.admit("b", 6) is not None
+
+
+async def test_a_ledger_that_somebody_deleted_is_begun_anew(server: Server) -> None:
+    replica = Replica(server)
+    assert await replica.admit("a") is None
+    del server.maps["kbatch-ledger-ns"]
+    assert await replica.admit("b") is None
+    assert set(server.ledger["data"]) == {"b"}
+
+
+async def test_without_an_answer_nothing_is_decided_and_it_goes_on_afterwards(server: Server) -> None:
+    replica = Replica(server)
+    server.down = True
+    with pytest.raises(UndecidedError):
+        await replica.admit("a")
+    server.down = False
+    assert await replica.admit("a") is None
+
+
+async def test_who_waits_too_long_is_told_so(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "SECONDS", 0.05)
+    replica = Replica(server)
+    hangs = asyncio.Event()
+
+    async def hang(*_: Any, **__: Any) -> bytes:
+        await hangs.wait()
+        raise NoAnswerError("GET", "", sent=True, why="hung")
+
+    monkeypatch.setattr(server, "request", hang)
+    with pytest.raises(UndecidedError, match="in time"):
+        await replica.admit("a")
+    hangs.set()
+    monkeypatch.undo()
+    assert await replica.admit("a") is None
+
+
+async def test_namespaces_have_ledgers_of_their_own(server: Server) -> None:
+    replica = Replica(server)
+    replica.tell(quota(namespace="other", requests_cpu="10"))
+    assert await replica.admit("a", 10) is None
+    assert await replica.ledgers.admit("other", Claim("a", cores(10), "t"), dry_run=False) is None
+    assert set(server.maps) == {"kbatch-ledger-ns", "kbatch-ledger-other"}

@@ -1,0 +1,91 @@
+"""What is promised to groups in queue is not used by others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbatch.model.quota import Ask
+from tests.unit.webhooks.build import cores, quota
+from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of, read_pod
+
+TEN = (quota(requests_cpu="10", pods="20"),)
+
+
+def eaten(pod: int, *, own: Ask | None = None, others: list[Ask] | None = None, used: int = 0) -> str | None:
+    reason = eats_into(
+        TEN, cores(pod), own=own, others=[cores(6)] if others is None else others,
+        used={"quota": {"requests.cpu": used * 1000}},
+    )  # fmt: skip
+    return None if reason is None else f"{reason.asked} {reason.reserved} {reason.used} {reason.hard} {reason.resource}"
+
+
+def test_what_is_promised_to_nobody_may_be_used() -> None:
+    assert eaten(4) is None
+    assert eaten(5) == "5000 6000 0 10000 requests.cpu"
+    assert eaten(1, used=4) == "1000 6000 4000 10000 requests.cpu"
+    assert eaten(3, used=1) is None
+
+
+def test_without_promises_the_quota_itself_is_enough() -> None:
+    assert eaten(11, others=[]) is None
+
+
+def test_a_group_uses_what_it_was_promised_and_the_rest_like_anybody() -> None:
+    assert eaten(2, own=cores(2, 2), used=4) is None
+    assert eaten(3, own=cores(2, 2), used=1) is None
+    assert eaten(3, own=cores(2, 2), used=2) == "3000 8000 2000 10000 requests.cpu"
+    # Others ate the quota already: that is no reason to refuse the group its own.
+    assert eaten(2, own=cores(2, 2), used=9) is None
+
+
+def test_only_what_is_reserved_is_guarded() -> None:
+    assert eats_into(TEN, cores(5), own=None, others=[cores(0, 20)], used={}) is not None
+    assert eats_into((quota(requests_memory="1Gi"),), cores(5), own=None, others=[cores(6)], used={}) is None
+    assert eats_into((quota(requests_cpu="lots"),), cores(5), own=None, others=[cores(6)], used={}) is None
+
+
+def test_pods_let_through_count_until_the_quota_shows_them() -> None:
+    quotas = (quota(requests_cpu="10", used_requests_cpu="2"),)
+    used = Used()
+    assert used.of(quotas, 0.0)["quota"]["requests.cpu"] == 2000
+    for _ in range(3):
+        used.let_through(quotas, cores(1), 0.0)
+    assert used.of(quotas, 0.5)["quota"]["requests.cpu"] == 5000
+    shown = (quota(requests_cpu="10", used_requests_cpu="5"),)
+    assert used.of(shown, 0.6)["quota"]["requests.cpu"] == 5000  # not twice
+    used.let_through(shown, cores(1), 0.6)
+    assert used.of(shown, 0.7)["quota"]["requests.cpu"] == 6000
+    assert used.of(quotas, 0.6 + BURST_SECONDS + 0.1)["quota"]["requests.cpu"] == 2000
+
+
+def test_a_burst_without_end_is_measured_anew() -> None:
+    quotas = (quota(requests_cpu="1k", used_requests_cpu="2"),)
+    used = Used()
+    now = 0.0
+    while now <= LONGEST_BURST:
+        used.let_through(quotas, cores(1), now)
+        now += 0.5
+    assert used.of(quotas, now)["quota"]["requests.cpu"] == 2000
+
+
+def test_the_gate_is_there_once() -> None:
+    ours = {"name": "kbatch.dev/in-queue"}
+    assert gated({"spec": {}}) == [ours]
+    assert gated({"spec": {"schedulingGates": [{"name": "a"}, ours]}}) == [{"name": "a"}, ours]
+
+
+@pytest.mark.parametrize(("scheduler", "group"), [("kube-batch", "g"), ("other", "")])
+def test_pods_of_other_schedulers_are_members_of_nothing(scheduler: str, group: str) -> None:
+    body: dict[str, Any] = {
+        "metadata": {"annotations": {"scheduling.k8s.io/group-name": "g"}}, "spec": {"schedulerName": scheduler},
+    }  # fmt: skip
+    pod = read_pod(body)
+    assert pod is not None
+    assert group_of(pod, "kube-batch") == group
+
+
+def test_what_is_no_pod_is_left_to_the_api_server() -> None:
+    assert read_pod({"spec": {}}) is None
+    assert read_pod({"metadata": {}, "spec": {"containers": 7}}) is None
