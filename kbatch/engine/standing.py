@@ -20,7 +20,7 @@ from kbatch.api.reasons import (
 )
 from kbatch.engine.boundary import Nomination, Transaction
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, place_minimum
+from kbatch.engine.planning import explain, place_minimum, unplaced
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 
@@ -64,7 +64,7 @@ def _admit(session: Session, job: JobState) -> None:
     if reason is not None:
         session.refuse(job, reason)
         job.possible = False
-        job.in_queue = job.job.is_true(conditions.ENQUEUED) and isinstance(reason, QueueClosed) and job.bound > 0
+        job.in_queue = job.bound > 0
         return
     group = job.job.group
     if group is None or not session.policy.has("enqueue"):
@@ -165,12 +165,14 @@ def _bound_in_part(job: JobState) -> bool:
 def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
     """Place the rest before anything else; after the time-out take back what is bound."""
     statement = Statement(session, job)
-    if place_minimum(statement, (When.NOW, When.LATER)):
-        yield from statement.commit()
-        return
-    statement.rollback()
-    reason = explain(session, job, (When.NOW, When.LATER))
-    session.refuse(job, reason, attempted=isinstance(reason, NotEnoughResources))
+    if job.possible:
+        if place_minimum(statement, (When.NOW, When.LATER)):
+            yield from statement.commit()
+            return
+        statement.rollback()
+        if unplaced(job):
+            reason = explain(session, job, (When.NOW, When.LATER))
+            session.refuse(job, reason, attempted=isinstance(reason, NotEnoughResources))
     since = job.job.started
     if since is None:
         return

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbatch.engine.placement import When
 from kbatch.engine.planning import place_minimum, quotas, unplaced
@@ -25,6 +25,11 @@ from kbatch.resources import PODS, Resources, add
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
+
+
+Mark: TypeAlias = tuple[object, ...]
+Hunts: TypeAlias = "dict[Mark, Hunt]"
+"""An action's hunts that may go on, by what their claims have in common."""
 
 
 @dataclass(eq=False, slots=True)
@@ -67,20 +72,18 @@ def holding(job: JobState) -> list[Task]:
 class Hunt:
     """The search for the victims of one job's next step. `donors` are the jobs whose pods may be offered.
 
-    A hunt for one pod may go on with the next pod of the same job and class (`again`): what was found out about nodes
-    stays true, because votes only turn against further victims.
+    A hunt may go on with the next claim of the same kind (`again`): what was found out about nodes stays true, because
+    votes only turn against further victims.
     """
 
-    def __init__(
-        self, session: Session, action: str, claim: Claim, donors: Iterable[JobState], *, single: bool = False
-    ) -> None:
+    def __init__(self, session: Session, action: str, claim: Claim, donors: Iterable[JobState]) -> None:
         self.session = session
         self.action = action
         self.claim = claim
-        self.single = single
         self._rows: dict[int, list[_Offer]] = {}
         self._heap: list[tuple[tuple[Any, ...], int]] = []
         self._chosen: list[_Chosen] = []
+        self._alike = len({task.cls.id for task in claim.tasks}) == 1
         self._dead: set[tuple[int, int]] = set()
         for donor in donors:
             self._offer(donor)
@@ -134,7 +137,7 @@ class Hunt:
             units = None if (row, task.cls.id) in self._dead else self._try(statement, task, row)
             if units is None:
                 self._dead.add((row, task.cls.id))
-                if not self.single:
+                if not self._alike:
                     seen.append((bound, row))
                 continue
             cost = self._cost(units)
@@ -176,7 +179,7 @@ class Hunt:
                 break
             for offer in self._rows[row]:
                 unit = offer.unit()
-                if unit is None:
+                if unit is None or (offer.job is self.claim.job and not self.claim.intra):
                     continue
                 rank = session.rank(self.action, self.claim, unit)
                 if rank is None:
@@ -254,7 +257,7 @@ def plan(
     donors: Callable[[], Iterable[JobState]],
     *,
     single: Task | None,
-    hunts: dict[tuple[str, int], Hunt],
+    hunts: Hunts,
 ) -> Statement | None:
     """A statement that places the claim (the job's minimum, or the one task) with an irreducible set of victims.
 
@@ -267,20 +270,31 @@ def plan(
     if single is None and not job.missing():
         statement.rollback()
         return None  # it fits as things are: nobody needs to go
-    mark = (job.key, single.cls.id) if single is not None and not claim.intra else None
-    hunt = hunts.get(mark) if mark is not None else None
+    mark = _like(claim)
+    hunt = hunts.get(mark)
     if hunt is None:
-        hunt = Hunt(session, action, claim, donors(), single=single is not None)
-        if mark is not None:
-            hunts[mark] = hunt
+        hunt = hunts[mark] = Hunt(session, action, claim, donors())
     else:
         hunt.again(claim)
-    if hunt.empty or not _place_with(statement, hunt, single):
+    if hunt.empty:
         statement.rollback()
         return None
-    _let_go(statement, hunt, single)
+    if not _place_with(statement, hunt, single):
+        statement.rollback()
+        del hunts[mark]  # what it found out held with victims that stay after all
+        return None
+    if _let_go(statement, hunt, single):
+        del hunts[mark]
     statement.nominate_instead()
     return statement
+
+
+def _like(claim: Claim) -> Mark:
+    """What votes can depend on: claims that agree in this may share one hunt."""
+    job = claim.job
+    classes = frozenset(task.cls.id for task in claim.tasks)
+    own = job.key if claim.intra else ""
+    return job.queue, job.priority, own, classes, claim.lacks, tuple(sorted(claim.held.items())), claim.never
 
 
 def _place_without(statement: Statement, single: Task | None) -> None:
@@ -318,11 +332,11 @@ def _one(statement: Statement, hunt: Hunt, task: Task) -> bool:
     return True
 
 
-def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> None:
-    """Drop every unit without which the step can still be taken; those that cost most first."""
+def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
+    """Drop every unit without which the step can still be taken, those that cost most first; whether there were any."""
     units = list(hunt.chosen)
     if len(units) < 2 and (single is not None or len(units) < 1):
-        return
+        return False
     steps = statement.recorded()
     needed = list(units)
     dropped = False
@@ -339,6 +353,7 @@ def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> None:
         _again(statement, hunt, needed, single)
     else:
         statement.replay(steps)
+    return dropped
 
 
 def _again(statement: Statement, hunt: Hunt, units: Sequence[Unit], single: Task | None) -> bool:

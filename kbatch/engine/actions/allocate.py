@@ -157,6 +157,8 @@ class _Line:
             return False
         tasks = unplaced(job)
         following = next_tasks(job, tasks)
+        if len(following) < job.missing():
+            return False  # the others wait behind gates
         reason = over_capability(self.queue, following)
         if reason is None and job.job.shadow:
             reason = reserved(session, job, following)

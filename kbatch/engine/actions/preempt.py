@@ -7,15 +7,14 @@ pods take the place of its own pods of lower priority.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterator
-from functools import partial
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.engine.boundary import Transaction
 from kbatch.engine.planning import next_tasks, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.victims import Hunt, lacking, plan, steps_of
+from kbatch.engine.victims import Hunts, lacking, plan, steps_of
 from kbatch.model.tasks import Task
 from kbatch.resources import total
 
@@ -29,7 +28,7 @@ def preempt(session: Session) -> Iterator[Transaction]:
     for job in session.live():
         if not job.idle and job.in_queue and job.possible and not job.nominated:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
-    hunts: dict[tuple[str, int], Hunt] = {}
+    hunts: Hunts = {}
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)
@@ -40,15 +39,15 @@ def preempt(session: Session) -> Iterator[Transaction]:
                 heapq.heappush(line, (session.job_key(job), job))
 
 
-def _step(
-    session: Session, queue: QueueState, job: JobState, hunts: dict[tuple[str, int], Hunt]
-) -> Generator[Transaction, None, bool]:
+def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was made for it."""
     single: Task | None = None
     if job.missing():
         if session.valid(job) is not None:
             return False
         tasks = next_tasks(job, unplaced(job))
+        if len(tasks) < job.missing():
+            return False
     else:
         single = next(steps_of(job), None)
         if single is None or job.full(single.role):
@@ -56,21 +55,24 @@ def _step(
         tasks = [single]
     request = total(task.cls.request for task in tasks)
     lacks = lacking(session, tasks)
-    rivals = [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
+
+    def rivals() -> list[JobState]:
+        return [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
+
     held = dict(job.allocated)
-    attempts = [(Claim(job, tuple(tasks), request, lacks=lacks, held=held), rivals)]
+    attempts: list[tuple[Claim, Callable[[], list[JobState]]]] = [
+        (Claim(job, tuple(tasks), request, lacks=lacks, held=held), rivals)
+    ]
     if single is not None and job.job.holding:
-        attempts.append((Claim(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), [job]))
+        attempts.append((Claim(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), lambda: [job]))
     for claim, donors in attempts:
-        if not donors:
-            continue
         mark = (
             "preempt", job.queue, job.priority, job.key if claim.intra else "", tuple(sorted(held.items())),
             signature(job, tasks if single is not None else unplaced(job)),
         )  # fmt: skip
         if session.hopeless(mark):
             continue
-        found = plan(session, "preempt", claim, partial(list, donors), single=single, hunts=hunts)
+        found = plan(session, "preempt", claim, donors, single=single, hunts=hunts)
         if found is None:
             session.note_hopeless(mark)
             continue

@@ -19,7 +19,7 @@ from kbatch.engine.planning import next_tasks, place_minimum, signature, unplace
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
-from kbatch.engine.victims import Hunt, lacking, plan, steps_of
+from kbatch.engine.victims import Hunts, lacking, plan, steps_of
 from kbatch.model.tasks import Task
 from kbatch.resources import total
 
@@ -42,7 +42,7 @@ def reclaim(session: Session) -> Iterator[Transaction]:
         heap.append((session.queue_key(session.queue(name)), name))
     heapq.heapify(heap)
     aside: list[Statement] = []
-    hunts: dict[tuple[str, int], Hunt] = {}
+    hunts: Hunts = {}
     while heap:
         _, name = heap[0]
         line = lines[name]
@@ -59,7 +59,7 @@ def reclaim(session: Session) -> Iterator[Transaction]:
 
 
 def _step(
-    session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: dict[tuple[str, int], Hunt]
+    session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: Hunts
 ) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was found for it."""
     single: Task | None = None
@@ -67,6 +67,8 @@ def _step(
         if session.valid(job) is not None:
             return False
         tasks = next_tasks(job, unplaced(job))
+        if len(tasks) < job.missing():
+            return False
     else:
         single = next(steps_of(job), None)
         if single is None or job.full(single.role):
