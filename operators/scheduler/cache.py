@@ -12,10 +12,12 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import msgspec
 
-from kbatch.api.objects import AnyObject, PodGroup
+from kbatch.api import conditions
+from kbatch.api.objects import AnyObject, Condition, PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
@@ -44,6 +46,8 @@ class Cache:
         self._report = report_unreadable
         self._held = False
         self._later: list[Callable[[], None]] = []
+        self._decided: dict[str, tuple[str, Condition, int]] = {}
+        """By group: its uid, and what was decided about its being in queue and the API server does not say yet."""
         self._written: dict[str, int] = {}
         """By group: the version of our own last write, until the watch has caught up with it."""
 
@@ -103,10 +107,13 @@ class Cache:
         elif event.kind is PodGroup:
             key = key_of(event.namespace, event.name)
             self._written.pop(key, None)
+            self._decided.pop(key, None)
             self.groups.pop(key, None)
         return False
 
     def _apply(self, event: Event) -> None:
+        if isinstance(event, Upsert) and isinstance(event.obj, PodGroup):
+            event = Upsert(self._as_decided(event.obj))
         try:
             self.model.apply(event)
         except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the loop goes on without it
@@ -160,6 +167,33 @@ class Cache:
         self._do(functools.partial(self.model.not_evicting, pod, uid))
         self.changed.set()
 
+    def enqueue(self, key: str, uid: str, enqueued: Condition, attempts: int) -> None:
+        """A group was let in or sent back: it counts from now on, else the next cycle would give its place away."""
+        group = self.groups.get(key)
+        if group is None or group.metadata.uid != uid:
+            return
+        known = self._decided.get(key)
+        if known is not None and (known[0], known[1].status, known[2]) == (uid, enqueued.status, attempts):
+            return
+        if known is not None or not _says(group, enqueued, attempts):
+            (dated,) = conditions.merge((), [enqueued], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self._decided[key] = (uid, dated, attempts)
+            self._do(functools.partial(self._apply, Upsert(group)))
+
+    def _as_decided(self, group: PodGroup) -> PodGroup:
+        """The group as it will be when what was decided is written."""
+        key = key_of(group.metadata.namespace, group.metadata.name)
+        decided = self._decided.get(key)
+        if decided is None:
+            return group
+        uid, enqueued, attempts = decided
+        if uid != group.metadata.uid or _says(group, enqueued, attempts):
+            del self._decided[key]
+            return group
+        others = tuple(one for one in group.status.conditions or () if one.type != enqueued.type)
+        status = msgspec.structs.replace(group.status, conditions=(*others, enqueued), scheduling_attempts=attempts)
+        return msgspec.structs.replace(group, status=status)
+
     def nominate(self, pod: str, uid: str, node: str) -> None:
         """A nomination (of no node, if empty) is under way: it counts from now on."""
         self._do(functools.partial(self._nominate, pod, uid, node))
@@ -190,6 +224,11 @@ class Cache:
             self._later.append(action)
         else:
             action()
+
+
+def _says(group: PodGroup, enqueued: Condition, attempts: int) -> bool:
+    standing = conditions.find(group.status.conditions, enqueued.type)
+    return standing is not None and (standing.status, group.status.scheduling_attempts) == (enqueued.status, attempts)
 
 
 def _unreadable(obj: AnyObject, why: str) -> Unreadable:

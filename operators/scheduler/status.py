@@ -96,6 +96,9 @@ class StatusWriter:
             wanted = Wanted(
                 group.metadata.uid, verdict_conditions(verdict, group.metadata.generation), verdict.attempts
             )
+            enqueued = conditions.find(wanted.conditions, conditions.ENQUEUED)
+            if enqueued is not None:
+                self._cache.enqueue(key, wanted.uid, enqueued, wanted.attempts)
             difference = _difference(group, wanted)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
