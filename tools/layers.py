@@ -36,6 +36,9 @@ def pytest(*arguments: str) -> tuple[str, ...]:
     return (PYTHON, "-m", "pytest", "-q", "--durations=5", "--durations-min=2", *arguments)
 
 
+E2E = "tests/e2e"
+SHORT = "not chaos and not long"
+"""The long forms have targets of their own in the Makefile."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
 
 LAYERS = (
@@ -50,8 +53,11 @@ LAYERS = (
         None,
     ),
     Layer("unit", (pytest("-n", "2", "--dist", "worksteal", "tests/unit", "tests/property"),), 120),
-    Layer("control-plane", (pytest("-m", "not faults", "tests/e2e"),), 300, PROGRAMS),
-    Layer("faults", (pytest("-m", "faults", "tests/e2e"),), 180, PROGRAMS),
+    # Tests of one file share a control plane; much of their time is waiting, so three files at once suit two cores.
+    Layer(
+        "control-plane", (pytest("-n", "3", "--dist", "loadfile", "-m", f"not faults and {SHORT}", E2E),), 300, PROGRAMS
+    ),
+    Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS),
 )
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,13 @@ class Installed:
     def pid(self, process: str) -> int:
         pid: int = self.report()["processes"][process]["pid"]
         return pid
+
+    def metric(self, process: str, series: str) -> float:
+        """A series of one of kbatch's processes now, e.g. `kbatch_leader` or `name{label="x"}`; 0 if absent."""
+        address = self.report()["processes"][process]["metrics"]
+        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 -- on loopback
+            lines = answer.read().decode().splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} ")), 0.0)
 
     def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal to one of kbatch's processes; its pid."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
 NAMESPACE = "kbatch-system"
+READS = "kbatch_scheduler_configuration_reloads_total"
 
 
 def fillers(group_name: str, count: int, cpu: str, **metadata: dict[str, str]) -> list[dict[str, Any]]:
@@ -139,8 +140,17 @@ def test_configuration_is_taken_up_without_a_restart(kbatch: Installed) -> None:
     original = kbatch.get("configmap", "kbatch-scheduler", "-n", NAMESPACE)["data"]["scheduler.yaml"]
 
     def configure(text: str) -> None:
+        """Change the ConfigMap, and wait until the scheduler has read it."""
+        before = sum(kbatch.metric("scheduler", f'{READS}{{result="{result}"}}') for result in ("ok", "refused"))
         patch = json.dumps({"data": {"scheduler.yaml": text}})
         kbatch.run("patch", "configmap", "kbatch-scheduler", "-n", NAMESPACE, "--type=merge", "-p", patch)
+        kbatch.wait(
+            "the configuration is read",
+            lambda: (
+                sum(kbatch.metric("scheduler", f'{READS}{{result="{result}"}}') for result in ("ok", "refused"))
+                > before
+            ),
+        )
 
     kbatch.create_all(gang("large", 4, cpu="30"))
     kbatch.wait_condition("large", "Enqueued", "False")
