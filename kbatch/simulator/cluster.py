@@ -233,8 +233,10 @@ class SimulatedCluster:
             for eviction in transaction.evictions:
                 self._evict(eviction, now)
                 changed = True
-            for bind in transaction.binds:
-                self._bind(bind, now)
+            if transaction.binds:
+                queue = self.store.model.jobs[self.store.model.tasks[transaction.binds[0].pod].job].queue
+                for bind in transaction.binds:
+                    self._bind(bind, queue, now)
                 changed = True
             nominations += [nomination for nomination in transaction.nominations if self._nominate(nomination)]
         if changed or nominations:
@@ -255,14 +257,12 @@ class SimulatedCluster:
             bool(changed or nominations or enqueued or withdrawn or grown),
         )
 
-    def _bind(self, bind: Bind, now: int) -> None:
+    def _bind(self, bind: Bind, queue: str, now: int) -> None:
         record = self._decided_on(bind.pod, bind.uid)
         if record.pod.spec.node_name:
             raise RuntimeError(f"the engine bound {bind.pod} twice")
-        task = self.store.model.tasks[bind.pod]
-        job = self.store.model.jobs[task.job]
         record.pod, record.bound = changes.running(record.pod, bind.node, now), now
-        record.job, record.queue = job.key, job.queue
+        record.queue = queue
         self.store.by_node[bind.node][record.key] = record
         self.store.run_for(record, now)
         self.store.tell(record)

@@ -23,7 +23,7 @@ class PodRecord:
         here: it exists; an evicted pod that is gone does not, and is remembered.
         finished: when it ended, for whatever reason.
         lost: its node was deleted under it.
-        job, queue: the group (key in the model) and queue that it was bound in.
+        queue: the queue that it was bound in.
     """
 
     pod: Pod
@@ -35,7 +35,6 @@ class PodRecord:
     finished: int | None = None
     evicted: bool = False
     lost: bool = False
-    job: str = ""
     queue: str = ""
 
     @property
