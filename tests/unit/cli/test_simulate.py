@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,8 @@ from typer.testing import CliRunner
 
 from kbatch.cli.main import app
 
-CASES = Path(__file__).parents[2] / "cases"
+ROOT = Path(__file__).parents[3]
+CASES = ROOT / "tests" / "cases"
 CASE = str(CASES / "case-05-equal-jobs-share-equally.yaml")
 CONF = 'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: predicates}, {name: proportion}]\n'
 
@@ -106,3 +111,14 @@ def test_options_reach_the_run(tmp_path: Path, conf: str) -> None:
     summary = json.loads(CliRunner().invoke(app, arguments).stdout)["summary"]
     assert summary["makespan"] == 5.0
     assert "idle_cycle_seconds" in summary
+
+
+def test_equal_input_gives_equal_bytes_whatever_the_hash_seed() -> None:
+    def output(seed: str) -> bytes:
+        program = "import sys; from kbatch.cli.main import main; main()"
+        arguments = [sys.executable, "-c", program, "simulate", str(ROOT / "examples" / "mixed"), "-o", "json"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(arguments, capture_output=True, check=True, timeout=60, env=environment)
+        return re.sub(rb'"engine_seconds": [0-9.e-]+', b"", done.stdout)
+
+    assert output("1") == output("2")
