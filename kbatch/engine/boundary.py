@@ -59,7 +59,9 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a group stands. The last one of a cycle counts; groups that need no word are left out.
+    """How a group stands. The last one of a cycle counts; an early one says how far it has come, and may lack a reason.
+
+    Groups that need no word are left out.
 
     Attributes:
         group: `namespace/name`; of a shadow group that of its owner or its only pod. `job` is its key in the model.

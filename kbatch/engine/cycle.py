@@ -44,9 +44,9 @@ def cycle(
             yield transaction
     for action in policy.actions:
         with observer.span(f"action:{action}"):
-            for transaction in ACTIONS[action](session):
-                decided = True
-                yield transaction
+            for decision in ACTIONS[action](session):
+                decided = decided or isinstance(decision, Transaction)
+                yield decision
     with observer.span("verdicts"):
         found = []
         for verdict in _verdicts(session):

@@ -1,4 +1,7 @@
-"""The actions, by the name that stands in configurations. Each is a generator of transactions over a session."""
+"""The actions, by the name that stands in configurations. Each is a generator of transactions over a session.
+
+An action may yield a verdict early, so that its caller gets a turn; a later one for the same group replaces it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from kbatch.engine.actions.backfill import backfill
 from kbatch.engine.actions.enqueue import enqueue
 from kbatch.engine.actions.preempt import preempt
 from kbatch.engine.actions.reclaim import reclaim
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Transaction, Verdict
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
-Action: TypeAlias = "Callable[[Session], Iterator[Transaction]]"
+Action: TypeAlias = "Callable[[Session], Iterator[Transaction | Verdict]]"
 
 ACTIONS: Final[dict[str, Action]] = {
     "enqueue": enqueue,

@@ -21,8 +21,9 @@ from kbatch.api.reasons import (
     QuotaExceeded,
     Reason,
     WaitingInQueue,
+    most_specific,
 )
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Verdict
 from kbatch.engine.demand import Quotas, needs
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, signature, unplaced
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def enqueue(session: Session) -> Iterator[Transaction]:
-    """Run the action. It makes no transactions: being in queue is a verdict."""
-    _Door(session).open()
-    return iter(())
+def enqueue(session: Session) -> Iterator[Verdict]:
+    """Run the action. It makes no transactions: being in queue is a verdict, given out one by one."""
+    return _Door(session).open()
 
 
 class _Door:
@@ -51,8 +51,8 @@ class _Door:
         self.reclaims = session.policy.has("reclaim")
         self.preempts = session.policy.has("preempt")
 
-    def open(self) -> None:
-        """Let in whoever fits, in order."""
+    def open(self) -> Iterator[Verdict]:
+        """Let in whoever fits, in order; says of each how it stands."""
         session = self.session
         lines: dict[str, list[JobState]] = {}
         for job in session.live():
@@ -82,6 +82,10 @@ class _Door:
                 heapq.heapreplace(heap, (self._key(name), name))
             else:
                 waiting[name] += 1
+            yield Verdict(
+                job.name, shadow=False, enqueued=job.in_queue, scheduled=False,
+                reason=most_specific(session.reasons.get(job.key, ())), attempts=job.attempts, job=job.key,
+            )  # fmt: skip
 
     def _key(self, name: str) -> Any:
         """Order of a queue, with what its groups were promised counted as held."""
