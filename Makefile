@@ -7,6 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
+# The certificates that the machine trusts, a company's own included.
+export UV_SYSTEM_CERTS := 1
 VENV := .venv/bin
 
 help: ## list the targets
