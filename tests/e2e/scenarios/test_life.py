@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
 
+BLOCKERS = ["blocker-0", "blocker-1", "blocker-2"]
 WATCHED = {"podgroups", "queues", "jobs", "pods", "events", "resourcequotas"}
 
 
@@ -32,8 +33,9 @@ def full(kbatch: Installed) -> str:
     return "blocker"
 
 
-def free(kbatch: Installed, name: str) -> None:
-    kbatch.run("delete", "pods", "--all", "--wait=false", "--grace-period=0")
+def free(kbatch: Installed, name: str, pods: list[str]) -> None:
+    """Take a gang away."""
+    kbatch.run("delete", "pods", *pods, "--wait=false", "--grace-period=0")
     kbatch.run("delete", "podgroup", name, "--wait=false")
 
 
@@ -56,7 +58,7 @@ def test_the_seed_example_has_no_pods_while_it_waits(kbatch: Installed, full: st
         kbatch.wait_phase("qj-1", "Pending")
         assert kbatch.get("job", "qj-1")["spec"]["suspend"] is True
         assert not [one for one in kbatch.items("pods") if one["metadata"]["name"].startswith("qj-1")]
-        free(kbatch, full)
+        free(kbatch, full, BLOCKERS)
         kbatch.wait_phase("qj-1", "Running")
         kbatch.wait("six run", lambda: kbatch.get("podgroup", "qj-1")["status"]["running"] == 6)
         early = history.early()
@@ -88,17 +90,36 @@ def test_more_jobs_than_room_come_in_turns_and_all_complete(kbatch: Installed) -
     assert {(one["spec"]["minMember"], one["spec"]["minResources"]["cpu"]) for one in groups} == {(4, "32")}
 
 
-def test_a_job_whose_reservation_ends_is_suspended_again_and_resumed_later(kbatch: Installed) -> None:
-    """One pod of the minimum fits nowhere as long as a node is closed: the group times out, its Job's pods go."""
-    kbatch.run("cordon", "node-0", "node-1", "node-2")
-    try:
-        waiting = job("late", 3, "2", group="late")
-        kbatch.apply(group("late", 3, minResources={}, scheduleTimeoutSeconds=1), waiting)
-        kbatch.wait_condition("late", "Enqueued", "False")
-        assert kbatch.get("job", "late")["spec"]["suspend"] is True
-    finally:
-        kbatch.run("uncordon", "node-0", "node-1", "node-2")
-    kbatch.wait_phase("late", "Running", 60)
+def test_a_job_whose_reservation_ends_loses_its_pods_and_a_failed_member_is_made_again(kbatch: Installed) -> None:
+    """Two things that take their time, side by side.
+
+    The cluster has the room that the Job's group asks for, but on no node enough for one of its pods: it times out.
+    """
+    kbatch.create_all(gang("half", 3, cpu="16"))
+    kbatch.wait_phase("half", "Running")
+    kbatch.apply(roles("frail", role("w", 1, "1")))
+    kbatch.wait("it runs", lambda: kbatch.get("podgroup", "frail").get("status", {}).get("running") == 1)
+    before = kbatch.get("pod", "frail-w-0")["metadata"]["uid"]
+    kbatch.run("patch", "pod", "frail-w-0", "--subresource=status", "-p", '{"status":{"phase":"Failed"}}')
+    with watched(kbatch) as history:
+        kbatch.apply(
+            group("late", 2, minResources={"cpu": "36"}, scheduleTimeoutSeconds=2), job("late", 2, "18", group="late")
+        )
+        kbatch.wait("it is let in", lambda: "InQueue" in history.phases("late"))
+        kbatch.wait("it is sent back", lambda: history.phases("late")[-1] == "Pending")
+        kbatch.wait("its Job is suspended again", lambda: kbatch.get("job", "late")["spec"]["suspend"] is True)
+        kbatch.wait("its pods are gone", lambda: len(kbatch.items("pods")) == 4)
+        assert kbatch.get("podgroup", "late")["status"]["schedulingAttempts"] == 1
+        assert "SentBack" in reasons(kbatch, "PodGroup", "late")
+        free(kbatch, "half", pods=["half-0", "half-1", "half-2"])
+        kbatch.wait_phase("late", "Running", 60)
+
+    def again() -> bool:
+        found = [one for one in kbatch.items("pods") if one["metadata"]["name"] == "frail-w-0"]
+        return bool(found) and found[0]["metadata"]["uid"] != before and found[0]["status"]["phase"] == "Running"
+
+    kbatch.wait("another member runs in the failed one's place", again, 40)
+    assert kbatch.get("podgroup", "frail")["metadata"]["annotations"]["kbatch.dev/replaced"] == "1"
 
 
 def test_a_job_that_its_user_suspended_stays_suspended(kbatch: Installed) -> None:
@@ -134,21 +155,6 @@ def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) 
     kbatch.wait("its pods go with it", lambda: not kbatch.items("pods"))
 
 
-def test_a_failed_member_is_made_again_and_counted(kbatch: Installed) -> None:
-    kbatch.apply(roles("frail", role("w", 1, "1")))
-    kbatch.wait_phase("frail", "Running")
-    kbatch.wait("it runs", lambda: kbatch.get("pod", "frail-w-0")["status"]["phase"] == "Running")
-    before = kbatch.get("pod", "frail-w-0")["metadata"]["uid"]
-    kbatch.run("patch", "pod", "frail-w-0", "--subresource=status", "-p", '{"status":{"phase":"Failed"}}')
-
-    def again() -> bool:
-        found = kbatch.items("pods")
-        return len(found) == 1 and found[0]["metadata"]["uid"] != before and found[0]["status"]["phase"] == "Running"
-
-    kbatch.wait("another runs in its place", again, 40)
-    assert kbatch.get("podgroup", "frail")["metadata"]["annotations"]["kbatch.dev/replaced"] == "1"
-
-
 def test_a_gate_is_taken_away_in_queue_and_not_before(kbatch: Installed, full: str) -> None:
     pods = [pod(f"gated-{index}", "gated") for index in range(3)]
     for one in pods:
@@ -156,10 +162,7 @@ def test_a_gate_is_taken_away_in_queue_and_not_before(kbatch: Installed, full: s
     kbatch.create_all([group("gated", 3), *pods])
     kbatch.wait_condition("gated", "Enqueued", "False")
     assert all(kbatch.get("pod", f"gated-{index}")["spec"].get("schedulingGates") for index in range(3))
-    for one in kbatch.items("pods"):
-        if one["metadata"]["name"].startswith(full):
-            kbatch.run("delete", "pod", one["metadata"]["name"], "--wait=false", "--grace-period=0")
-    kbatch.run("delete", "podgroup", full, "--wait=false")
+    free(kbatch, full, BLOCKERS)
     kbatch.wait_phase("gated", "Running")
 
 
