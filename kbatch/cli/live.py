@@ -46,7 +46,7 @@ def groups(
     from kbatch.kube.kinds import PODGROUPS
     from kbatch.kube.lists import list_all
 
-    found = _ask(lambda client: list_all(client, PODGROUPS, namespace=namespace), kubeconfig, context)
+    found = ask(lambda client: list_all(client, PODGROUPS, namespace=namespace), kubeconfig, context)
     rows = [row for row in group_rows(found) if row.waits or not waiting]
     if output is Output.JSON:
         print_json([row.json() for row in rows])
@@ -61,7 +61,7 @@ def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context:
     from kbatch.kube.kinds import QUEUES
     from kbatch.kube.lists import list_all
 
-    rows = queue_rows(_ask(lambda client: list_all(client, QUEUES), kubeconfig, context))
+    rows = queue_rows(ask(lambda client: list_all(client, QUEUES), kubeconfig, context))
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
@@ -82,7 +82,7 @@ def explain(
     if not namespace or not own_name:
         fail(f"{name!r} is no NAMESPACE/NAME", 2)
     try:
-        explanation = _ask(lambda client: gather(client, namespace, own_name), kubeconfig, context)
+        explanation = ask(lambda client: gather(client, namespace, own_name), kubeconfig, context)
     except NotThereError as error:
         fail(str(error))
     if output is Output.JSON:
@@ -92,7 +92,7 @@ def explain(
             typer.echo(line)
 
 
-def _ask(
+def ask(
     question: Callable[[Client], Coroutine[Any, Any, _Found]], kubeconfig: str | None, context: str | None
 ) -> _Found:
     """The answer of the cluster; what keeps it from answering is one sentence and status 1."""

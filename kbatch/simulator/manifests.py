@@ -158,7 +158,7 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     _check(obj, content, reading)
     metadata = obj.metadata
     arrival, departure = _times(obj)
-    declared = Declared(_start(obj), place, arrival, departure)
+    declared = Declared(at_start(obj), place, arrival, departure)
     before = reading.seen.setdefault(declared.key, place)
     if before is not place:
         name = f"{metadata.namespace}/{metadata.name}" if read_as.namespaced else metadata.name
@@ -356,7 +356,7 @@ def _created(metadata: Metadata) -> int | None:
         ) from None
 
 
-def _start(obj: AnyObject) -> AnyObject:
+def at_start(obj: AnyObject) -> AnyObject:
     """The object as it is at the start: what its status says stands since then."""
     if isinstance(obj, PodGroup) and obj.status.conditions:
         stale = [msgspec.structs.replace(condition, last_transition_time=None) for condition in obj.status.conditions]

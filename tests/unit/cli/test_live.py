@@ -215,6 +215,35 @@ def test_explain_what_is_not_there(ask: Any) -> None:
     assert ask("explain", "nothing").exit_code == 2
 
 
+def test_what_if(ask: Any, server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    for path in (
+        "/api/v1/namespaces", "/api/v1/resourcequotas", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims",
+        "/apis/scheduling.k8s.io/v1/priorityclasses", "/apis/policy/v1/poddisruptionbudgets", "/apis/batch/v1/jobs",
+        "/apis/storage.k8s.io/v1/storageclasses", "/apis/storage.k8s.io/v1/csinodes",
+    ):  # fmt: skip
+        server.answers[path] = a_list([])  # type: ignore[attr-defined]
+    node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}
+    server.answers["/api/v1/nodes"] = a_list([node])  # type: ignore[attr-defined]
+    server.answers["/api/v1/pods"] = a_list([pod("big-0", node="n1", role="worker")])  # type: ignore[attr-defined]
+    wanted = {"schedulerName": "kube-batch", "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": wanted}
+    (tmp_path / "new.json").write_text(json.dumps(manifest))
+    found = json.loads(ask("what-if", str(tmp_path / "new.json"), "-o", "json").stdout)
+    assert found["pods"]["team/big-0"]["node"] == "n1"
+    assert found["pods"]["default/new"]["phase"] == "Pending"
+    more = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        **node,
+        "metadata": {"name": "n2"},
+        "status": {"allocatable": {"cpu": "4"}},
+    }
+    (tmp_path / "more.json").write_text(json.dumps(more))
+    both = ask("what-if", str(tmp_path / "new.json"), str(tmp_path / "more.json"), "-o", "json")
+    assert json.loads(both.stdout)["pods"]["default/new"]["node"] == "n2"
+    assert ask("what-if", str(tmp_path / "none.json")).exit_code == 2
+
+
 def test_a_cluster_without_kbatch(ask: Any, server: ThreadingHTTPServer) -> None:
     server.answers = {}  # type: ignore[attr-defined]
     result = ask("groups")

@@ -1,0 +1,87 @@
+"""`kbatch what-if`: what would become of these manifests in the live cluster as it is now. Nothing is sent to it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbatch.cli.live import Context, Kubeconfig, ask
+from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, console, fail, warn
+
+if TYPE_CHECKING:
+    from kbatch.api.objects import AnyObject
+    from kbatch.kube.client import Api
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("what-if", short_help="Try manifests on a copy of a live cluster.")(what_if)
+
+
+def what_if(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Manifests: files, folders, or - for standard input.")
+    ],
+    scheduler_conf: Annotated[
+        Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
+    ] = None,
+    until: Annotated[
+        float, typer.Option("--until", min=0, max=10**9, metavar="SECONDS", help="How far to look ahead.")
+    ] = 3600,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Say what would become of manifests in the live cluster as it is now; nothing is changed there.
+
+    What runs in the cluster is taken to run on. An object of the same name as a live one replaces it.
+    """
+    from kbatch.api.configuration import ConfigurationError
+    from kbatch.cli.configuration import load as load_configuration
+    from kbatch.simulator.errors import InputError
+    from kbatch.simulator.manifests import load
+    from kbatch.simulator.overlay import overlay
+    from kbatch.simulator.run import Limits, simulate
+
+    try:
+        _, policy = load_configuration(scheduler_conf)
+        manifests = load(paths)
+        live = ask(everything, kubeconfig, context)
+        result = simulate(overlay(live, manifests), policy, Limits(until=round(until * 1000)))
+    except (InputError, ConfigurationError) as error:
+        fail(str(error), BAD_INPUT)
+    for warning in result.warnings:
+        warn(warning)
+    if output is Output.JSON:
+        sys.stdout.buffer.write(result.encode())
+        sys.stdout.buffer.flush()
+    else:
+        from kbatch.simulator.report import print_report
+
+        with console() as out:
+            print_report(result, out)
+    if result.limited:
+        raise typer.Exit(LIMIT_REACHED)
+
+
+async def everything(api: Api) -> list[AnyObject]:
+    """All that the scheduler sees of the cluster.
+
+    Raises:
+        KubeError: the cluster does not answer, or refuses.
+    """
+    import asyncio
+
+    from kbatch.kube import kinds
+    from kbatch.kube.lists import list_all
+
+    seen = (
+        kinds.NODES, kinds.NAMESPACES, kinds.PRIORITYCLASSES, kinds.QUEUES, kinds.PODGROUPS, kinds.PODS, kinds.JOBS,
+        kinds.RESOURCEQUOTAS, kinds.PODDISRUPTIONBUDGETS, kinds.PERSISTENTVOLUMES, kinds.PERSISTENTVOLUMECLAIMS,
+        kinds.STORAGECLASSES, kinds.CSINODES,
+    )  # fmt: skip
+    lists = await asyncio.gather(*(list_all(api, kind) for kind in seen))
+    return [obj for found in lists for obj in found]
