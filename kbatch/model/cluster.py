@@ -206,6 +206,12 @@ class ClusterModel:
             del self._evicting[pod_key]
             self._again(pod_key)
 
+    # --- what no object says ------------------------------------------------------------------------------------------
+
+    def marks(self) -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
+        """Binds under way (uid and node by pod) and evictions under way (uid by pod)."""
+        return self._assumed, self._evicting
+
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _again(self, key: str) -> None:
