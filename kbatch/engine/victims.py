@@ -84,6 +84,7 @@ class Hunt:
         self._heap: list[tuple[tuple[Any, ...], int]] = []
         self._chosen: list[_Chosen] = []
         self._alike = len({task.cls.id for task in claim.tasks}) == 1
+        self.over = False
         self._dead: set[tuple[int, int]] = set()
         for donor in donors:
             self._offer(donor)
@@ -270,31 +271,37 @@ def plan(
     if single is None and not job.missing():
         statement.rollback()
         return None  # it fits as things are: nobody needs to go
-    mark = _like(claim)
-    hunt = hunts.get(mark)
-    if hunt is None:
-        hunt = hunts[mark] = Hunt(session, action, claim, donors())
-    else:
-        hunt.again(claim)
+    hunt = _hunt(session, action, claim, donors, hunts)
     if hunt.empty:
         statement.rollback()
         return None
     if not _place_with(statement, hunt, single):
         statement.rollback()
-        del hunts[mark]  # what it found out held with victims that stay after all
+        hunt.over = True  # what it found out held with victims that stay after all
         return None
     if _let_go(statement, hunt, single):
-        del hunts[mark]
+        hunt.over = True
     statement.nominate_instead()
     return statement
 
 
-def _like(claim: Claim) -> Mark:
-    """What votes can depend on: claims that agree in this may share one hunt."""
+def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iterable[JobState]], hunts: Hunts) -> Hunt:
+    """A hunt for the claim: that of the job's last claim, that of a claim no vote could tell from it, or a new one."""
     job = claim.job
-    classes = frozenset(task.cls.id for task in claim.tasks)
-    own = job.key if claim.intra else ""
-    return job.queue, job.priority, own, classes, claim.lacks, tuple(sorted(claim.held.items())), claim.never
+    what = (frozenset(task.cls.id for task in claim.tasks), claim.lacks, claim.intra)
+    own: Mark = (job.key, *what)
+    alike: Mark = (job.queue, job.priority, claim.never, tuple(sorted(claim.held.items())), *what)
+    for mark in (own,) if claim.intra else (own, alike):
+        found = hunts.get(mark)
+        if found is not None and not found.over:
+            found.again(claim)
+            break
+    else:
+        found = Hunt(session, action, claim, donors())
+    hunts[own] = found
+    if not claim.intra:
+        hunts[alike] = found
+    return found
 
 
 def _place_without(statement: Statement, single: Task | None) -> None:

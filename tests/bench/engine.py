@@ -36,6 +36,7 @@ from kbatch.api.objects import (
     PodGroupSpec,
     PodSpec,
     PodStatus,
+    PriorityClass,
     Queue,
     QueueSpec,
     ResourceRequirements,
@@ -105,10 +106,10 @@ def pod(group: str, index: int, *, on: str = "", cpu: str = "1", affinity: Affin
     )  # fmt: skip
 
 
-def group(name: str, minimum: int, queue: str) -> PodGroup:
+def group(name: str, minimum: int, queue: str, priority: str = "") -> PodGroup:
     return PodGroup(
         metadata=Metadata(name=name, namespace="ns", creation_timestamp=STAMP, generation=1),
-        spec=PodGroupSpec(min_member=minimum, queue=queue),
+        spec=PodGroupSpec(min_member=minimum, queue=queue, priority_class_name=priority),
     )
 
 
@@ -217,6 +218,30 @@ def reclaim() -> Iterator[Figure]:
     )  # fmt: skip
 
 
+def preempt() -> Iterator[Figure]:
+    def objects() -> Iterator[AnyObject]:
+        yield queue("q0")
+        yield PriorityClass(metadata=Metadata(name="low"), value=1)
+        yield PriorityClass(metadata=Metadata(name="high"), value=100)
+        for index in range(160):
+            yield node(index)
+        for at in range(51):
+            yield group(f"r{at}", 1, "q0", "low")
+            for index in range(100 if at < 50 else 120):
+                yield pod(f"r{at}", index, on=f"n{(at * 100 + index) % 160:05}")
+        for at in range(500):
+            yield group(f"h{at}", 1, "q0", "high")
+            yield pod(f"h{at}", 0)
+
+    model, building = build(objects())
+    result = decide(model, build_policy(DEFAULT))
+    assert result.evictions, "nobody was evicted"
+    yield Figure(
+        "preempt", "500 groups of higher priority, 5,120 running pods", result.seconds, 3.0, pods=5620, nodes=160,
+        gangs=551, binds=result.binds, evictions=result.evictions, model_seconds=building,
+    )  # fmt: skip
+
+
 def idle() -> Iterator[Figure]:
     policy = build_policy(DEFAULT)
     objects = [*(queue(f"q{index}") for index in range(4)), *(node(index) for index in range(1000))]
@@ -240,6 +265,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
         "apart", "2,000 gangs x 10 with anti-affinity, 2,000 nodes", 2000, 10, 2000, 10.0, affinity=True
     ),
     "reclaim": reclaim,
+    "preempt": preempt,
     "idle": idle,
     "large": lambda: placed("large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
 }

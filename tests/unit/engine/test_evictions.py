@@ -223,3 +223,20 @@ def test_a_role_keeps_its_minimum() -> None:
         [group("b", priority_class_name="high", at=1), *members("b", 4)],
     ]
     assert run(world(*objects), policy(EVERYTHING)).evicted == ["w1", "w2"]
+
+
+def test_claims_of_one_kind_find_different_victims_in_one_cycle() -> None:
+    claimers = [[group(f"b{at}", priority_class_name="high", at=at + 1), *members(f"b{at}", 1)] for at in range(3)]
+    sim = Simulation(
+        world(
+            [*CLASSES, queue(), node("n1", "3"), node("n2", "3"), group("a", priority_class_name="low")],
+            standing("a", 6, ["n1", "n2"]),
+            *claimers,
+        )
+    )
+    found = sim.cycle()
+    assert len(set(found.evicted)) == 3
+    assert len(found.nominated) == 3
+    sim.run(5)
+    assert len(sim.evictions) == 3
+    assert len(sim.running("b")) == 3
