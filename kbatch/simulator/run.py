@@ -146,7 +146,7 @@ class _Run:
                 self.longest_slice = max(self.longest_slice, instant - last)
             if isinstance(step, Transaction):
                 transactions.append(step)
-            else:
+            elif isinstance(step, Verdict):
                 verdicts.append(step)
             last = time.perf_counter()
         self.engine_seconds += time.perf_counter() - begin

@@ -348,3 +348,94 @@ def test_priority_class_that_does_not_exist(simulate: Callable[..., Any], conf: 
     outcome = simulate("priority-class-that-does-not-exist", conf)
     assert outcome.running() == []
     assert outcome.reason("a") == "PriorityClassNotFound"
+
+
+def test_quota_lets_in_what_it_covers(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("quota-lets-in-what-it-covers")
+    assert {bind["pod"].rpartition("-")[0]: bind["time"] for bind in outcome.binds} == {
+        "default/a": 0.0,
+        "default/b": 30.0,
+    }
+    assert outcome.reason("c") == "QuotaExceeded"
+    assert not [key for key in outcome.pods if key.startswith("default/c-")]
+    waiting = simulate("quota-lets-in-what-it-covers", until=10_000)
+    assert (waiting.reason("b"), waiting.phase("b")) == ("QuotaExceeded", "Pending")
+
+
+def test_capability_is_a_hard_cap(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("capability-is-a-hard-cap")
+    assert {bind["pod"].rpartition("-")[0]: bind["time"] for bind in outcome.binds} == {
+        "default/a": 0.0,
+        "default/b": 30.0,
+    }
+    assert outcome.reason("c") == "QueueCapabilityExceeded"
+
+
+@evicting
+def test_closed_queue(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("closed-queue", conf)
+    assert outcome.binds == []
+    assert (outcome.reason("a"), outcome.reason("x")) == ("QueueClosed", "QueueClosed")
+
+
+@evicting
+def test_never_preempts(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("never-preempts", conf, extra_cycles=10)
+    assert (outcome.evictions, by_prefix(outcome.running())) == ([], {"a": 4})
+
+
+@evicting
+def test_no_victim_before_its_minimum_of_run_time(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("no-victim-before-its-minimum-of-run-time", conf)
+    assert [each["time"] for each in outcome.evictions] == [50.0, 50.0]
+    assert {bind["time"] for bind in outcome.binds if bind["pod"].startswith("default/b")} == {51.0}
+
+
+@evicting
+def test_never_disrupted(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("never-disrupted", conf, extra_cycles=10)
+    assert (outcome.evictions, by_prefix(outcome.running())) == ([], {"a": 4})
+
+
+@evicting
+def test_queue_that_is_not_reclaimable(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("queue-that-is-not-reclaimable", conf, extra_cycles=10)
+    assert (outcome.evictions, by_prefix(outcome.running())) == ([], {"a": 4})
+    assert outcome.queues["q2"]["deserved"]["cpu"] == "1"
+
+
+@placing
+def test_roles_start_together(simulate: Callable[..., Any], conf: str | None) -> None:
+    assert simulate("roles-start-together", conf, until=5000).running() == []
+    outcome = simulate("roles-start-together", conf)
+    assert "a-m" in outcome.running()
+    assert len(outcome.running("a-w")) == 3
+    assert {bind["time"] for bind in outcome.binds} == {10.0}
+
+
+@placing
+def test_gated_pod(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("gated-pod", conf)
+    assert (outcome.running(), outcome.reason("a")) == ([], "Gated")
+
+
+@placing
+def test_minimum_by_annotation(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("minimum-by-annotation", conf)
+    assert by_prefix(outcome.running()) == {"b": 3}
+    assert outcome.message("a").startswith("4 of 5 pods")
+
+
+@evicting
+def test_preemption_inside_a_job(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("preemption-inside-a-job", conf, extra_cycles=10)
+    assert [(each["action"], each["for"]) for each in outcome.evictions] == [("preempt", "default/a")]
+    assert "a-x" in outcome.running()
+    assert len(outcome.running()) == 4
+
+
+@evicting
+def test_disruption_budget_allows_one(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("disruption-budget-allows-one", conf, until=100_000, extra_cycles=5)
+    assert len(outcome.evictions) == 1
+    assert len([name for name in outcome.running() if name in {"b", "c"}]) == 1
