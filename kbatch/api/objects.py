@@ -528,12 +528,22 @@ class PersistentVolumeClaim(_Object, kw_only=True):
     status: PersistentVolumeClaimStatus = msgspec.field(default_factory=PersistentVolumeClaimStatus)
 
 
+class TopologySelectorRequirement(_Value, kw_only=True, frozen=True):
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(_Value, kw_only=True, frozen=True):
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] | None = None
+
+
 class StorageClass(_Object, kw_only=True):
     api_version: str = "storage.k8s.io/v1"
     kind: str = "StorageClass"
     metadata: Metadata
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] | None = None
 
 
 class CsiNodeAllocatable(_Value, kw_only=True, frozen=True):

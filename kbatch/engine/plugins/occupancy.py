@@ -1,4 +1,4 @@
-"""What pods on a node hold of it besides room: host ports and attached volumes, now and without terminating pods."""
+"""What pods hold besides room: host ports, attached volumes and claims, now and without terminating pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kbatch.engine.plugins.coupling import occupants
 from kbatch.engine.plugins.ports import PortIndex
-from kbatch.engine.plugins.volumes import AttachIndex
+from kbatch.engine.plugins.volumes import AttachIndex, ClaimIndex
 from kbatch.engine.room import Index
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Mask, NodeTable
@@ -26,10 +26,19 @@ class Occupancy:
         self._ports_of: dict[int, frozenset[HostPort]] = {}
         self._ports: tuple[PortIndex, PortIndex] | None = None
         self._volumes: tuple[AttachIndex, AttachIndex] | None = None
+        self._claims: tuple[ClaimIndex, ClaimIndex] | None = None
 
     def matters(self, cls: TaskClass) -> bool:
         """Whether pods of the class may keep others, or one another, off a node by ports or attach limits."""
         return bool(self._ports_of_class(cls)) or (bool(cls.volumes) and self._attached()[0].limited(cls))
+
+    def shares(self, cls: TaskClass) -> bool:
+        """Whether pods elsewhere may keep the class off a node, by a claim that both use."""
+        return bool(cls.volumes) and self._used()[0].matters(cls)
+
+    def claims_used(self, cls: TaskClass, rows: Index, *, later: bool) -> Mask | None:
+        """The rows on which other users of its claims leave none for the class; None where it may share them all."""
+        return self._used()[later].refused(cls, rows) if self.shares(cls) else None
 
     def ports_taken(self, cls: TaskClass, rows: Index, *, later: bool) -> Mask | None:
         """The rows on which a host port of the class is taken; None where it has none."""
@@ -57,8 +66,11 @@ class Occupancy:
         if cls.volumes:
             attached_now, attached_later = self._attached()
             attached_later.add(cls, row, sign)
+            used_now, used_later = self._used()
+            used_later.add(cls, row, sign)
             if not stays:
                 attached_now.add(cls, row, sign)
+                used_now.add(cls, row, sign)
 
     def _ports_of_class(self, cls: TaskClass) -> frozenset[HostPort]:
         found = self._ports_of.get(cls.id)
@@ -87,6 +99,16 @@ class Occupancy:
                     if not terminating:
                         later.add(cls, row)
         return self._volumes
+
+    def _used(self) -> tuple[ClaimIndex, ClaimIndex]:
+        if self._claims is None:
+            now, later = self._claims = (ClaimIndex(self._model, self._table), ClaimIndex(self._model, self._table))
+            for cls, rows, terminating in self._pods():
+                for row in rows if cls.volumes else ():
+                    now.add(cls, row)
+                    if not terminating:
+                        later.add(cls, row)
+        return self._claims
 
     def _pods(self) -> Iterator[tuple[TaskClass, list[int], bool]]:
         """Class, rows and "are terminating" of all pods on nodes, as the snapshot has them."""

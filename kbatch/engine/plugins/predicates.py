@@ -185,6 +185,8 @@ class Predicates(Plugin):
     def _scope(self, cls: TaskClass) -> Scope:
         if self._standing is not None and (_demands_pods(cls.spec) or self._standing.facing(cls, _ANTI)):
             return Scope.CLUSTER
+        if self._occupancy.shares(cls):
+            return Scope.CLUSTER
         return Scope.NODE if self._occupancy.matters(cls) else Scope.STATIC
 
     def predicate(self, cls: TaskClass, rows: Rows) -> Codes:
@@ -202,6 +204,9 @@ class Predicates(Plugin):
         if full is not None:
             _refuse(codes, full, _code(VolumeUnavailable))
         if scope is Scope.CLUSTER:
+            used = self._occupancy.claims_used(cls, index, later=later)
+            if used is not None:
+                _refuse(codes, used, _code(VolumeUnavailable))
             around = self._look_around(cls, later=later)
             codes = np.where(codes == 0, around[index], codes)
         return codes

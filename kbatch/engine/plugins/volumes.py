@@ -1,18 +1,20 @@
-"""What volumes ask of nodes: where they can be reached from, and how many of a driver's a node may attach.
+"""What volumes ask of nodes: where they can be reached from, who else may use them, how many a node may attach.
 
 * A claim bound to a volume: the volume's own node affinity.
-* A claim that waits for its first consumer: anywhere, until something wrote a node into its annotation
-  `volume.kubernetes.io/selected-node`; from then on only there, for its volume is being made there.
-* A claim that is to be bound at once, and is not yet; a claim or volume that does not exist: nowhere.
+* A claim that waits for its first consumer: wherever its class can make volumes, until something wrote a node into its
+  annotation `volume.kubernetes.io/selected-node`; from then on only there, for its volume is being made there.
+* A claim that is to be bound at once, and is not yet; one whose class has its volumes made by hand; one that is being
+  deleted or has lost its volume; a claim or volume that does not exist: nowhere.
+* A ReadWriteOncePod claim that a pod uses: nowhere. A claim that waits for its first consumer and is not for many
+  nodes: all its pods go to one node, for the volume will be made there.
 * CSINode tells how many volumes of a driver a node can attach. Pods that share a claim on a node share an attachment.
   Inline volumes are not counted: their drivers do not attach.
 
-Where the model holds no claims at all, whoever fed it does not look at volumes, and they bind nothing.
+Where the model has no place for claims, whoever feeds it does not look at volumes, and they bind nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import numpy as np
@@ -23,19 +25,25 @@ from kbatch.engine.room import Index
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
+from kbatch.model.volumes import (
+    claims_of,
+    for_one_pod,
+    made_on_demand,
+    on_many_nodes,
+    selected_node,
+    topologies,
+    usable,
+)
 
 _T = TypeVar("_T", PersistentVolume, PersistentVolumeClaim, StorageClass)
 
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-
-_INLINE: Final = "csi:"
 _NO_LIMIT: Final = np.iinfo(np.int64).max
 
 
 def reachable(model: ClusterModel, table: NodeTable, cls: TaskClass) -> Mask | None:
     """The nodes from which all volumes of a class can be used; None where volumes do not matter."""
-    claims = list(_claims(cls))
-    if not claims or not model.objects.get(PersistentVolumeClaim):
+    claims = list(claims_of(cls.volumes))
+    if not claims or PersistentVolumeClaim not in model.objects:
         return None
     mask = np.ones(len(table), np.bool_)
     for key in claims:
@@ -47,7 +55,7 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
     everywhere = np.ones(len(table), np.bool_)
     nowhere = np.zeros(len(table), np.bool_)
     claim = _find(model, PersistentVolumeClaim, key)
-    if claim is None:
+    if claim is None or not usable(claim):
         return nowhere
     if claim.spec.volume_name:
         volume = _find(model, PersistentVolume, claim.spec.volume_name)
@@ -57,24 +65,83 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
         if affinity is None or affinity.required is None:
             return everywhere
         return columns.chosen(table, affinity.required)
-    node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+    storage_class = _class_of(model, claim)
+    if storage_class is None or not made_on_demand(claim, storage_class):
+        return nowhere
+    node = selected_node(claim)
     if node:
         row = table.row.get(node)
         if row is not None:
             nowhere[row] = True
         return nowhere
-    storage_class = _find(model, StorageClass, claim.spec.storage_class_name or "")
-    waits = storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"
-    return everywhere if waits else nowhere
+    places = topologies(storage_class)
+    return everywhere if places is None else columns.chosen(table, places)
 
 
-def _claims(cls: TaskClass) -> Iterator[str]:
-    return (name for name in cls.volumes if not name.startswith(_INLINE))
+def _class_of(model: ClusterModel, claim: PersistentVolumeClaim) -> StorageClass | None:
+    return _find(model, StorageClass, claim.spec.storage_class_name or "")
 
 
 def _find(model: ClusterModel, kind: type[_T], key: str) -> _T | None:
     found = model.objects.get(kind, {}).get(key)
     return found if isinstance(found, kind) else None
+
+
+class ClaimIndex:
+    """Who uses the claims that pods cannot share wherever they like."""
+
+    def __init__(self, model: ClusterModel, table: NodeTable) -> None:
+        self._model = model
+        self._nodes = len(table)
+        self._users: dict[str, dict[int, int]] = {}
+        self._alone: dict[str, bool | None] = {}
+        self._claims: dict[int, tuple[str, ...]] = {}
+
+    def matters(self, cls: TaskClass) -> bool:
+        """Whether pods of the class have such a claim."""
+        return bool(self._of(cls))
+
+    def add(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """A pod of the class stands on a row (1), or no longer (-1)."""
+        for claim in self._of(cls):
+            users = self._users.setdefault(claim, {})
+            count = users.get(row, 0) + sign
+            if count:
+                users[row] = count
+            else:
+                del users[row]
+
+    def refused(self, cls: TaskClass, rows: Index) -> Mask:
+        """The rows on which one more pod of the class could not use its claims, because of those who do."""
+        mask = np.zeros(self._nodes, np.bool_)
+        for claim in self._of(cls):
+            users = self._users.get(claim)
+            if users:
+                elsewhere = np.ones(self._nodes, np.bool_)
+                if not self._alone[claim]:
+                    elsewhere[list(users)] = False
+                mask |= elsewhere
+        found: Mask = mask[rows]
+        return found
+
+    def _of(self, cls: TaskClass) -> tuple[str, ...]:
+        found = self._claims.get(cls.id)
+        if found is None:
+            each = dict.fromkeys(claims_of(cls.volumes))
+            found = self._claims[cls.id] = tuple(claim for claim in each if self._kind(claim) is not None)
+        return found
+
+    def _kind(self, key: str) -> bool | None:
+        """True: for one pod. False: for the pods of one node, which is not chosen yet. None: for all."""
+        if key not in self._alone:
+            claim = _find(self._model, PersistentVolumeClaim, key)
+            kind: bool | None = None
+            if claim is not None and for_one_pod(claim):
+                kind = True
+            elif claim is not None and made_on_demand(claim, _class_of(self._model, claim)):
+                kind = None if on_many_nodes(claim) else False
+            self._alone[key] = kind
+        return self._alone[key]
 
 
 class AttachIndex:
@@ -134,7 +201,7 @@ class AttachIndex:
         """The claims of a class whose driver is limited somewhere, with that driver; each once."""
         found = self._handles.get(cls.id)
         if found is None:
-            pairs = ((self._driver(claim), claim) for claim in dict.fromkeys(_claims(cls)))
+            pairs = ((self._driver(claim), claim) for claim in dict.fromkeys(claims_of(cls.volumes)))
             found = self._handles[cls.id] = tuple((driver, claim) for driver, claim in pairs if driver in self._limits)
         return found
 
@@ -145,5 +212,5 @@ class AttachIndex:
         volume = _find(self._model, PersistentVolume, claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             return volume.spec.csi.driver if volume.spec.csi is not None else ""
-        storage_class = _find(self._model, StorageClass, claim.spec.storage_class_name or "")
+        storage_class = _class_of(self._model, claim)
         return storage_class.provisioner if storage_class is not None else ""

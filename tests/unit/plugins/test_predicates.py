@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +20,8 @@ from kbatch.api.objects import (
 from kbatch.engine.plugin import Scope
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.engine.session import Session
-from kbatch.model.events import Delete
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import group, members, queue, run, world
 from tests.unit.plugins.views import class_of, conf, node, plugin_of, pod, refusals, session_of
 
@@ -104,12 +106,21 @@ def test_pressure_counts_where_it_is_asked_for(argument: str, condition: str, sh
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 
-def claim(name: str, volume: str = "", *, storage_class: str = "", selected: str = "") -> PersistentVolumeClaim:
-    meta: dict[str, Any] = {"name": name, "namespace": "ns"}
+def claim(
+    name: str,
+    volume: str = "",
+    *,
+    storage_class: str = "",
+    selected: str = "",
+    mode: str = "ReadWriteOnce",
+    deleted: str | None = None,
+    phase: str = "",
+) -> PersistentVolumeClaim:
+    meta: dict[str, Any] = {"name": name, "namespace": "ns", "deletionTimestamp": deleted}
     if selected:
         meta["annotations"] = {"volume.kubernetes.io/selected-node": selected}
-    spec = {"volumeName": volume, "storageClassName": storage_class}
-    return msgspec.convert({"metadata": meta, "spec": spec}, PersistentVolumeClaim)
+    spec = {"volumeName": volume, "storageClassName": storage_class, "accessModes": [mode]}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase}}, PersistentVolumeClaim)
 
 
 def volume(name: str, zone: str = "", driver: str = "") -> PersistentVolume:
@@ -130,8 +141,13 @@ def using(name: str, *claims: str, on: str = "", **more: Any) -> Any:
 ZONES = (node("a", {"zone": "a"}), node("b", {"zone": "b"}))
 
 
-def storage_class(name: str, mode: str) -> StorageClass:
-    return msgspec.convert({"metadata": {"name": name}, "provisioner": "d", "volumeBindingMode": mode}, StorageClass)
+def storage_class(
+    name: str, mode: str = "WaitForFirstConsumer", *, provisioner: str = "d", zones: Sequence[str] = ()
+) -> StorageClass:
+    raw: dict[str, Any] = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
+    if zones:
+        raw["allowedTopologies"] = [{"matchLabelExpressions": [{"key": "zone", "values": list(zones)}]}]
+    return msgspec.convert(raw, StorageClass)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +161,13 @@ def storage_class(name: str, mode: str) -> StorageClass:
         ([claim("c", storage_class="s"), storage_class("s", "WaitForFirstConsumer")], {}),
         ([claim("c", storage_class="s", selected="b"), storage_class("s", "WaitForFirstConsumer")], {"a": "volume"}),
         ([claim("c", storage_class="s"), storage_class("s", "Immediate")], {"a": "volume", "b": "volume"}),
+        ([claim("c", storage_class="s"), storage_class("s", zones=["b", "c"])], {"a": "volume"}),
+        (
+            [claim("c", storage_class="s"), storage_class("s", provisioner="kubernetes.io/no-provisioner")],
+            {"a": "volume", "b": "volume"},
+        ),
+        ([claim("c", "v", deleted="2026-01-01T00:00:00Z"), volume("v")], {"a": "volume", "b": "volume"}),
+        ([claim("c", "v", phase="Lost"), volume("v")], {"a": "volume", "b": "volume"}),
     ],
     ids=[
         "bound, in one zone",
@@ -155,6 +178,10 @@ def storage_class(name: str, mode: str) -> StorageClass:
         "waits for its first consumer",
         "being made for a node",
         "not bound yet",
+        "can be made in some zones only",
+        "made by hand, and not yet",
+        "being deleted",
+        "its volume is lost",
     ],
 )
 def test_where_a_volume_can_be_reached(objects: list[AnyObject], want: dict[str, str]) -> None:
@@ -164,6 +191,52 @@ def test_where_a_volume_can_be_reached(objects: list[AnyObject], want: dict[str,
 def test_an_ephemeral_volume_has_a_claim_of_the_pods_own() -> None:
     lender = pod("p", volumes=[{"name": "scratch", "ephemeral": {}}])
     assert refused(lender, *ZONES, claim("p-scratch", "v"), volume("v", "b")) == {"a": "volume"}
+
+
+def test_a_cluster_whose_claims_are_known_has_none() -> None:
+    model = ClusterModel()
+    model.objects[PersistentVolumeClaim] = {}
+    for each in (*ZONES, using("p", "c")):
+        model.apply(Upsert(each))
+    session = session_of(model, conf("predicates"))
+    assert refusals(session, plugin_of(session, Predicates), "ns/p") == {"a": "volume", "b": "volume"}
+
+
+def test_a_volume_not_made_yet_keeps_its_pods_on_one_node() -> None:
+    """One node can use it at a time, so wherever the first pod goes the others must follow."""
+    session, plugin = opened(
+        *ZONES, claim("c", storage_class="s"), storage_class("s"), using("p", "c"), using("q", "c")
+    )
+    assert refusals(session, plugin, "ns/q") == {}
+    undo = plugin.placed(session.model.tasks["ns/p"], 1)
+    assert refusals(session, plugin, "ns/q") == {"a": "volume"}
+    undo()
+    assert refusals(session, plugin, "ns/q") == {}
+    standing = (using("p", "c", on="a"), using("q", "c"))
+    session, plugin = opened(*ZONES, claim("c", storage_class="s"), storage_class("s"), *standing)
+    assert refusals(session, plugin, "ns/q") == {"b": "volume"}, "its bind is under way"
+
+
+def test_a_volume_for_many_nodes_lets_its_pods_go_anywhere() -> None:
+    shared = claim("c", storage_class="s", mode="ReadWriteMany")
+    session, plugin = opened(*ZONES, shared, storage_class("s"), using("p", "c"), using("q", "c"))
+    plugin.placed(session.model.tasks["ns/p"], 1)
+    assert refusals(session, plugin, "ns/q") == {}
+    assert plugin.predicate_scope(class_of(session, "ns/q")) is Scope.STATIC
+
+
+def test_a_claim_for_one_pod_takes_no_second() -> None:
+    lonely = (claim("c", "v", mode="ReadWriteOncePod"), volume("v"))
+    nowhere = {"a": "volume", "b": "volume"}
+    session, plugin = opened(*ZONES, *lonely, using("p", "c"), using("q", "c"))
+    assert refusals(session, plugin, "ns/q") == {}
+    plugin.placed(session.model.tasks["ns/p"], 0)
+    assert refusals(session, plugin, "ns/q") == nowhere
+    session, plugin = opened(*ZONES, *lonely, using("p", "c", on="a"), using("q", "c"))
+    assert refusals(session, plugin, "ns/q") == nowhere
+    plugin.removed(session.model.tasks["ns/p"], 0)
+    assert refusals(session, plugin, "ns/q") == nowhere, "while it terminates"
+    assert refusals(session, plugin, "ns/q", later=True) == {}
 
 
 def limit(name: str, count: int) -> CsiNode:
