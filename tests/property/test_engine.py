@@ -174,13 +174,65 @@ class _Before:
         self.deserved = copy.deepcopy(model.deserved())
         self.holding = {key: job.holding + job.succeeded for key, job in model.jobs.items()}
         self.tasks = {key: (task.job, dict(task.cls.request)) for key, task in model.tasks.items()}
+        self.roles = {key: bool(job.roles) for key, job in model.jobs.items()}
         self.queue_of = {key: job.queue for key, job in model.jobs.items()}
         self.victims_of = {
             key: (job.disruption, job.priority, job.queue, job.gang, job.minimum) for key, job in model.jobs.items()
         }
         self.nominated = {key for key, task in model.tasks.items() if task.nominated and task.pending}
+        self.where = {key: task.node or task.nominated for key, task in model.tasks.items()}
+        self.classes = {key: (task.cls.id, dict(task.cls.needs)) for key, task in model.tasks.items()}
+        self.future = {
+            name: dict(record.allocatable) for name, record in model.nodes.items() if record.node is not None
+        }
+        for key, task in model.tasks.items():
+            if task.holds or key in self.nominated:
+                self.move(key, self.where[key], -1)
+
+    def move(self, key: str, node_name: str, sign: int) -> None:
+        """Room of a node after what terminates is gone: one pod less (1) or more (-1) on it."""
+        room = self.future.get(node_name)
+        if room is not None:
+            for name, amount in self.classes[key][1].items():
+                room[name] = room.get(name, 0) + sign * amount
+
+    def check_room(self, transaction: Transaction) -> None:
+        """Nobody is evicted who could have stayed, as far as can be told for pods of one class."""
+        claimed = [one.pod for one in transaction.nominations if one.node is not None]
+        for one in transaction.nominations:
+            if one.pod in self.nominated:
+                self.move(one.pod, self.where[one.pod], 1)
+        evicted = [one.pod for one in transaction.evictions]
+        for key in evicted:
+            self.move(key, self.where[key], 1)
+        alike = len({self.classes[key][0] for key in claimed}) == 1
+        if (
+            alike
+            and not self.roles[transaction.job]
+            and "allocate" not in {one.action for one in transaction.evictions}
+        ):
+            for key in evicted:
+                job = self.tasks[key][0]
+                if self.victims_of[job][3] and self.victims_of[job][0] == "Whole":
+                    continue
+                self.move(key, self.where[key], -1)
+                needs = self.classes[claimed[0]][1]
+                fitting = sum(
+                    max(0, min(room.get(name, 0) // amount for name, amount in needs.items()))
+                    for room in self.future.values()
+                )
+                assert fitting < len(claimed), f"{key} was evicted for nothing"
+                self.move(key, self.where[key], 1)
+        for bind in transaction.binds:
+            self.where[bind.pod] = bind.node
+            self.move(bind.pod, bind.node, -1)
+        for one in transaction.nominations:
+            self.where[one.pod] = one.node or ""
+            if one.node is not None:
+                self.move(one.pod, one.node, -1)
 
     def check(self, transaction: Transaction) -> None:
+        self.check_room(transaction)
         shortfall = self.shortfall()
         actions = {eviction.action for eviction in transaction.evictions}
         for eviction in transaction.evictions:
