@@ -1,4 +1,4 @@
-"""Requests to the API server over aiohttp: one narrow seam that everything else in `kbatch.kube` goes through.
+"""Requests to the API server: one narrow seam that everything else in `kbatch.kube` goes through.
 
 The rest of the code sees `Api` only, so tests put something else in its place. What is retried here: what certainly
 was not carried out (no connection, 429 with Retry-After, a kind whose storage is still coming up), and, for requests
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Protocol, Self
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -21,6 +22,7 @@ from yarl import URL
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.credentials import Credentials
 from kbatch.kube.errors import ApiError, Cause, CredentialsError, KubeError, NoAnswerError, NotLeadingError, error_from
+from kbatch.kube.wire import NotConnectedError, Wire
 
 __all__ = ["Api", "ApiError", "Cause", "Client", "CredentialsError", "KubeError", "NoAnswerError", "NotLeadingError"]
 
@@ -78,6 +80,7 @@ class Client:
         self._credentials = credentials
         self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
         self._connections = connections
+        self._wire: Wire | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._refreshing = asyncio.Lock()
@@ -89,17 +92,30 @@ class Client:
 
     async def __aenter__(self) -> Self:
         # Watches hold their connection for minutes: in the pool of the requests they would take the places of binds.
-        self._requests = self._session(self._connections)
+        # Through a proxy aiohttp does all; without one, requests go by the shorter way.
+        if self._credentials.proxy is None:
+            self._wire = Wire(
+                self._credentials.server,
+                tls=self._credentials.tls,
+                server_name=self._credentials.server_name,
+                headers=self._headers,
+                connections=self._connections,
+                prepare=_keep_alive,
+            )
+        else:
+            self._requests = self._session(self._connections)
         self._streams = self._session(0)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._wire is not None:
+            await self._wire.__aexit__(kind, error, trace)
         for session in (self._requests, self._streams):
             if session is not None:
                 await session.close()
-        self._requests = self._streams = None
+        self._wire = self._requests = self._streams = None
 
     def _session(self, limit: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -183,11 +199,39 @@ class Client:
         content_type: str,
         timeout_seconds: float,
     ) -> bytes:
-        if self._requests is None:
-            raise RuntimeError("the client is not open: use it as an async context manager")
         headers = await self._authorization()
         if data is not None:
             headers["Content-Type"] = content_type
+        if self._wire is not None:
+            target = f"{path}?{urlencode(params)}" if params else path
+            try:
+                answer = await self._wire.request(
+                    method,
+                    target,
+                    headers=headers,
+                    body=data,
+                    timeout_seconds=timeout_seconds,
+                    connect_seconds=10.0,
+                )
+            except OSError as error:
+                sent = not isinstance(error, NotConnectedError)
+                raise NoAnswerError(method, path, sent=sent, why=str(error) or type(error).__name__) from error
+            if 200 <= answer.status < 300:
+                return answer.body
+            raise error_from(answer.status, answer.body, answer.retry_after)
+        return await self._through_proxy(method, path, params, data, headers, timeout_seconds)
+
+    async def _through_proxy(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        headers: dict[str, str],
+        timeout_seconds: float,
+    ) -> bytes:
+        if self._requests is None:
+            raise RuntimeError("the client is not open: use it as an async context manager")
         try:
             async with self._requests.request(
                 method,
@@ -264,11 +308,15 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket on which the kernel notices within half a minute that the other side is gone."""
     made = socket.socket(*address[:3])
     made.setblocking(False)
+    _keep_alive(made)
+    return made
+
+
+def _keep_alive(made: socket.socket) -> None:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE.items():
         if hasattr(socket, name):  # not every system has all of them
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
 
 
 _KEEP_ALIVE: Final = {

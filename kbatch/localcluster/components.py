@@ -55,7 +55,7 @@ class Components:
         pid = processes.detach(
             [
                 self._programs.path(SCHEDULER), f"--kubeconfig={self._cluster.kubeconfig}",
-                "--leader-elect=false", "--secure-port=0", "--kube-api-qps=0", "--kube-api-burst=0",
+                "--leader-elect=false", "--secure-port=0", "--kube-api-qps=100000", "--kube-api-burst=100000",
             ],
             self._cluster.logs / f"{SCHEDULER}.log",
         )  # fmt: skip
