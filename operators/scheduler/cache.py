@@ -36,6 +36,7 @@ class Cache:
         groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
         unreadable: the objects that are left out, by type and key.
         changed: set when something came that could change a decision.
+        listeners: each is called with a batch once the model knows it; must not wait.
     """
 
     def __init__(self, model: ClusterModel, report_unreadable: ReportUnreadable = lambda _: None) -> None:
@@ -43,6 +44,7 @@ class Cache:
         self.groups: dict[str, PodGroup] = {}
         self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
         self.changed = asyncio.Event()
+        self.listeners: list[Callable[[tuple[Event, ...]], None]] = []
         self._report = report_unreadable
         self._held = False
         self._later: list[Callable[[], None]] = []
@@ -90,6 +92,8 @@ class Cache:
         for event in events:
             if not self._overtaken(event):
                 self._apply(event)
+        for listen in self.listeners:
+            listen(events)
         self.changed.set()
 
     def _overtaken(self, event: Event) -> bool:
@@ -208,6 +212,11 @@ class Cache:
         """The node that the pod is nominated to, as far as is known; empty for none."""
         task = self.model.tasks.get(pod)
         return task.pod.status.nominated_node_name if task is not None and task.uid == uid else ""
+
+    def group_of(self, pod: str) -> PodGroup | None:
+        """The PodGroup that the pod belongs to."""
+        task = self.model.tasks.get(pod)
+        return self.groups.get(task.job) if task is not None else None
 
     def created(self, pod: str) -> int | None:
         """When the pod was created, in ms since the epoch."""

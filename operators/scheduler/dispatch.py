@@ -3,7 +3,7 @@
 Binds go out in parallel, so many at a time; a pod counts on its node from the decision on, until the watch confirms it
 or the bind has failed for certain. Of a plan with evictions all are tried with dryRun first: one refusal, and nothing
 of the plan happens. Then nominations are written, so that a successor of this process knows what the room is for, then
-the victims are evicted, then what could be bound is bound.
+the victims are evicted, then what could be bound is bound. Pods whose volumes are not made yet wait for them first.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from kbatch.api.objects import PodGroup
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
 from kbatch.kube.events import EventRecorder, Regarding
-from kbatch.kube.kinds import PODS
+from kbatch.kube.kinds import PODGROUPS, PODS
 from kbatch.kube.writes import bind, evict, get, merge_patch
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
+from operators.scheduler.volumes import VOLUME_SECONDS, VolumeError, Volumes
 
 _log = logging.getLogger(__name__)
 
 EVICTIONS_AT_ONCE: Final = 16
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
+_NAMED_PODS: Final = 8
+"""So many pods are named in an Event of a group."""
 FIELD_MANAGER: Final = "kbatch-scheduler"
 
 
@@ -51,6 +55,7 @@ class Dispatcher:
         api: refuses writes while this process does not lead.
         cache: learns what is under way and what failed.
         parallelism: binds on the wire at once.
+        volume_seconds: how long the volumes of one transaction may take to be made.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Dispatcher:
         metrics: SchedulerMetrics,
         recorder: EventRecorder,
         parallelism: int = 64,
+        volume_seconds: float = VOLUME_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -73,16 +79,19 @@ class Dispatcher:
         self._parallelism = parallelism
         self._binding = 0
         self._plans: set[asyncio.Task[None]] = set()
+        self._volumes = Volumes(api, cache, field_manager=FIELD_MANAGER, seconds=volume_seconds)
+        self._providing: set[asyncio.Task[None]] = set()
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._pauses: dict[str, _Pause] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[asyncio.TimerHandle, int] = {}
+        """Until when pods whose bind failed keep their room, and how many they are."""
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def in_flight(self) -> int:
-        """Decisions not carried out yet: binds that wait or are on the wire, and plans."""
-        return len(self._queue) + self._binding + len(self._plans)
+        """Decisions not carried out yet: binds that wait or are on the wire, and plans; volumes may take minutes."""
+        return len(self._queue) + self._binding + len(self._plans) + len(self._providing)
 
     @property
     def backlog(self) -> int:
@@ -113,7 +122,7 @@ class Dispatcher:
             self._plans.add(task)
             task.add_done_callback(self._plan_ended)
         else:
-            self._enqueue(transaction.binds)
+            self._begin(transaction.binds)
         self._count()
         return True
 
@@ -124,17 +133,51 @@ class Dispatcher:
                 group.create_task(self._worker(), name=f"bind {number}")
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until everything submitted is done and the watch has confirmed it; False if that takes too long."""
+        """Wait until everything submitted is done and the watch has confirmed it; False if that takes too long.
+
+        Who waits for volumes is given back: they may take minutes, and the claims tell a successor where they are made.
+        """
+        for task in self._providing:
+            task.cancel()
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
-                while self._cache.assumed > len(self._timers):  # noqa: ASYNC110  (confirmations come one by one through the watch)
+                while self._cache.assumed > sum(self._timers.values()):  # noqa: ASYNC110  (confirmations come one by one through the watch)
                     await asyncio.sleep(0.02)
         except TimeoutError:
             return False
         return True
 
     # --- binds --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, binds: Sequence[Bind]) -> None:
+        """Bind, once all the pods have their volumes."""
+        if self._volumes.missing(binds):
+            task = asyncio.create_task(self._provide(binds), name=f"volumes {binds[0].pod}")
+            self._providing.add(task)
+            task.add_done_callback(self._provided)
+        else:
+            self._enqueue(binds)
+
+    async def _provide(self, binds: Sequence[Bind]) -> None:
+        try:
+            await self._volumes.provide(binds)
+        except VolumeError as error:
+            if not error.gone:
+                self._failed(error.one, error)
+            self._release_later(*binds)
+        except (NotLeadingError, asyncio.CancelledError):
+            for one in binds:
+                self._cache.forget(one.pod, one.uid)
+        except Exception:  # noqa: BLE001 - the room must be given back, whatever went wrong
+            _log.exception("volumes of %s", binds[0].pod)
+            self._release_later(*binds)
+        else:
+            self._enqueue(binds)
+
+    def _provided(self, task: asyncio.Task[None]) -> None:
+        self._providing.discard(task)
+        self._count()
 
     def _enqueue(self, binds: Sequence[Bind]) -> None:
         if binds:
@@ -211,21 +254,27 @@ class Dispatcher:
             _log.warning("%s was bound to %s by somebody else", one.pod, pod.spec.node_name)
             self._metrics.binds.labels("conflict").inc()
         else:
-            self._metrics.binds.labels("failed").inc()
-            _log.warning("bind of %s to %s failed: %s", one.pod, one.node, error)
-            regarding = Regarding("v1", "Pod", namespace, name, one.uid)
-            self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")
+            self._failed(one, error)
             self._release_later(one)
 
-    def _release_later(self, one: Bind) -> None:
-        """Give the pod back after a pause that grows: until then its room stays its own."""
+    def _failed(self, one: Bind, error: Exception) -> None:
+        namespace, name = _split(one.pod)
+        self._metrics.binds.labels("failed").inc()
+        _log.warning("bind of %s to %s failed: %s", one.pod, one.node, error)
+        regarding = Regarding("v1", "Pod", namespace, name, one.uid)
+        self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")
+
+    def _release_later(self, *binds: Bind) -> None:
+        """Give pods back together after a pause that grows: until then their room stays their own."""
 
         def release() -> None:
-            self._timers.discard(handle)
-            self._cache.forget(one.pod, one.uid)
+            del self._timers[handle]
+            for one in binds:
+                self._cache.forget(one.pod, one.uid)
 
-        handle = asyncio.get_running_loop().call_later(self._pause(f"bind {one.pod}"), release)
-        self._timers.add(handle)
+        seconds = max(self._pause(f"bind {one.pod}") for one in binds)
+        handle = asyncio.get_running_loop().call_later(seconds, release)
+        self._timers[handle] = len(binds)
 
     def _pause(self, key: str) -> float:
         if len(self._pauses) > 10_000:  # of things that failed once, long ago
@@ -250,12 +299,14 @@ class Dispatcher:
                     self._cache.nominate(nomination.pod, nomination.uid, old)
                 return
             await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
+            homes = {victim.pod: self._cache.group_of(victim.pod) for victim in transaction.evictions}
             evicted = await asyncio.gather(*(self._evict(victim) for victim in transaction.evictions))
+            self._tell_groups([one for one, done in zip(transaction.evictions, evicted, strict=True) if done], homes)
             if all(evicted):
                 self._pauses.pop(f"plan {transaction.job or transaction.group}", None)
             else:
                 self._pause(f"plan {transaction.job or transaction.group}")
-            self._enqueue(transaction.binds)
+            self._begin(transaction.binds)
         except Exception:  # noqa: BLE001 - what is left of the plan must be taken back, whatever went wrong
             _log.exception("plan for %s", transaction.group)
             self._take_back(transaction)
@@ -304,6 +355,25 @@ class Dispatcher:
             self._recorder.normal(Regarding("v1", "Pod", namespace, name, victim.uid), "Evicted", "Evicting", note)
         return None
 
+    def _tell_groups(self, victims: Sequence[Eviction], homes: Mapping[str, PodGroup | None]) -> None:
+        """One Event for each group that lost pods to a plan, and one for the group that they make room for."""
+        lost: dict[str, list[Eviction]] = {}
+        for victim in victims:
+            home = homes.get(victim.pod)
+            if home is not None:
+                lost.setdefault(f"{home.metadata.namespace}/{home.metadata.name}", []).append(victim)
+        for key, pods in lost.items():
+            group = self._cache.groups.get(key)
+            if group is not None:
+                for whom, how, of in _sides(pods):
+                    note = f"{_pods(of)} evicted by {how}{f' for {whom}' if whom else ''}"
+                    self._recorder.normal(_regarding(group), "Evicted", "Evicting", note)
+        for whom, how, of in _sides(victims):
+            beneficiary = self._cache.groups.get(whom)
+            if beneficiary is not None:
+                note = f"{_pods(of)} evicted by {how} to make room"
+                self._recorder.normal(_regarding(beneficiary), "VictimsEvicted", "Evicting", note)
+
     async def _nominate(self, nomination: Nomination, old: str) -> None:
         namespace, name = _split(nomination.pod)
         patch = {"metadata": {"uid": nomination.uid}, "status": {"nominatedNodeName": nomination.node}}
@@ -333,6 +403,24 @@ class Dispatcher:
             self._idle.clear()
         else:
             self._idle.set()
+
+
+def _sides(victims: Sequence[Eviction]) -> list[tuple[str, str, list[str]]]:
+    """For whom, by which action, which pods."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for victim in victims:
+        found.setdefault((victim.beneficiary or "", victim.action), []).append(victim.pod)
+    return [(whom, how, pods) for (whom, how), pods in found.items()]
+
+
+def _pods(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _NAMED_PODS} more" if len(keys) > _NAMED_PODS else ""
+    return f"{len(keys)} pod{'s' if len(keys) > 1 else ''} ({', '.join(keys[:_NAMED_PODS])}{more})"
+
+
+def _regarding(group: PodGroup) -> Regarding:
+    metadata = group.metadata
+    return Regarding(PODGROUPS.api_version, PODGROUPS.name, metadata.namespace, metadata.name, metadata.uid)
 
 
 def _split(key: str) -> tuple[str, str]:
