@@ -365,9 +365,13 @@ def at_start(obj: AnyObject) -> AnyObject:
 
 
 def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
-    """What a live cluster takes, and what is hardly meant."""
-    if isinstance(obj, Pod) and not obj.spec.scheduler_name and names.speaks_of_groups(obj.metadata):
-        reading.warnings.append(
-            f"{place}: pod {obj.metadata.namespace}/{obj.metadata.name} names a group but no spec.schedulerName: "
-            "another scheduler's"
-        )
+    """What a live cluster takes, and what is hardly meant: work that no scheduler named here will look at."""
+    meta = obj.metadata
+    if isinstance(obj, Job | ReplicaSet):
+        spec, what = obj.spec.template.spec, f"{type(obj).__name__} {meta.namespace}/{meta.name}"
+    elif isinstance(obj, Pod) and not obj.spec.node_name:
+        spec, what = obj.spec, f"pod {meta.namespace}/{meta.name}"
+    else:
+        return
+    if not spec.scheduler_name:
+        reading.warnings.append(f"{place}: {what} names no spec.schedulerName: another scheduler's, not kbatch's")

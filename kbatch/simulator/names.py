@@ -6,9 +6,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
-from kbatch.api.objects import Metadata
-
 ARRIVAL: Final = "simulate.kbatch.dev/arrival"
 """On any object: when it is created, in seconds after the start."""
 DEPARTURE: Final = "simulate.kbatch.dev/departure"
@@ -37,9 +34,3 @@ def timestamp(elapsed: int) -> str:
 def path(annotation: str) -> str:
     """The field that an annotation is, for messages."""
     return f"metadata.annotations[{annotation}]"
-
-
-def speaks_of_groups(metadata: Metadata) -> bool:
-    """Whether something on a pod is meant for kbatch."""
-    annotations, labels = metadata.annotations or {}, metadata.labels or {}
-    return GROUP_NAME_ANNOTATION in annotations or GROUP_MIN_MEMBER_ANNOTATION in annotations or QUEUE_LABEL in labels

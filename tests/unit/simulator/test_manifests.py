@@ -187,9 +187,14 @@ def test_an_older_version_is_read_with_a_warning() -> None:
     assert "is read as scheduling.k8s.io/v1" in loaded.warnings[0]
 
 
-def test_a_pod_that_names_a_group_but_no_scheduler_is_warned_of() -> None:
-    loaded = load(pod("name: p, annotations: {scheduling.k8s.io/group-name: g}"))
-    assert "names a group but no spec.schedulerName" in loaded.warnings[0]
+def test_work_that_names_no_scheduler_is_warned_of() -> None:
+    job = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: []}}}}"
+    running = pod("name: r", "nodeName: n1")
+    loaded = load(pod("name: p"), job, running, pod("name: q", "schedulerName: kube-batch"))
+    assert loaded.warnings == (
+        "a.yaml, document 1: pod default/p names no spec.schedulerName: another scheduler's, not kbatch's",
+        "a.yaml, document 2: Job default/j names no spec.schedulerName: another scheduler's, not kbatch's",
+    )
 
 
 def test_times_in_a_status_begin_with_the_simulation() -> None:
