@@ -31,6 +31,8 @@ CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=T
 SECONDS: Final = 3.5
 """A review is answered within this time, so that the API server still waits for it."""
 MOST_AT_ONCE: Final = 256
+MOST_ENTRIES: Final = 6000
+"""Grants of the last half minute whose groups did not appear; an object of the API server holds 1 MiB."""
 _REQUEST_SECONDS: Final = 2.0
 
 
@@ -139,17 +141,23 @@ class Ledgers:
             batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
             if account.version is None or fresh:
                 await self._read(account)
-            groups = self._world.groups.get(account.namespace) or Groups()
-            quotas = self._world.quotas.get(account.namespace, ())
-            if fresh or self._world.version < account.ledger.floor:
+            if not fresh and self._world.version < account.ledger.floor:
                 fresh = True
+                continue
+            if fresh:
                 groups, quotas = await self._list(account.namespace)
+            else:
+                groups = self._world.groups.get(account.namespace) or Groups()
+                quotas = self._world.quotas.get(account.namespace, ())
             now = self._now()
             firm = [one for one in batch if not one.dry_run]
             settled = settle(account.ledger, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
-            if not fresh and (settled.refused or len(firm) < len(batch)):
+            too_long = len(settled.ledger.entries) > MOST_ENTRIES
+            if not fresh and (settled.refused or len(firm) < len(batch) or too_long):
                 fresh = True
                 continue
+            if too_long:
+                raise UndecidedError(f"{len(settled.ledger.entries)} groups were granted that did not appear yet")
             if settled.granted and not await self._write(account, settled.ledger):
                 continue
             for place, one in enumerate(firm):

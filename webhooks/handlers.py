@@ -8,6 +8,7 @@ from typing import Any, Final
 import kopf
 
 from kbatch.api.names import GROUP, VERSION
+from webhooks.answers import leave
 from webhooks.desk import Desk, RefusedError
 
 DOMAIN: Final = "webhook.kbatch.dev"
@@ -29,12 +30,12 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
             changes = await desk.podgroup(dict(body), before, dry_run=dryrun)
         except RefusedError as error:
             raise kopf.AdmissionError(str(error), code=error.code) from None
-        _merge(patch, changes)
+        _answer(body, patch, changes)
 
     @kopf.on.mutate("batch", "v1", "jobs", id=JOBS, operations=["CREATE"], side_effects=False, registry=registry)
     async def job(body: kopf.Body, patch: kopf.Patch, **cause: Any) -> None:
         if cause["operation"] == "CREATE":
-            _merge(patch, desk.job(dict(body)))
+            _answer(body, patch, desk.job(dict(body)))
 
     @kopf.on.mutate("", "v1", "pods", id=PODS, operations=["CREATE"], registry=registry)
     async def pod(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
@@ -44,9 +45,14 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
             changes = await desk.pod(dict(body), dry_run=dryrun)
         except RefusedError as error:
             raise kopf.AdmissionError(str(error), code=error.code) from None
-        _merge(patch, changes)
+        _answer(body, patch, changes)
 
     return registry
+
+
+def _answer(body: Mapping[str, Any], patch: kopf.Patch, changes: Mapping[str, Any]) -> None:
+    if changes and not leave(body, changes):
+        _merge(patch, changes)
 
 
 def _merge(patch: Any, changes: Mapping[str, Any]) -> None:

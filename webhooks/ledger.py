@@ -15,12 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.quota import Ask, Subject, charge, exceeded, used_amounts
-from kbatch.resources import QuantityError, Resources, maximum, subtract
+from kbatch.resources import QuantityError, Resources, maximum
 from webhooks.podgroups import reason_of
 from webhooks.world import Groups, LiveGroup, Sums
 
@@ -31,19 +29,36 @@ FLOOR_KEY: Final = "kbatch.dev/floor"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One grant: what it counts as, the token that its group carries, and when it was made (milliseconds)."""
+    """One grant: what it counts as, the token that its group carries, and when it was made (milliseconds).
+
+    `text` is the entry as it is written, kept so that a write costs what it adds.
+    """
 
     ask: Ask
     token: str
     at: int
+    text: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            object.__setattr__(self, "text", _written(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The grants of one namespace by the names of their groups, and the version that whoever decides must have seen."""
+    """The grants of one namespace by the names of their groups, and the version that whoever decides must have seen.
+
+    `sums` is what all entries count as together, kept for the same reason.
+    """
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     floor: int = 0
+    sums: Sums = field(default_factory=Sums, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.entries and not self.sums:
+            for entry in self.entries.values():
+                self.sums.add(entry.ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +101,40 @@ def settle(
         now: milliseconds since the epoch.
         fresh: whether `groups` was listed just now; only then old entries may go.
     """
-    entries, floor = _pruned(ledger, groups, now, fresh=fresh)
+    entries, entered, floor = _pruned(ledger, groups, now, fresh=fresh)
     sums = groups.sums.copy()
-    extras = {name: _extra(entry.ask, groups.live.get(name)) for name, entry in entries.items()}
-    for each in extras.values():
-        sums.add(each)
+    sums.add_all(entered)
+    for name in entries.keys() & groups.live.keys():
+        # A group that is seen and granted anew counts as the larger of both, not as their sum.
+        sums.remove(_common(entries[name].ask, groups.live[name]))
     granted: list[int] = []
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
-        live, extra = groups.live.get(claim.name), extras.get(claim.name)
+        live, before = groups.live.get(claim.name), entries.get(claim.name)
         others = sums.copy()
-        for own in (live.ask if live is not None else None, extra):
-            if own is not None:
-                others.remove(own)
+        if live is not None:
+            others.remove(live.ask)
+        if before is not None:
+            others.remove(before.ask)
+            if live is not None:
+                others.add(_common(before.ask, live))
         excess = _excess(quotas, claim.ask, others)
         if excess is not None:
             refused[place] = excess
             continue
         granted.append(place)
-        if extra is not None:
-            sums.remove(extra)
-        before = entries.get(claim.name)
         # Two requests for one name: nobody knows which will be carried out, so the larger one counts.
         ask = claim.ask if before is None else larger(claim.ask, before.ask)
+        if before is not None:
+            entered.remove(before.ask)
+        entered.add(ask)
         entries[claim.name] = Entry(ask, claim.token, now)
-        extras[claim.name] = _extra(ask, live)
-        sums.add(extras[claim.name])
-    return Settlement(Ledger(entries, floor), tuple(granted), refused)
+        sums = others
+        sums.add(ask)
+        if live is not None:
+            sums.add(live.ask)
+            sums.remove(_common(ask, live))
+    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused)
 
 
 def larger(left: Ask, right: Ask) -> Ask:
@@ -125,26 +147,30 @@ def larger(left: Ask, right: Ask) -> Ask:
     )
 
 
-def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[dict[str, Entry], int]:
-    entries: dict[str, Entry] = {}
+def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[dict[str, Entry], Sums, int]:
+    """The entries that still count, what they count as together, and the floor."""
+    entries = dict(ledger.entries)
+    sums = ledger.sums.copy()
     floor = ledger.floor
     for name, entry in ledger.entries.items():
         seen = groups.seen.get(entry.token)
         if seen is not None:
             floor = max(floor, seen)
         elif not (fresh and now - entry.at > EXPIRY_MS):
-            entries[name] = entry
-    return entries, floor
+            continue
+        del entries[name]
+        sums.remove(entry.ask)
+    return entries, sums, floor
 
 
-def _extra(ask: Ask, live: LiveGroup | None) -> Ask:
-    """What a grant counts beyond the group as it is seen: a group that was raised counts as the larger."""
-    if live is None or live.ask.subject != ask.subject:
-        return ask
+def _common(ask: Ask, live: LiveGroup) -> Ask:
+    """What an entry and its group, as it is seen, have in common."""
+    if live.ask.subject != ask.subject:
+        return Ask({}, subject=ask.subject)
     return Ask(
-        subtract(ask.requests, live.ask.requests),
-        subtract(ask.limits, live.ask.limits),
-        max(0, ask.pods - live.ask.pods),
+        {name: min(amount, live.ask.requests.get(name, 0)) for name, amount in ask.requests.items()},
+        {name: min(amount, live.ask.limits.get(name, 0)) for name, amount in ask.limits.items()},
+        min(ask.pods, live.ask.pods),
         ask.subject,
     )
 
@@ -164,24 +190,12 @@ def _excess(quotas: Iterable[ResourceQuota], ask: Ask, others: Sums) -> QuotaExc
 # --- as it stands in an object ----------------------------------------------------------------------------------------
 
 
-class _Stored(msgspec.Struct, rename="camel", omit_defaults=True):
-    at: int
-    token: str
-    pods: int = 0
-    requests: Resources = {}
-    limits: Resources = {}
-    priority_class: str = ""
-    best_effort: bool = False
-    terminating: bool = False
-    crosses_namespaces: bool = False
-
-
-_DECODER: Final = msgspec.json.Decoder(_Stored)
+_FLAGS: Final = ("best-effort", "terminating", "crosses-namespaces")
 
 
 def encode(ledger: Ledger) -> dict[str, str]:
     """The entries as data of a ConfigMap, whose keys are names of PodGroups."""
-    return {name: msgspec.json.encode(_stored(entry)).decode() for name, entry in ledger.entries.items()}
+    return {name: entry.text for name, entry in ledger.entries.items()}
 
 
 def decode(data: Mapping[str, str] | None, floor: str | None) -> Ledger:
@@ -189,27 +203,38 @@ def decode(data: Mapping[str, str] | None, floor: str | None) -> Ledger:
     entries: dict[str, Entry] = {}
     for name, text in (data or {}).items():
         try:
-            entries[name] = _entry(_DECODER.decode(text))
-        except msgspec.DecodeError:
+            entries[name] = _read(text)
+        except ValueError:
             continue
     return Ledger(entries, int(floor) if floor and floor.isdecimal() else 0)
 
 
-def _stored(entry: Entry) -> _Stored:
+def _written(entry: Entry) -> str:
+    """At, token, pods, requests, limits, class, flags: `1763722500000 4f1b 2 cpu=200,memory=1024 - high -`."""
     ask, subject = entry.ask, entry.ask.subject
-    return _Stored(
-        at=entry.at,
-        token=entry.token,
-        pods=ask.pods,
-        requests=ask.requests,
-        limits=ask.limits,
-        priority_class=subject.priority_class,
-        best_effort=subject.best_effort,
-        terminating=subject.terminating,
-        crosses_namespaces=subject.crosses_namespaces,
-    )
+    flags = (subject.best_effort, subject.terminating, subject.crosses_namespaces)
+    named = ",".join(name for name, flag in zip(_FLAGS, flags, strict=True) if flag)
+    parts = (
+        entry.at, entry.token, ask.pods, _amounts(ask.requests), _amounts(ask.limits), subject.priority_class or "-",
+        named or "-",
+    )  # fmt: skip
+    return " ".join(map(str, parts))
 
 
-def _entry(stored: _Stored) -> Entry:
-    subject = Subject(stored.best_effort, stored.terminating, stored.priority_class, stored.crosses_namespaces)
-    return Entry(Ask(stored.requests, stored.limits, stored.pods, subject), stored.token, stored.at)
+def _amounts(amounts: Resources) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in amounts.items()) or "-"
+
+
+def _read(text: str) -> Entry:
+    at, token, pods, requests, limits, priority_class, flags = text.split(" ")
+    best_effort, terminating, crosses_namespaces = (flag in flags.split(",") for flag in _FLAGS)
+    named = "" if priority_class == "-" else priority_class
+    subject = Subject(best_effort, terminating, named, crosses_namespaces)
+    return Entry(Ask(_read_amounts(requests), _read_amounts(limits), int(pods), subject), token, int(at), text)
+
+
+def _read_amounts(text: str) -> Resources:
+    if text == "-":
+        return {}
+    pairs = (part.split("=") for part in text.split(","))
+    return {name: int(amount) for name, amount in pairs}

@@ -57,11 +57,15 @@ def template_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: st
         for index, role in enumerate(spec.sub_groups or ())
         if role.template is not None and (role.name not in known or _shape(known[role.name]) != _shape(role))
     ]
-    if sum(_expressions(role.template) for _, role in new) > MOST_SOURCES:
+    expressions = {index: _expressions(role.template) for index, role in new}
+    if sum(expressions.values()) > MOST_SOURCES:
         return f"spec.subGroups: more than {MOST_SOURCES} characters with expressions in all templates together"
     for index, role in new:
         try:
-            _render(role, group or "group", namespace)
+            if expressions[index]:
+                _render(role, group or "group", namespace)
+            else:
+                _read(role.template)
         except TemplateError as error:
             place = f"spec.subGroups[{index}].template" + ("" if error.path.startswith("[") or not error.path else ".")
             return f"{place}{error.path}: {error.message}"
@@ -85,13 +89,22 @@ def _render(role: SubGroup, group: str, namespace: str) -> None:
         rendered = render_member(
             template, group=group, role=role.name, index=index, size=size, peers=peers, namespace=namespace
         )
-        try:
-            pod = msgspec.convert(rendered, PodTemplate)
-        except msgspec.ValidationError as error:
-            what, _, place = str(error).rpartition(" - at `$.")
-            raise TemplateError(place.rstrip("`"), what or str(error)) from None
-        if not pod.spec.containers:
-            raise TemplateError("spec.containers", "a pod has at least one container")
+        _read(rendered)
+
+
+def _read(template: object) -> None:
+    """Read what is to become a pod.
+
+    Raises:
+        TemplateError: it can become none.
+    """
+    try:
+        pod = msgspec.convert(template, PodTemplate)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).rpartition(" - at `$.")
+        raise TemplateError(place.rstrip("`"), what or str(error)) from None
+    if not pod.spec.containers:
+        raise TemplateError("spec.containers", "a pod has at least one container")
 
 
 def _expressions(value: Any) -> int:

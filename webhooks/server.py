@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kbatch.api.objects import Metadata
 from kbatch.metrics import WebhookMetrics
+from webhooks.answers import encoded, patch_of_review
 from webhooks.certificates import CertificateError, Certificates
 
 _log = logging.getLogger(__name__)
@@ -174,12 +175,15 @@ class _Endpoint:
         except MalformedReviewError as error:
             return "malformed", _refuse(400, f"not an admission review: {error}")
         try:
-            answer = await self._review(review, webhook=handler, headers=dict(request.headers))  # type: ignore[arg-type]
+            with patch_of_review() as operations:
+                answer: Any = await self._review(review, webhook=handler, headers=dict(request.headers))  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
             if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
                 return "malformed", _refuse(404, "no handler for this resource")
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")
+        if operations and answer["response"]["allowed"]:
+            answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(operations)}
         return _outcome(answer["response"]), web.Response(
             body=msgspec.json.encode(answer), content_type="application/json"
         )

@@ -51,6 +51,11 @@ class Sums:
             add(have.requests, ask.requests), add(have.limits, ask.limits), have.pods + ask.pods, ask.subject
         )
 
+    def add_all(self, others: Sums) -> None:
+        """All of some others."""
+        for part in others._parts.values():
+            self.add(part)
+
     def remove(self, ask: Ask) -> None:
         """One less, which was added before."""
         have = self._parts.get(ask.subject, _NOTHING)

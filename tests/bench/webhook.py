@@ -1,0 +1,217 @@
+"""How many PodGroup reviews one replica of the webhook answers on one core, without and with the ledger.
+
+    python -m tests.bench.webhook [--kubeconfig FILE] [--reviews N] [--json FILE]
+
+64 reviews are under way at a time, in a namespace with a quota and 2,000 live groups. With `--policy Reject` each is
+written to the ledger of a real API server first. The status is 1 where a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from kbatch.kube.client import Client
+from kbatch.kube.credentials import load_credentials
+from kbatch.kube.errors import ApiError
+from kbatch.localcluster.cluster import Cluster, Options
+from kbatch.localcluster.programs import ensure_programs
+
+PARALLEL = 64
+LIVE = 2_000
+LEAST_RATE = 800.0
+MOST_P99 = 0.1
+NAMESPACE = "bench-webhook"
+CERTIFICATES = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
+GROUPS = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
+
+
+def podgroup(name: str) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}]}}
+    return {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "minMember": 2,
+            "queue": "default",
+            "subGroups": [{"name": "w", "minMember": 2, "template": template}],
+        },
+    }
+
+
+def review(name: str) -> bytes:
+    return json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": name,
+                "kind": {"group": "scheduling.incubator.k8s.io", "version": "v1alpha1", "kind": "PodGroup"},
+                "resource": {"group": "scheduling.incubator.k8s.io", "version": "v1alpha1", "resource": "podgroups"},
+                "name": name, "namespace": NAMESPACE, "operation": "CREATE", "userInfo": {"username": "bench"},
+                "object": podgroup(name), "oldObject": None, "dryRun": False,
+            },
+        }
+    ).encode()  # fmt: skip
+
+
+async def prepare(client: Client) -> None:
+    """The namespace, its quota and its live groups."""
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000000", "pods": "1000000"}}}
+    await _create(client, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await _create(client, f"/api/v1/namespaces/{NAMESPACE}/resourcequotas", quota)
+    limit = asyncio.Semaphore(32)
+
+    async def one(index: int) -> None:
+        async with limit:
+            body = podgroup(f"live-{index}")
+            body["spec"]["minResources"] = {"cpu": "200m"}
+            await _create(client, GROUPS, body)
+
+    await asyncio.gather(*(one(index) for index in range(LIVE)))
+
+
+async def _create(client: Client, path: str, body: dict[str, Any]) -> None:
+    try:
+        await client.request("POST", path, body=body)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+
+
+def start(kubeconfig: Path, policy: str, log: Path) -> subprocess.Popen[bytes]:
+    """One replica, on the first core."""
+    folder = log.parent / "certificates"
+    folder.mkdir(exist_ok=True)
+    (folder / "tls.crt").write_bytes((CERTIFICATES / "first.crt").read_bytes())
+    (folder / "tls.key").write_bytes((CERTIFICATES / "first.key").read_bytes())
+    command = [
+        str(Path(sys.executable).with_name("kbatch-webhook")), f"--kubeconfig={kubeconfig}", "--port=0",
+        "--health-port=0", "--metrics-port=0", f"--certificates={folder}", f"--quota-policy={policy}",
+        "--ledger-namespace=default", "--log-format=text",
+    ]  # fmt: skip
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+    return process
+
+
+def port_of(log: Path) -> int:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        text = log.read_text("utf-8")
+        if "reviewing on port " in text:
+            return int(text.partition("reviewing on port ")[2].split()[0])
+        time.sleep(0.05)
+    raise SystemExit(f"the webhook did not start:\n{log.read_text('utf-8')}")
+
+
+async def measure(port: int, reviews: int) -> tuple[float, list[float]]:
+    """Seconds in all, and of each review."""
+    context = ssl.create_default_context(cafile=str(CERTIFICATES / "first.crt"))
+    bodies = iter([review(f"new-{index}-{time.monotonic_ns()}") for index in range(reviews)])
+    took: list[float] = []
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        for body in bodies:
+            started = time.perf_counter()
+            async with session.post(f"https://127.0.0.1:{port}/podgroup-defaults", data=body) as answer:
+                response = json.loads(await answer.read())["response"]
+            took.append(time.perf_counter() - started)
+            if not response["allowed"]:
+                raise SystemExit(f"refused: {response}")
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=PARALLEL)) as session:
+        started = time.perf_counter()
+        await asyncio.gather(*(work(session) for _ in range(PARALLEL)))
+        return time.perf_counter() - started, took
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text("ascii").partition("VmRSS:")[2].split()[0]) // 1024
+
+
+async def run(kubeconfig: Path, reviews: int) -> list[dict[str, Any]]:
+    """The figures of both policies."""
+    async with Client(load_credentials(str(kubeconfig))) as client:
+        await prepare(client)
+    figures = []
+    for policy in ("Queue", "Reject"):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "webhook.log"
+            process = start(kubeconfig, policy, log)
+            try:
+                port = await asyncio.to_thread(port_of, log)
+                await measure(port, 200)  # connections, caches
+                before = cpu_seconds(process.pid)
+                seconds, took = await measure(port, reviews)
+                used = cpu_seconds(process.pid) - before
+                took.sort()
+                memory = resident_mib(process.pid)
+                figures.append(
+                    {
+                        "policy": policy, "reviews": reviews, "rate": round(reviews / seconds, 1),
+                        "p50_ms": round(took[len(took) // 2] * 1000, 1),
+                        "p99_ms": round(took[int(len(took) * 0.99)] * 1000, 1),
+                        "cpu_ms_per_review": round(used / reviews * 1000, 3), "rss_mib": memory,
+                        "load": os.getloadavg()[0],
+                    }
+                )  # fmt: skip
+                print(json.dumps(figures[-1]), flush=True)
+            finally:
+                process.terminate()
+                process.wait()
+    return figures
+
+
+def main() -> int:
+    """Measure; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path)
+    parser.add_argument("--reviews", type=int, default=4000)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    if chosen.kubeconfig:
+        figures = asyncio.run(run(chosen.kubeconfig, chosen.reviews))
+    else:
+        programs = ensure_programs(lambda line: print(line, flush=True))
+        cluster = Cluster(f"bench-webhook-{os.getpid()}")
+        with cluster.locked():
+            cluster.start(programs, Options())
+            try:
+                crds = Path(__file__).parents[2] / "crds"
+                kubectl = [str(programs.kubectl), "--kubeconfig", str(cluster.kubeconfig)]
+                subprocess.run([*kubectl, "apply", "-f", str(crds)], check=True)
+                subprocess.run(
+                    [*kubectl, "wait", "--for=condition=Established", "--timeout=60s", "-f", str(crds)], check=True
+                )
+                figures = asyncio.run(run(cluster.kubeconfig, chosen.reviews))
+            finally:
+                cluster.remove()
+    if chosen.json:
+        chosen.json.write_text("".join(json.dumps(figure) + "\n" for figure in figures))
+    missed = [figure for figure in figures if figure["rate"] < LEAST_RATE or figure["p99_ms"] > MOST_P99 * 1000]
+    for figure in missed:
+        print(f"MISS {figure['policy']}: {figure['rate']}/s, p99 {figure['p99_ms']} ms", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
