@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.api.objects import PersistentVolumeClaim
 from kbatch.engine import Verdict
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
@@ -23,15 +24,19 @@ from kbatch.kube.errors import CredentialsError
 from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import (
+    CSINODES,
     JOBS,
     NAMESPACES,
     NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
     PODDISRUPTIONBUDGETS,
     PODGROUPS,
     PODS,
     PRIORITYCLASSES,
     QUEUES,
     RESOURCEQUOTAS,
+    STORAGECLASSES,
     AnyKind,
 )
 from kbatch.metrics import SchedulerMetrics, WatchMetrics
@@ -49,6 +54,7 @@ from operators.scheduler.dispatch import Dispatcher
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
 from operators.scheduler.status import StatusWriter
+from operators.scheduler.volumes import VOLUME_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +69,10 @@ KINDS: tuple[AnyKind, ...] = (
     PODDISRUPTIONBUDGETS,
     NAMESPACES,
     JOBS,
+    PERSISTENTVOLUMES,
+    PERSISTENTVOLUMECLAIMS,
+    STORAGECLASSES,
+    CSINODES,
 )
 DRAIN_SECONDS = 4.0
 """How long a leaving process finishes its binds; the status writes get half of that."""
@@ -79,6 +89,7 @@ class SchedulerSettings(LeaderSettings):
     cycle_gap: float = flag(0.05, "least time between the starts of two cycles")
     default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups and pods that name none")
     bind_parallelism: int = flag(64, "binds on the wire at once")
+    volume_timeout: float = flag(VOLUME_SECONDS, "how long the volumes of a gang may take to be made before its binds")
 
 
 def main() -> NoReturn:
@@ -95,6 +106,8 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
     settings = runtime.settings
     if settings.bind_parallelism < 1:
         raise ProcessError("--bind-parallelism: at least 1")
+    if settings.volume_timeout <= 0:
+        raise ProcessError("--volume-timeout: more than 0")
     try:
         credentials = load_credentials(settings.kubeconfig or None)
     except CredentialsError as error:
@@ -123,7 +136,9 @@ class _Assembly:
             os.environ.get("POD_NAMESPACE") or settings.resolved_lease_namespace(),
             os.environ.get("POD_NAME") or identity,
         )
-        self.cache = Cache(ClusterModel(settings.scheduler_name, settings.default_queue), self.unreadable)
+        model = ClusterModel(settings.scheduler_name, settings.default_queue)
+        model.objects[PersistentVolumeClaim] = {}  # a claim that is not there does not exist
+        self.cache = Cache(model, self.unreadable)
         self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
         self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)
         self.configuration = ConfigurationFile(
@@ -135,6 +150,7 @@ class _Assembly:
             metrics=self.metrics,
             recorder=self.recorder,
             parallelism=settings.bind_parallelism,
+            volume_seconds=settings.volume_timeout,
         )
         self.status = StatusWriter(
             self.api, self.cache, metrics=self.metrics, binding=lambda: self.dispatcher.backlog > 0
