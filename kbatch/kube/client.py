@@ -156,7 +156,8 @@ class Client:
             idempotent: whether carrying it out twice does no harm; unset: GET and DELETE, applies and merge patches.
             attempts: how often it is sent at most.
             timeout_seconds: for each attempt.
-            guard: called before each attempt; raises where the request must not be sent any more.
+            guard: called before each attempt, at the last moment (a process may be stopped for minutes while it waits
+                for a connection); raises where the request must not be sent any more.
 
         Raises:
             ApiError: the server refused it.
@@ -169,11 +170,9 @@ class Client:
         backoff = Backoff()
         renewed = False
         for attempt in range(1, attempts + 1):
-            if guard is not None:
-                guard()
             last = attempt == attempts
             try:
-                return await self._once(method, path, params, data, content_type, timeout_seconds)
+                return await self._once(method, path, params, data, content_type, timeout_seconds, guard)
             except NoAnswerError as error:
                 if last or (error.sent and not idempotent):
                     raise
@@ -198,6 +197,7 @@ class Client:
         data: bytes | None,
         content_type: str,
         timeout_seconds: float,
+        guard: Callable[[], None] | None,
     ) -> bytes:
         headers = await self._authorization()
         if data is not None:
@@ -212,6 +212,7 @@ class Client:
                     body=data,
                     timeout_seconds=timeout_seconds,
                     connect_seconds=10.0,
+                    guard=guard,
                 )
             except OSError as error:
                 sent = not isinstance(error, NotConnectedError)
@@ -219,6 +220,8 @@ class Client:
             if 200 <= answer.status < 300:
                 return answer.body
             raise error_from(answer.status, answer.body, answer.retry_after)
+        if guard is not None:
+            guard()
         return await self._through_proxy(method, path, params, data, headers, timeout_seconds)
 
     async def _through_proxy(

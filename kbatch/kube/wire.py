@@ -245,6 +245,7 @@ class Wire:
         body: bytes | None,
         timeout_seconds: float,
         connect_seconds: float,
+        guard: Callable[[], None] | None = None,
     ) -> Answer:
         """Send one request, once, and return its answer.
 
@@ -255,6 +256,7 @@ class Wire:
             body: with its length it makes one write.
             timeout_seconds: for all of it.
             connect_seconds: for getting a connection.
+            guard: called when there is a connection, right before the request is written; raises where it must not be.
 
         Raises:
             NotConnectedError: there was no connection in time.
@@ -280,6 +282,8 @@ class Wire:
             except OSError as error:
                 raise NotConnectedError(str(error) or type(error).__name__) from error
         try:
+            if guard is not None:
+                guard()
             answered = connection.send(head.encode("ascii") + (body or b""))
             timer = loop.call_later(max(0.0, deadline - loop.time()), _expire, answered)
             try:

@@ -273,3 +273,30 @@ async def test_tls(certificate: tuple[Path, Path]) -> None:
         with pytest.raises(NotConnectedError, match="certificate"):
             await ask(wire)
         assert not raw.requests
+
+
+async def test_the_guard_is_asked_when_there_is_a_connection_at_last() -> None:
+    """Who waited for it may have lost the right to write meanwhile."""
+    may_write = True
+
+    def guard() -> None:
+        if not may_write:
+            raise PermissionError("lost meanwhile")
+
+    def guarded(wire: Wire) -> Awaitable[Answer]:
+        return wire.request("POST", "/x", headers={}, body=b"{}", timeout_seconds=5.0, connect_seconds=5.0, guard=guard)
+
+    async with serving([b"", *ok()], ok(), limit=1) as (raw, wire):
+        first = asyncio.ensure_future(guarded(wire))
+        await raw.asked()
+        second = asyncio.ensure_future(guarded(wire))
+        await asyncio.sleep(0)
+        may_write = False
+        raw.hold.set()
+        assert (await first).status == 200
+        with pytest.raises(PermissionError):
+            await second
+        assert len(raw.requests) == 1
+        may_write = True
+        assert (await guarded(wire)).status == 200, "the connection was not harmed"
+        assert raw.connections == 1
