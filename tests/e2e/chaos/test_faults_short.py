@@ -26,3 +26,8 @@ def test_requests_fail_and_watches_break(field: Field) -> None:
 
 def test_nodes_pods_groups_and_namespaces_go_away(field: Field) -> None:
     trials.moving_ground(field, seconds=6, seed=13)
+
+
+def test_objects_with_absurd_fields(field: Field) -> None:
+    taken = trials.hostile_objects(field, count=500, seed=14)
+    assert all(taken.get(kind, 0) >= 20 for kind in ("Pod", "Node", "PodGroup", "Queue")), taken

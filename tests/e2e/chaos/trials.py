@@ -9,14 +9,20 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+from kbatch.localcluster.errors import ApiError
 from kbatch.localcluster.nodes import node
 from kbatch.localcluster.processes import wait_until
 from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.chaos import hostile
 from tests.e2e.chaos.field import Field
-from tests.e2e.chaos.load import GROUPS, Stream, backlog, create, gang, pod
+from tests.e2e.chaos.load import GROUPS, Stream, backlog, create, gang, path_of, persist, pod
 from tests.e2e.proxy.faults import Script, everything
 from tests.e2e.proxy.proxy import Proxy
 
@@ -39,8 +45,7 @@ def kills(field: Field, *, count: int, seed: int) -> None:
         with under_load(field, space, seed=seed):
             for number in range(count):
                 # Some time after it has begun to bind: in the midst of a start there is nothing to lose.
-                before = auditor.bound(space)
-                if not wait_until(lambda: auditor.bound(space) > before, 30, every=0.002)  # noqa: B023  (called at once):
+                if not _goes_on(auditor, space):
                     raise AssertionError(f"nothing is bound after {number} kills\n{a.log()[-4000:]}")
                 time.sleep(draw.uniform(0, 0.5))  # the random moment
                 a.kill()
@@ -145,6 +150,80 @@ def another_scheduler(field: Field, *, seconds: float, seed: int) -> None:
         field.drained(space)
         field.wait("the other scheduler's pods ran", lambda: field.bound(foreign) == len(field.pods(foreign)))
         assert auditor.bound(space)
+
+
+def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
+    """So many pods, nodes, groups and queues with absurd fields; how many of each kind the server took.
+
+    The loop goes on: an ordinary gang is placed at once, and each object that cannot be read is left out with an Event.
+    """
+    draw = random.Random(seed)
+    field.ensure_nodes(NODES)
+    taken: Counter[str] = Counter()
+    limits = Limits(untrue=60)
+    with field.namespace() as space, field.schedulers("a", flags=()) as (a,), field.audited(limits) as auditor:
+        documents = [
+            *hostile.queues(draw, count // 10),
+            *hostile.nodes(draw, count // 10),
+            *hostile.groups(draw, space, count // 5),
+            *hostile.pods(draw, space, count - count // 10 - count // 10 - count // 5),
+        ]
+        try:
+            with ThreadPoolExecutor(16) as pool:
+                for kind in pool.map(lambda one: _offer(field, one), documents):
+                    taken[kind] += bool(kind)
+            create(field.api, gang(space, "ordinary", 20))
+            field.wait("an ordinary gang is placed", lambda: _nodes_of(field, space, "ordinary-") == 20, 60)
+            beyond = {
+                one["metadata"]["uid"]: f"{kind} {one['metadata']['name']}"
+                for kind, path in _KINDS.items()
+                for one in field.items(f"{path}?labelSelector={quote(hostile.BEYOND, safe='')}")
+            }
+
+            def untold() -> list[str]:
+                events = field.items("/apis/events.k8s.io/v1/events?fieldSelector=reason%3DUnreadable")
+                told = {event["regarding"].get("uid") for event in events}
+                return [what for uid, what in beyond.items() if uid not in told]
+
+            field.wait("each object left out has its Event", lambda: not untold(), 30 + count / 40)
+            assert beyond
+            assert a.starts == 1, a.log()[-4000:]
+            assert "cycle failed" not in a.log(), a.log()[-4000:]
+            assert auditor.bound(space)
+        finally:
+            for path in (f"{GROUPS}/queues", "/api/v1/nodes"):
+                names = [one["metadata"]["name"] for one in field.items(path)]
+                with ThreadPoolExecutor(16) as pool:
+                    list(pool.map(field.delete, [f"{path}/{name}" for name in names if name.startswith("hostile-")]))
+    return dict(taken)
+
+
+_KINDS = {
+    "Pod": "/api/v1/pods", "Node": "/api/v1/nodes", "PodGroup": f"{GROUPS}/podgroups", "Queue": f"{GROUPS}/queues",
+}  # fmt: skip
+
+
+def _offer(field: Field, document: dict[str, Any]) -> str:
+    """Try to create an object; its kind, or nothing where the server refuses it."""
+    try:
+        persist(lambda: field.api.post(path_of(document), document))
+    except ApiError as error:
+        if error.status not in {400, 403, 409, 422}:
+            raise
+        return ""
+    return str(document["kind"])
+
+
+def _nodes_of(field: Field, space: str, prefix: str) -> int:
+    return sum(
+        bool(one["spec"].get("nodeName")) for one in field.pods(space) if one["metadata"]["name"].startswith(prefix)
+    )
+
+
+def _goes_on(auditor: Auditor, space: str) -> bool:
+    """Return as soon as one more pod is bound; False if none is for half a minute."""
+    before = auditor.bound(space)
+    return wait_until(lambda: auditor.bound(space) > before, 30, every=0.002)
 
 
 def _all_exist(field: Field, space: str, auditor: Auditor) -> None:

@@ -1,0 +1,136 @@
+"""The long form of the fault tests: half an hour at most. Run by `python -m tests.e2e.chaos`, never by `make test`."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.auditor.auditor import Limits
+from tests.e2e.chaos import trials
+from tests.e2e.chaos.field import LEASE, LEASES, Field, binds
+from tests.e2e.chaos.load import backlog, create
+
+if TYPE_CHECKING:
+    from tests.e2e.auditor.audit_log import Write
+    from tests.e2e.auditor.auditor import Auditor
+    from tests.e2e.chaos.replica import Replica
+
+SEED = int(os.environ.get("KBATCH_CHAOS_SEED", "1"))
+SCALE = float(os.environ.get("KBATCH_CHAOS_SCALE", "1"))
+"""Of all durations and counts: 0.1 for a quick look."""
+
+FAILOVER_SECONDS = 15.0
+
+
+def test_killed_fifty_times(field: Field) -> None:
+    trials.kills(field, count=max(1, round(50 * SCALE)), seed=SEED)
+
+
+def test_requests_fail_and_watches_break_for_ten_minutes(field: Field, tmp_path: Path) -> None:
+    log = tmp_path / "injections.jsonl"
+    injected = trials.bad_connection(field, seconds=600 * SCALE, seed=SEED, log=log)
+    print(f"\ninjected ({log}):", *(f"{count:6} {what}" for what, count in injected.items()), sep="\n")
+    assert all(injected.get(what) for what in ("bind lose", "bind refuse 409", "watch expire", "watch cut")), injected
+
+
+def test_the_ground_moves(field: Field) -> None:
+    trials.moving_ground(field, seconds=180 * SCALE, seed=SEED)
+
+
+def test_the_api_server_is_killed(field: Field) -> None:
+    for _ in range(max(1, round(3 * SCALE))):
+        trials.outage(field, "kube-apiserver", paused=None)
+
+
+def test_the_api_server_says_nothing(field: Field) -> None:
+    trials.outage(field, "kube-apiserver", paused=20)
+
+
+def test_etcd_says_nothing_for_thirty_seconds(field: Field) -> None:
+    trials.outage(field, "etcd", paused=30)
+
+
+def test_etcd_is_killed(field: Field) -> None:
+    trials.outage(field, "etcd", paused=None)
+
+
+@pytest.mark.parametrize("what", ["killed", "stopped", "paused", "robbed"])
+def test_failover_with_the_durations_that_the_chart_ships(field: Field, what: str) -> None:
+    """The leader ends at a random moment under load; a successor binds within the time promised."""
+    draw = random.Random(SEED)
+    field.ensure_nodes(trials.NODES)
+    with (
+        field.namespace() as space,
+        field.schedulers("a", "b", flags=()) as replicas,
+        field.audited(Limits(partial=30)) as auditor,
+        trials.under_load(field, space, seed=SEED),
+    ):
+        create(field.api, backlog(space, 8, 16))
+        for _ in range(max(1, round(3 * SCALE))):
+            leader, other = sorted(replicas, key=lambda one: one.identity != field.leader())
+            time.sleep(draw.uniform(0, 3))  # the random moment
+            at = _end(field, leader, what)
+            heirs = replicas if what == "robbed" else [other]
+            field.wait("a successor binds", lambda: _first_bind(auditor, heirs, at), 40)  # noqa: B023  (called at once)
+            first = _first_bind(auditor, heirs, at)
+            assert first is not None
+            print(f"\n{what}: {first.identity} bound after {first.received - at:.1f} s")
+            if what == "stopped":
+                assert _handed_over(auditor, leader, at) <= 1.0
+            assert first.received - at <= FAILOVER_SECONDS
+            _mend(field, leader, what)
+
+
+def _end(field: Field, leader: Replica, what: str) -> float:
+    if what == "killed":
+        return leader.kill(again=False)
+    if what == "stopped":
+        return leader.stop()
+    if what == "paused":
+        return leader.pause()
+    stamp = "2030-01-01T00:00:00.000000Z"
+    spec = {"holderIdentity": "thief", "leaseDurationSeconds": 3, "renewTime": stamp, "acquireTime": stamp}
+    at = time.time()
+    field.patch(f"{LEASES}/{LEASE}", {"spec": spec})
+    return at
+
+
+def _mend(field: Field, leader: Replica, what: str) -> None:
+    starts = leader.starts
+    if what == "paused":
+        leader.resume()
+        field.wait("it notices, ends, and is started anew", lambda: leader.starts > starts, 30)
+    elif what in {"killed", "stopped"}:
+        field.wait("it has ended", lambda: not leader.alive, 20)
+        leader.start()
+    listed = leader.log().count("everything is listed")
+    if what in {"killed", "stopped", "paused"}:
+        field.wait("it stands by", lambda: leader.log().count("everything is listed") > listed, 30)
+
+
+def _first_bind(auditor: Auditor, heirs: list[Replica], at: float) -> Write | None:
+    found = [write for heir in heirs for write in binds(auditor.writes(), heir.identity, at)]
+    return min(found, key=lambda write: write.received, default=None)
+
+
+def _handed_over(auditor: Auditor, leader: Replica, at: float) -> float:
+    """Seconds from the release of the Lease to its next holder."""
+    writes = [one for one in auditor.writes() if one.resource == "leases" and one.succeeded and one.received >= at]
+    gone = next(one for one in writes if not one.answer["spec"]["holderIdentity"])
+    taken = next(one for one in writes if one.received > gone.received and one.answer["spec"]["holderIdentity"])
+    assert (gone.identity, taken.identity != leader.identity) == (leader.identity, True)
+    return taken.received - gone.received
+
+
+def test_another_scheduler_fills_the_nodes(field: Field) -> None:
+    trials.another_scheduler(field, seconds=60 * SCALE, seed=SEED)
+
+
+def test_ten_thousand_absurd_objects(field: Field) -> None:
+    taken = trials.hostile_objects(field, count=max(100, round(10_000 * SCALE)), seed=SEED)
+    print("\ntaken by the server:", taken)
