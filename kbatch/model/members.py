@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 from typing import Final
 
 from kbatch.api.objects import PodGroupSpec
@@ -76,6 +77,7 @@ def plan(
     due: Collection[str] = (),
     disrupted: Collection[str] = (),
     resting: Collection[str] = (),
+    at_most: int = 1_000_000,
 ) -> Plan:
     """What is to be done about the members of a group.
 
@@ -88,6 +90,7 @@ def plan(
         due: names of failed members that have waited long enough to be made again.
         disrupted: names of failed members that others ended; they cost no retry.
         resting: roles that do not grow for now.
+        at_most: so many are made; the others when it is asked again.
     """
     if phase is Phase.PENDING:
         return Plan(remove=_those(made, State.WAITING))
@@ -99,24 +102,34 @@ def plan(
     remove: list[str] = []
     known: set[str] = set()
     for size in sizes(spec):
-        names = {member_name(group, size.role, index): index for index in range(size.most)}
-        mine = {name: made[name] for name in names if name in made}
-        known |= mine.keys()
-        create += [(size.role, index) for name, index in names.items() if index < size.base and name not in made]
-        surplus = [name for name, index in names.items() if index >= size.base]
-        waiting = [name for name in surplus if mine.get(name) is State.WAITING]
-        if State.SUCCEEDED in mine.values():
-            remove += waiting  # its work comes to an end: whoever starts now would only hold that up
+        mine = _by_number(made, member_name(group, size.role, 0)[:-1], size.most)
+        known |= {name for name, _ in mine.values()}
+        if sum(index < size.base for index in mine) < size.base:
+            missing = (index for index in range(size.base) if index not in mine)
+            create += [(size.role, index) for index in islice(missing, at_most)]
+        waiting = [name for index, (name, state) in mine.items() if index >= size.base and state is State.WAITING]
+        states = [state for _, state in mine.values()]
+        if State.SUCCEEDED in states:
+            remove += sorted(waiting)  # its work comes to an end: whoever starts now would only hold that up
         elif phase is Phase.RUNNING and size.role not in resting:
-            placed = sum(state is State.PLACED for state in mine.values())
-            room = min(MOST_WAITING, max(1, placed // 4)) - len(waiting)
-            free = [names[name] for name in surplus if name not in made]
-            create += [(size.role, index) for index in free[: max(0, room)]]
+            room = min(MOST_WAITING, max(1, states.count(State.PLACED) // 4)) - len(waiting)
+            free = (index for index in range(size.base, size.most) if index not in mine)
+            create += [(size.role, index) for index in islice(free, max(0, room))]
     remove += sorted(name for name, state in made.items() if name not in known and state is State.WAITING)
     failed = [name for name, state in made.items() if state is State.FAILED and name in known]
     free_again = [name for name in failed if name in disrupted]
     again = sorted(name for name in failed if name in due and name not in disrupted)[: max(0, retries)]
-    return Plan(tuple(create), (*remove, *free_again, *again), len(again))
+    return Plan(tuple(create[:at_most]), (*remove, *free_again, *again), len(again))
+
+
+def _by_number(made: Mapping[str, State], prefix: str, most: int) -> dict[int, tuple[str, State]]:
+    """The members of one role. The cost follows those that exist: a maximum may be far away."""
+    found: dict[int, tuple[str, State]] = {}
+    for name, state in made.items():
+        number = name[len(prefix) :]
+        if name.startswith(prefix) and number.isdecimal() and len(number) < 10 and int(number) < most:
+            found[int(number)] = name, state
+    return found
 
 
 def _those(made: Mapping[str, State], *states: State) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, Final
 
 from kbatch.api.names import (
@@ -72,6 +73,7 @@ class _Memory:
     """What is remembered of one group; nothing that a new process could not do without.
 
     Attributes:
+        created: members that were asked for and may not be seen yet.
         present: members that waited or had nodes when it was last looked at, and their roles.
         resting: roles that do not grow, and until when.
         failed: failed members, and since when that is known.
@@ -82,6 +84,7 @@ class _Memory:
     """
 
     uid: str
+    created: set[str] = field(default_factory=set)
     present: dict[str, str] = field(default_factory=dict)
     resting: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
@@ -238,7 +241,7 @@ class Members:
         now = self._clock()
         namespace = group.metadata.namespace
         own = {pod.partition("/")[2]: one for pod, one in members.items() if one.controller == group.metadata.uid}
-        made = self._made(group, own)
+        made = self._made(group, memory, own)
         self._notice(memory, own, made, now, namespace)
         replaced, left = number(group, REPLACED_ANNOTATION, 0), retries_left(group)
         delay = min(_LONGEST_BACKOFF, self._backoff * 2.0 ** min(replaced, 20))
@@ -251,6 +254,7 @@ class Members:
             due=[name for name, since in memory.failed.items() if now - since >= delay],
             disrupted=[name for name, one in own.items() if one.disrupted],
             resting=[role for role, until in memory.resting.items() if until > now],
+            at_most=AT_ONCE + 1,
         )
         waits += [until - now for until in memory.resting.values() if until > now]
         if left and phase in ADMITTED:
@@ -264,18 +268,18 @@ class Members:
         ]
         return changes + self._create(key, group, wanted, memory, waits)
 
-    def _made(self, group: PodGroup, own: Mapping[str, Member]) -> dict[str, State]:
+    def _made(self, group: PodGroup, memory: _Memory, own: Mapping[str, Member]) -> dict[str, State]:
         """The group's pods as they are, or will be when what was sent has had its effect."""
         made = {name: _STATES[one.stage] for name, one in own.items()}
         namespace = group.metadata.namespace
-        for size in sizes(group.spec):
-            for index in range(size.most):
-                name = member_name(group.metadata.name, size.role, index)
-                sent = self._unseen(key_of(namespace, name))
-                if sent is _Sent.CREATE:
-                    made.setdefault(name, State.WAITING)
-                elif sent is _Sent.DELETE:
-                    made[name] = State.LEAVING
+        for name in own:
+            if self._unseen(key_of(namespace, name)) is _Sent.DELETE:
+                made[name] = State.LEAVING
+        for name in tuple(memory.created):
+            if self._unseen(key_of(namespace, name)) is _Sent.CREATE:
+                made.setdefault(name, State.WAITING)
+            else:
+                memory.created.discard(name)
         return made
 
     def _notice(
@@ -305,14 +309,10 @@ class Members:
             waits.append(0.0)
         roles = {role.name: role for role in group.spec.sub_groups or ()}
         counts = {size.role: size for size in sizes(group.spec)}
-        peers = {
-            size.role: tuple(member_name(group.metadata.name, size.role, index) for index in range(max(size.most, 1)))
-            for size in counts.values()
-        }
         changes: list[Coroutine[Any, Any, None]] = []
         try:
             for role, index in wanted.create[:AT_ONCE]:
-                manifest = manifest_of(group, roles[role], index, peers[role], self._world.scheduler_name)
+                manifest = manifest_of(group, roles[role], index, counts[role].most, self._world.scheduler_name)
                 surplus = index >= counts[role].base
                 changes.append(self._post(key, group, role, manifest, memory, surplus=surplus))
         except TemplateError as error:
@@ -328,6 +328,7 @@ class Members:
     ) -> None:
         name = manifest["metadata"]["name"]
         pod = key_of(group.metadata.namespace, name)
+        memory.created.add(name)
         self._sent[pod] = (_Sent.CREATE, self._clock() + _UNSEEN_SECONDS)
         try:
             async with self._wire:
@@ -418,10 +419,8 @@ class Members:
             raise
 
 
-def manifest_of(
-    group: PodGroup, role: SubGroup, index: int, peers: tuple[str, ...], scheduler_name: str
-) -> dict[str, Any]:
-    """The member pod of that number.
+def manifest_of(group: PodGroup, role: SubGroup, index: int, size: int, scheduler_name: str) -> dict[str, Any]:
+    """The member pod of that number, in a role of `size`.
 
     Raises:
         TemplateError: the role's template cannot be rendered.
@@ -433,8 +432,8 @@ def manifest_of(
         group=metadata.name,
         role=role.name,
         index=index,
-        size=len(peers),
-        peers=peers,
+        size=size,
+        peers=_peers(metadata.name, role.name, size) if "peers" in repr(role.template) else (),
         namespace=metadata.namespace,
     )
     given = rendered.get("metadata") or {}
@@ -462,3 +461,8 @@ def manifest_of(
         },
         "spec": spec,
     }
+
+
+@lru_cache(maxsize=32)
+def _peers(group: str, role: str, size: int) -> tuple[str, ...]:
+    return tuple(member_name(group, role, index) for index in range(size))

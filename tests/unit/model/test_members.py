@@ -124,3 +124,15 @@ def test_what_was_planned_and_done_leaves_nothing_to_do() -> None:
     found = plan("g", ELASTIC, {}, Phase.IN_QUEUE)
     after = {f"g-{name}-{index}": WAITING for name, index in found.create}
     assert plan("g", ELASTIC, after, Phase.IN_QUEUE) == Plan()
+
+
+def test_a_maximum_that_is_far_away_costs_nothing_and_names_do_not_run_into_one_another() -> None:
+    far = spec(role("w", 1, 1_000_000), role("w-1", 1, 1_000_000))
+    standing = {"g-w-0": PLACED, "g-w-1-0": PLACED, "g-w-1": PLACED, "g-w-01x": WAITING}
+    found = plan("g", far, standing, Phase.RUNNING, at_most=10)
+    assert found.create == (("w", 2), ("w-1", 1))
+    assert found.remove == ("g-w-01x",)
+
+
+def test_many_are_made_in_parts() -> None:
+    assert plan("g", spec(role(least=9)), {}, Phase.IN_QUEUE, at_most=4).create == tuple(("w", n) for n in range(4))

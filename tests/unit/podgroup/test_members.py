@@ -126,7 +126,7 @@ def rig() -> Rig:
 
 def test_a_member_is_named_owned_and_labelled_and_its_template_rendered(rig: Rig) -> None:
     role = (rig.group.spec.sub_groups or ())[0]
-    made = manifest_of(rig.group, role, 1, ("pg-w-0", "pg-w-1"), "kube-batch")
+    made = manifest_of(rig.group, role, 1, 2, "kube-batch")
     metadata = made["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("pg-w-1", "ns")
     assert metadata["labels"] == {"app": "x", "kbatch.dev/sub-group": "w"}
@@ -146,7 +146,7 @@ def test_a_member_inherits_the_groups_priority_and_is_found_by_name_in_a_subdoma
     of = rig.group
     of.spec.priority_class_name = "high"
     role = SubGroup(name="w", min_member=1, template={"spec": {"subdomain": "svc", "containers": []}})
-    spec = manifest_of(of, role, 0, ("pg-w-0",), "kube-batch")["spec"]
+    spec = manifest_of(of, role, 0, 1, "kube-batch")["spec"]
     assert (spec["priorityClassName"], spec["hostname"]) == ("high", "pg-w-0")
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kbatch.api.objects import Job, Pod, PodGroup, PodGroupStatus, SubGroupStatus
-from operators.podgroup.reconcile import OwnStatus, minimum, observe, reconcile, standing
+from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
 
 
@@ -135,6 +135,35 @@ def test_a_failure_is_retracted_when_members_come_again() -> None:
     of = group(conditions=(condition("Failed"),), phase="Failed")
     (failed,) = status(of, pod("a", node="n"), pod("b", node="n")).conditions
     assert (failed.type, failed.status, failed.last_transition_time) == ("Failed", "False", NOW)
+
+
+def test_a_group_whose_job_goes_on_has_not_completed() -> None:
+    of, done = group(1, phase="Running"), pod("a", "Succeeded", controller="j")
+    assert status(of, done, job()).phase == "Running"
+    assert status(of, done, job(ended="Complete")).phase == "Completed"
+
+
+STALLED = Stalled("TemplateError", "subGroups 'w': args[0]: 'x' is undefined")
+
+
+@pytest.mark.parametrize(
+    ("standing_", "tried", "stalled", "wanted"),
+    [
+        (None, False, None, None),
+        (None, True, None, None),
+        (None, True, STALLED, ("True", "TemplateError", NOW)),
+        ("True", False, None, ("True", "r", "2026-01-01T00:00:00Z")),  # after a restart nothing is known yet
+        ("True", True, STALLED, ("True", "TemplateError", "2026-01-01T00:00:00Z")),
+        ("True", True, None, ("False", "MembersMade", NOW)),
+        ("False", True, None, ("False", "r", "2026-01-01T00:00:00Z")),
+    ],
+)
+def test_stalled_is_said_kept_and_retracted(
+    standing_: str | None, tried: bool, stalled: Stalled | None, wanted: tuple[str, str, str] | None
+) -> None:
+    of = group(conditions=(condition("Stalled", standing_),) if standing_ else ())
+    found = reconcile(of, Observed(tried=tried, stalled=stalled), NOW).conditions
+    assert [(one.status, one.reason, one.last_transition_time) for one in found] == ([wanted] if wanted else [])
 
 
 def test_the_schedulers_conditions_are_never_touched() -> None:
