@@ -78,7 +78,7 @@ class LogFolder:
         self._file: _File | None = None
         self._sequence = 0
 
-    # --- the sink's side: never waits -----------------------------------------------------------------------------------
+    # --- the sink's side: never waits ---------------------------------------------------------------------------------
 
     def ready(self) -> bool:
         """Whether a new log may start: nothing waits to be written, and the last beginning is some time ago."""
@@ -123,7 +123,7 @@ class LogFolder:
             self._items.append(item)
             self._work.notify()
 
-    # --- the thread's side ----------------------------------------------------------------------------------------------
+    # --- the thread's side --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -155,22 +155,23 @@ class LogFolder:
             if self._file.size >= self._share:
                 self._open = False
                 self._end("full")
-            self._prune(spare=0)
 
     def _begin(self, image: Image, policy: PolicyText) -> None:
         self._end("another begins")
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._prune(spare=1)
+        self._prune()
         self._sequence += 1
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self._file = file = _File(self._folder / f"{_PREFIX}{stamp}-{self._sequence:06}{SUFFIX}")
         for line in beginning(image, policy, self._written_by):
             file.write(line)
             if file.size > self._max_bytes // 2:
-                _log.warning("a decision log of %d objects takes more than half of its bytes", len(image.objects))
-                self._give_up("too large", self._rest * 60)
-                return
+                break
         file.flush()
+        if file.size > self._max_bytes // 2:
+            _log.warning("a decision log of %d objects takes more than half of its bytes", len(image.objects))
+            self._give_up("too large", self._rest * 60)
+            return
         _log.info("decision log begins", extra={"file": str(file.path), "objects": len(image.objects)})
 
     def _end(self, why: str) -> None:
@@ -192,14 +193,12 @@ class LogFolder:
                 if why == "too large":
                     file.path.unlink()
 
-    def _prune(self, *, spare: int) -> None:
-        """Remove the oldest files until what is there, and `spare` new ones, keep to the limits."""
-        current = None if self._file is None else self._file.path
-        older = [path for path in logs_in(self._folder) if path != current]
+    def _prune(self) -> None:
+        """Remove the oldest files until the rest leaves room for one more: half of the bytes, and its place."""
+        older = logs_in(self._folder)
         sizes = {path: _size(path) for path in older}
-        room = self._max_bytes - (self._max_bytes // 2 if spare else 0)
-        total = sum(sizes.values()) + (0 if self._file is None else self._file.size)
-        while older and (len(older) + max(spare, 1) > self._max_files or total > room):
+        total = sum(sizes.values())
+        while older and (len(older) >= self._max_files or total > self._max_bytes // 2):
             oldest = older.pop(0)
             total -= sizes[oldest]
             oldest.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class ConfigurationFile:
         self._look_seconds = look_seconds
         self._seen: bytes | str | None = None
         self._policy: Policy | None = None
+        self._text = ""
         self._problem: str | None = "not read yet"
 
     @property
@@ -60,6 +61,11 @@ class ConfigurationFile:
         if self._policy is None:
             raise RuntimeError("no scheduler configuration yet")
         return self._policy
+
+    @property
+    def text(self) -> str:
+        """What the policy in force was read from; empty while there is none."""
+        return self._text
 
     def problem(self) -> str | None:
         """What is wrong with the newest file, whether or not an older one is in force; None if it is in force."""
@@ -88,7 +94,8 @@ class ConfigurationFile:
         try:
             if isinstance(content, str):
                 raise ConfigurationError(str(self._path), None, content.rpartition(": ")[2])
-            policy = build_policy(parse(_decoded(content, str(self._path)), str(self._path)))
+            text = _decoded(content, str(self._path))
+            policy = build_policy(parse(text, str(self._path)))
         except ConfigurationError as error:
             self._problem = str(error)
             self._metrics.configuration_valid.set(0)
@@ -98,7 +105,7 @@ class ConfigurationFile:
             self._refused(str(error))
             return
         self._problem = None
-        self._policy = policy
+        self._policy, self._text = policy, text
         self._metrics.configuration_valid.set(1)
         self._metrics.reloads.labels("ok").inc()
         _log.info("scheduler configuration in force: actions %s", ", ".join(policy.actions))

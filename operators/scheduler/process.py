@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PersistentVolumeClaim
+from kbatch.decisions.records import PolicyText
 from kbatch.engine import Verdict
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
@@ -40,7 +41,6 @@ from kbatch.kube.kinds import (
     AnyKind,
 )
 from kbatch.metrics import SchedulerMetrics, WatchMetrics
-from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
 from kbatch.process.feed import Feed
 from kbatch.process.leading import elector_of, fenced, while_active
@@ -50,6 +50,7 @@ from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
+from operators.scheduler.decision_log import DecisionLog
 from operators.scheduler.dispatch import Dispatcher
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
@@ -90,6 +91,11 @@ class SchedulerSettings(LeaderSettings):
     default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups and pods that name none")
     bind_parallelism: int = flag(64, "binds on the wire at once")
     volume_timeout: float = flag(VOLUME_SECONDS, "how long the volumes of a gang may take to be made before its binds")
+    decision_log: str = flag(
+        "", "folder for decision logs, which `kbatch replay` decides again; none are kept if empty"
+    )
+    decision_log_max_bytes: int = flag(64 * 1024 * 1024, "of all decision logs together; the oldest go first")
+    decision_log_max_files: int = flag(8, "how many decision logs at most")
 
 
 def main() -> NoReturn:
@@ -116,13 +122,13 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
     agent = f"{runtime.user_agent} ({settings.resolved_identity()})"
     client = Client(credentials, user_agent=agent, connections=settings.bind_parallelism + 32)
     async with client:
-        await _Assembly(runtime, client).run()
+        await _Assembly(runtime, client, agent).run()
 
 
 class _Assembly:
     """The parts of one scheduler."""
 
-    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client) -> None:
+    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client, agent: str) -> None:
         settings = runtime.settings
         self.runtime = runtime
         self.metrics = SchedulerMetrics(runtime.registry)
@@ -136,9 +142,17 @@ class _Assembly:
             os.environ.get("POD_NAMESPACE") or settings.resolved_lease_namespace(),
             os.environ.get("POD_NAME") or identity,
         )
-        model = ClusterModel(settings.scheduler_name, settings.default_queue)
-        model.objects[PersistentVolumeClaim] = {}  # a claim that is not there does not exist
-        self.cache = Cache(model, self.unreadable)
+        self.log = DecisionLog(
+            settings.decision_log,
+            scheduler_name=settings.scheduler_name,
+            default_queue=settings.default_queue,
+            policy=lambda: PolicyText(self.configuration.text, settings.scheduler_conf),
+            max_bytes=settings.decision_log_max_bytes,
+            max_files=settings.decision_log_max_files,
+            written_by=agent,
+        )
+        self.log.model.objects[PersistentVolumeClaim] = {}  # a claim that is not there does not exist
+        self.cache = Cache(self.log.model, self.unreadable)
         self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
         self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)
         self.configuration = ConfigurationFile(
@@ -164,6 +178,7 @@ class _Assembly:
             metrics=self.metrics,
             gap=settings.cycle_gap,
             period=settings.schedule_period,
+            decide=self.log.decide,
         )
 
     async def run(self) -> None:
@@ -225,6 +240,7 @@ class _Assembly:
             finally:
                 for task in writers:
                     task.cancel()
+                await self.log.close()
 
     def report(self, verdicts: dict[str, Verdict]) -> None:
         """Hand a cycle's verdicts to those who write them down."""

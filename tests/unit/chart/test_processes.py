@@ -14,6 +14,7 @@ from kbatch.api import configuration, names
 from kbatch.engine import build_policy
 from kbatch.localcluster.pods import expand, port_names
 from kbatch.process.settings import ProcessSettings, parse
+from operators.scheduler.process import SchedulerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,3 +259,20 @@ def test_the_shipped_configurations_are_ones_that_the_engine_takes(
 def test_the_default_configuration_is_the_built_in_one(default: Any) -> None:
     shipped = yaml.safe_load(default.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"])
     assert shipped == yaml.safe_load(configuration.DEFAULT_TEXT)
+
+
+def test_a_decision_log_is_kept_in_a_folder_that_has_room_for_it(render: Callable[..., Any]) -> None:
+    plain = render().container("scheduler")
+    assert not any("decision-log" in argument for argument in plain["args"])
+    rendered = render({"scheduler": {"decisionLog": {"enabled": True, "maxBytes": 16 << 20}}})
+    container = rendered.container("scheduler")
+    settings = parse(
+        SchedulerSettings,
+        prog="x",
+        argv=[argument for argument in container["args"] if argument.startswith("--decision-log")],
+        environ={},
+    )
+    assert settings.decision_log_max_bytes == 16 << 20
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == settings.decision_log]
+    (volume,) = [volume for volume in rendered.pod_spec("scheduler")["volumes"] if volume["name"] == mount["name"]]
+    assert int(volume["emptyDir"]["sizeLimit"]) == 20 << 20

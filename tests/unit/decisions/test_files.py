@@ -1,0 +1,201 @@
+"""Logs on disk: bounded, whole, readable while they are written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kbatch.cli.main import app
+from kbatch.decisions.files import LogFolder, logs_at, logs_in, read_lines
+from kbatch.decisions.recording import Recorder
+from kbatch.decisions.records import Cycle, End, LogError, PolicyText, decode_line
+from kbatch.decisions.replay import replay
+from kbatch.model.events import Upsert
+from tests.unit.decisions.hearing import TEXT, Hearing
+from tests.unit.scheduler.fakes import group, node, pod, queue
+
+
+def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, condition
+        pause.wait(0.005)
+
+
+def hearing(sink: LogFolder, nodes: int = 2) -> Hearing:
+    heard = Hearing()
+    heard.decide = Recorder(heard.model, lambda: PolicyText(TEXT, "test"), sink).deciding(_cycle())
+    for obj in (queue(), *(node(f"n{number}") for number in range(nodes)), group("g", minimum=2), pod("a"), pod("b")):
+        heard.model.apply(Upsert(obj))
+    return heard
+
+
+def _cycle() -> Any:
+    from kbatch.engine import cycle
+
+    return cycle
+
+
+def written(sink: LogFolder) -> None:
+    until(lambda: not sink._waiting)
+
+
+def test_a_log_is_readable_while_it_is_written_and_says_why_it_ends(tmp_path: Path) -> None:
+    sink = LogFolder(tmp_path / "new", max_bytes=1 << 20)
+    heard = hearing(sink)
+    heard.cycle()
+    written(sink)
+    (path,) = logs_in(tmp_path / "new")
+    assert [type(decode_line(line)) for line in read_lines(path)][-1] is Cycle
+    heard.cycle()
+    sink.close()
+    lines = [decode_line(line) for line in read_lines(path)]
+    assert lines[-1] == End("stopped")
+    assert gzip.decompress(path.read_bytes()).count(b"\n") == len(lines)
+    assert [result.difference for result in replay(read_lines(path))] == [None, None]
+
+
+def test_a_log_cut_off_anywhere_is_good_up_to_there(tmp_path: Path) -> None:
+    sink = LogFolder(tmp_path, max_bytes=1 << 20)
+    heard = hearing(sink)
+    for _ in range(3):
+        heard.cycle()
+        written(sink)
+    sink.close()
+    (path,) = logs_in(tmp_path)
+    data = path.read_bytes()
+    cut = tmp_path / "cut"
+    counts = set()
+    for length in range(len(data) // 2, len(data), 29):
+        cut.write_bytes(data[:length])
+        try:
+            results = list(replay(read_lines(cut)))
+        except LogError:
+            continue  # not even the beginning is whole
+        assert all(result.difference is None for result in results)
+        counts.add(len(results))
+    assert counts >= {1, 2, 3}
+
+
+def test_full_logs_end_and_the_oldest_go(tmp_path: Path) -> None:
+    now = 0.0
+    sink = LogFolder(tmp_path, max_bytes=5_000, max_files=3, rest_seconds=1, clock=lambda: now)
+    heard = hearing(sink, nodes=20)
+    for number in range(150):
+        now += 0.5
+        heard.model.apply(Upsert(node(f"m{number * 7919 % 97}", cpu=str(number))))
+        heard.cycle()
+        written(sink)
+    sink.close()
+    assert sink.ended["full"] > 3
+    files = logs_in(tmp_path)
+    assert 1 < len(files) <= 3
+    assert sum(path.stat().st_size for path in files) <= 5_000 * 1.1
+    for path in files:
+        results = list(replay(read_lines(path)))
+        assert results
+        assert all(result.difference is None for result in results)
+
+
+def test_a_writer_that_cannot_keep_up_ends_the_log(tmp_path: Path) -> None:
+    now = 0.0
+    sink = LogFolder(tmp_path, max_bytes=1 << 20, most_waiting=3, clock=lambda: now)
+    heard = hearing(sink)
+    heard.cycle()
+    written(sink)
+    gate = threading.Event()
+    handle = sink._handle
+
+    def slow(item: Any, *, flush: bool) -> None:
+        gate.wait(10)
+        handle(item, flush=flush)
+
+    sink._handle = slow  # type: ignore[method-assign]
+    for _ in range(6):
+        heard.cycle()
+    assert heard.model.journal is None
+    gate.set()
+    written(sink)
+    assert sink.ended["more is decided than can be written"] == 1
+    heard.cycle()
+    assert len(logs_in(tmp_path)) == 1, "not before the rest is over"
+    now = 11.0
+    heard.cycle()
+    sink.close()
+    first, second = logs_in(tmp_path)
+    for path in (first, second):
+        assert all(result.difference is None for result in replay(read_lines(path)))
+
+
+def test_a_beginning_too_large_for_its_bytes_is_given_up(tmp_path: Path) -> None:
+    sink = LogFolder(tmp_path, max_bytes=500)
+    heard = hearing(sink, nodes=200)
+    heard.cycle()
+    written(sink)
+    assert sink.ended["too large"] == 1
+    assert logs_in(tmp_path) == []
+    assert not sink.ready()
+
+
+def test_a_disk_that_refuses_harms_nobody(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sink = LogFolder(tmp_path / "file", max_bytes=1 << 20)
+    heard = hearing(sink)
+    assert heard.cycle()
+    written(sink)
+    assert sink.ended["could not be written"] == 1
+    assert heard.cycle() is not None
+    sink.close()
+
+
+def test_the_command_replays_a_folder_and_finds_a_difference(tmp_path: Path) -> None:
+    sink = LogFolder(tmp_path, max_bytes=1 << 20)
+    heard = hearing(sink)
+    heard.cycle()
+    heard.cycle()
+    sink.close()
+    runner = CliRunner()
+    result = runner.invoke(app, ["replay", str(tmp_path), "-o", "json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.output)
+    assert (said["equal"], said["cycles"], said["differences"]) == (True, 2, 0)
+
+    (path,) = logs_in(tmp_path)
+    lines = list(read_lines(path))
+    tampered = tmp_path / "tampered.gz"
+    tampered.write_bytes(
+        gzip.compress(b"".join(line.replace(b'"node":"n0"', b'"node":"n7"') + b"\n" for line in lines))
+    )
+    result = runner.invoke(app, ["replay", str(tampered)])
+    assert result.exit_code == 1
+    assert "1 decided otherwise" in result.output
+    assert "cycle 1 at" in result.output
+    assert '"n7"' in result.output
+    result = runner.invoke(app, ["replay", str(tampered), "-o", "json"])
+    assert result.exit_code == 1
+    (difference,) = json.loads(result.output)["files"][0]["differences"]
+    assert difference["cycle"] == 1
+
+
+@pytest.mark.parametrize("content", [None, b"plain text", gzip.compress(b'{"record":"end","why":"x"}\n')])
+def test_the_command_says_what_is_no_log(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "x"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(app, ["replay", str(path)])
+    assert result.exit_code == 2
+    assert str(path) in result.output
+
+
+def test_an_empty_folder_holds_no_logs(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="no decision logs"):
+        logs_at(tmp_path)

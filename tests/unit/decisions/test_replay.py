@@ -1,0 +1,197 @@
+"""A recorded scheduler, decided again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kbatch.api.configuration import parse
+from kbatch.api.objects import Pod, PodGroup
+from kbatch.decisions.recording import MOST_DELTAS, RecordedModel
+from kbatch.decisions.records import Cycle, LogError, decode_line, encode_line
+from kbatch.decisions.replay import replay
+from kbatch.engine import Memo, NullObserver, Transaction, build_policy, cycle, take_snapshot
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Unreadable, Upsert
+from tests.unit.decisions.hearing import Hearing
+from tests.unit.scheduler.fakes import group, node, pod, queue
+
+
+def hearing(*objects: Any) -> Hearing:
+    heard = Hearing()
+    for obj in (queue(), node("n1"), node("n2"), *objects):
+        heard.model.apply(Upsert(obj))
+    return heard
+
+
+def gang(name: str, count: int) -> list[Any]:
+    return [group(name, minimum=count), *(pod(f"{name}-{number}", group=name) for number in range(count))]
+
+
+def check(heard: Hearing) -> int:
+    """Replay every log; how many cycles were decided again, all alike."""
+    cycles = 0
+    for log in heard.sink.logs:
+        for again in replay(log):
+            assert again.difference is None, again
+            cycles += 1
+    return cycles
+
+
+def test_every_way_into_the_model_is_recorded() -> None:
+    """A new method that changes the model must be noted by `RecordedModel`, or logs would lie."""
+    readers = {"claims", "deserved", "marks", "priority_class", "refresh", "validate"}
+    methods = {
+        name for name, member in inspect.getmembers(ClusterModel, inspect.isfunction) if not name.startswith("_")
+    }  # fmt: skip
+    recorded = {name for name in vars(RecordedModel) if inspect.isfunction(vars(RecordedModel)[name])} - {"_note"}
+    assert methods - readers == recorded
+
+
+def test_a_run_is_decided_again_alike() -> None:
+    heard = hearing(*gang("a", 3), *gang("b", 9))
+    assert any(isinstance(step, Transaction) for step in heard.cycle())
+    heard.model.forget("ns/a-1", "uid-a-1")
+    heard.cycle()
+    for number in range(3):
+        heard.model.apply(Upsert(pod(f"a-{number}", group="a", node="n1")))
+    heard.cycle()
+    heard.cycle()  # nothing happened: the memo answers
+    heard.model.apply(Delete(Pod, "ns", "b-8"))
+    heard.model.apply(Unreadable(Pod, "ns", "odd", "u", "n2", "odd"))
+    heard.cycle()
+    heard.model.apply(Delete(PodGroup, "ns", "a"))
+    heard.cycle()
+    assert check(heard) == 6
+    assert len(heard.sink.logs) == 1
+
+
+def test_a_log_that_starts_in_the_middle_needs_nothing_of_before() -> None:
+    heard = hearing(*gang("a", 3), *gang("b", 9))
+    heard.sink.most = 1
+    for number in range(5):
+        heard.cycle()
+        heard.model.apply(Upsert(pod(f"late-{number}", group="late")))
+    assert len(heard.sink.logs) == 3, "every other cycle ends one"
+    assert check(heard) == 3
+
+
+def test_equal_decisions_are_written_once() -> None:
+    heard = hearing(*gang("b", 9))
+    first, *more = (heard.cycle() for _ in range(4))
+    cycles = [line for line in map(decode_line, heard.sink.logs[0]) if isinstance(line, Cycle)]
+    assert [line.same for line in cycles] == [False, first == more[0], True, True]
+    assert not cycles[-1].decisions
+    assert check(heard) == 4
+
+
+def test_another_policy_stands_in_the_log() -> None:
+    heard = hearing(*gang("a", 3))
+    heard.cycle(assume=False)
+    heard.text = "actions: allocate\ntiers:\n- plugins: [{name: gang}, {name: predicates}]"
+    heard.policy = build_policy(parse(heard.text, "test"))
+    heard.cycle()
+    cycles = [line for line in map(decode_line, heard.sink.logs[0]) if isinstance(line, Cycle)]
+    assert [line.policy is not None for line in cycles] == [False, True]
+    assert check(heard) == 2
+
+
+def test_a_difference_names_the_cycle_and_what_differs() -> None:
+    heard = hearing(*gang("a", 3))
+    heard.cycle()
+    heard.cycle()
+    log = heard.sink.logs[0]
+    number = next(number for number, line in enumerate(log) if b'"transaction"' in line)
+    log[number] = log[number].replace(b'"node":"n1"', b'"node":"n9"', 1)
+    results = list(replay(log))
+    assert [result.difference is None for result in results] == [False, True]
+    difference = results[0].difference
+    assert difference is not None
+    assert '"node":"n9"' in difference.recorded
+    assert '"node":"n1"' in difference.decided
+
+
+@pytest.mark.parametrize("change", [{"next_wake": 17}, {"decisions": ()}, {"failed": "TypeError: x"}])
+def test_what_comes_at_the_end_counts_too(change: dict[str, Any]) -> None:
+    heard = hearing(*gang("a", 3))
+    heard.cycle()
+    last = decode_line(heard.sink.logs[0][-1])
+    assert isinstance(last, Cycle)
+    heard.sink.logs[0][-1] = encode_line(replace(last, **change))
+    (result,) = replay(heard.sink.logs[0])
+    assert result.difference is not None
+
+
+def test_a_cycle_that_was_cut_short_is_compared_as_far_as_it_went() -> None:
+    heard = hearing(*gang("a", 3), *gang("b", 2))
+    heard.now += 1000
+    steps = heard.decide(take_snapshot(heard.model, heard.now), heard.policy, heard.memo, NullObserver())
+    next(steps)
+    steps.close()
+    heard.memo = Memo()
+    heard.cycle()
+    assert check(heard) == 2
+
+
+def test_an_engine_that_fails_is_recorded_and_found_out_by_one_that_does_not() -> None:
+    failing = True
+
+    def decide(*arguments: Any) -> Generator[Any, None, Any]:
+        steps = cycle(*arguments)
+        if failing:
+            yield next(steps)
+            raise KeyError("broken")
+        return (yield from steps)
+
+    heard = Hearing(decide=decide)
+    for obj in (queue(), node("n1"), *gang("a", 2)):
+        heard.model.apply(Upsert(obj))
+    with pytest.raises(KeyError):
+        heard.cycle()
+    heard.memo = Memo()
+    failing = False
+    heard.cycle()
+    first, second = replay(heard.sink.logs[0])
+    assert first.difference is not None
+    assert second.difference is None
+
+
+def test_while_the_sink_is_not_ready_nothing_is_kept() -> None:
+    heard = hearing(*gang("a", 3))
+    heard.sink.accepts = False
+    assert heard.cycle()
+    assert heard.model.journal is None
+    heard.sink.accepts = True
+    heard.cycle()
+    assert check(heard) == 1
+
+
+def test_too_many_changes_end_the_log_and_the_next_starts_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbatch.decisions.recording.MOST_DELTAS", 5)
+    assert MOST_DELTAS > 5
+    heard = hearing(*gang("a", 3))
+    heard.cycle()
+    for number in range(10):
+        heard.model.apply(Upsert(pod(f"x-{number}", group="x")))
+    heard.cycle()
+    assert heard.sink.endings == ["too much happened between two cycles"]
+    assert len(heard.sink.logs) == 2
+    assert check(heard) == 2
+
+
+def test_what_is_no_log_is_said() -> None:
+    heard = hearing(*gang("a", 3))
+    heard.cycle()
+    log = heard.sink.logs[0]
+    with pytest.raises(LogError, match="no record"):
+        list(replay([]))
+    with pytest.raises(LogError, match="begins with"):
+        list(replay(log[1:]))
+    with pytest.raises(LogError, match="then a standing"):
+        list(replay([log[0], *log[2:]]))
+    with pytest.raises(LogError, match="in the middle"):
+        list(replay([*log, log[0]]))
