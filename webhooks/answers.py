@@ -1,41 +1,66 @@
-"""The patch of an answer, written straight from the changes.
+"""What a review and its answer carry besides kopf: until when the answer is waited for, and its patch.
 
-kopf would copy the whole object and compare the copies, which costs more than the review itself. So the server hands
+kopf would copy the whole object and compare the copies, which costs more than the review itself. So the server gives
 each review a place for its patch (it lives in the context of the request), and the handler fills it.
 """
 
 from __future__ import annotations
 
 import base64
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 Operation = dict[str, Any]
 
-_PLACE: Final[ContextVar[list[Operation] | None]] = ContextVar("patch of the review", default=None)
+USED_PART: Final = 0.7
+"""Of the time that the API server waits; the rest is for the way there and back."""
+LONGEST: Final = 5.0
+_TIMEOUT: Final = re.compile(r"(?P<seconds>[0-9]{1,2})s", re.ASCII)
+
+
+@dataclass(slots=True)
+class Review:
+    """One review: nobody waits for its answer after `deadline` (monotonic seconds)."""
+
+    deadline: float
+    operations: list[Operation] = field(default_factory=list)
+
+
+_PLACE: Final[ContextVar[Review | None]] = ContextVar("review", default=None)
 
 
 @contextmanager
-def patch_of_review() -> Iterator[list[Operation]]:
-    """The operations (RFC 6902) that the handler of the review will leave."""
-    operations: list[Operation] = []
-    token = _PLACE.set(operations)
+def reviewing(arrived: float, timeout: str | None) -> Iterator[Review]:
+    """A review that arrived then, and the time-out that the API server gives with it (`5s`)."""
+    match = _TIMEOUT.fullmatch(timeout or "")
+    seconds = min(float(match["seconds"]), LONGEST) if match else LONGEST
+    review = Review(arrived + seconds * USED_PART)
+    token = _PLACE.set(review)
     try:
-        yield operations
+        yield review
     finally:
         _PLACE.reset(token)
 
 
+def deadline() -> float:
+    """Until when the answer of this review is waited for, in monotonic seconds."""
+    review = _PLACE.get()
+    return time.monotonic() + LONGEST * USED_PART if review is None else review.deadline
+
+
 def leave(body: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """Leave the changes (a merge patch without removals) for the answer; False where there is no place for them."""
-    place = _PLACE.get()
-    if place is None:
+    review = _PLACE.get()
+    if review is None:
         return False
-    place += operations_of(body, changes)
+    review.operations += operations_of(body, changes)
     return True
 
 

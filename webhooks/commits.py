@@ -22,14 +22,14 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.kinds import PODGROUPS, RESOURCEQUOTAS, Kind
 from kbatch.kube.lists import list_all
-from webhooks.ledger import FLOOR_KEY, Claim, Ledger, decode, encode, settle
+from webhooks.ledger import FLOOR_KEY, Claim, Ledger, decode, encode, settle, without
 from webhooks.world import Groups, World
 
 _log = logging.getLogger(__name__)
 
 CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=True)
 SECONDS: Final = 3.5
-"""A review is answered within this time, so that the API server still waits for it."""
+"""Within this time a claim without a deadline is decided."""
 MOST_AT_ONCE: Final = 256
 MOST_ENTRIES: Final = 6000
 """Grants of the last half minute whose groups did not appear; an object of the API server holds 1 MiB."""
@@ -58,11 +58,16 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Account:
-    """One namespace's ledger as it was last seen; `version` is None before it was read, empty while there is none."""
+    """One namespace's ledger as it was last seen; `version` is None before it was read, empty while there is none.
+
+    `withdrawn` are tokens of claims that nobody waits for any more; `merged` those whose entries stand for others too.
+    """
 
     namespace: str
     waiting: list[_Waiting] = field(default_factory=list)
     busy: asyncio.Task[None] | None = None
+    withdrawn: set[str] = field(default_factory=set)
+    merged: set[str] = field(default_factory=set)
     version: str | None = None
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -98,8 +103,10 @@ class Ledgers:
         self._now = now
         self._accounts: dict[str, _Account] = {}
 
-    async def admit(self, namespace: str, claim: Claim, *, dry_run: bool) -> QuotaExceeded | None:
-        """None if the claim is granted, else why not.
+    async def admit(
+        self, namespace: str, claim: Claim, *, dry_run: bool, deadline: float | None = None
+    ) -> QuotaExceeded | None:
+        """None if the claim is granted, else why not; decided before the deadline, on the monotonic clock.
 
         Raises:
             UndecidedError: it could not be decided in time.
@@ -107,15 +114,17 @@ class Ledgers:
         account = self._accounts.get(namespace)
         if account is None:
             account = self._accounts[namespace] = _Account(namespace)
-        deadline = self._clock() + SECONDS
+        if deadline is None:
+            deadline = self._clock() + SECONDS
         one = _Waiting(claim, dry_run, deadline, asyncio.get_running_loop().create_future())
         account.waiting.append(one)
         if account.busy is None:
             account.busy = asyncio.create_task(self._work(account), name=f"ledger {namespace}")
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(deadline - self._clock()):
                 return await one.answer
         except TimeoutError:
+            account.withdrawn.add(claim.token)  # it is never granted now: what may be written for it can go
             raise UndecidedError("the ledger could not be written in time") from None
 
     async def _work(self, account: _Account) -> None:
@@ -151,7 +160,9 @@ class Ledgers:
                 quotas = self._world.quotas.get(account.namespace, ())
             now = self._now()
             firm = [one for one in batch if not one.dry_run]
-            settled = settle(account.ledger, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
+            withdrawn = frozenset(account.withdrawn - account.merged)
+            before = without(account.ledger, withdrawn)
+            settled = settle(before, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
             too_long = len(settled.ledger.entries) > MOST_ENTRIES
             if not fresh and (settled.refused or len(firm) < len(batch) or too_long):
                 fresh = True
@@ -160,6 +171,12 @@ class Ledgers:
                 raise UndecidedError(f"{len(settled.ledger.entries)} groups were granted that did not appear yet")
             if settled.granted and not await self._write(account, settled.ledger):
                 continue
+            if settled.granted:
+                account.withdrawn -= withdrawn
+                account.merged |= settled.merged
+                if len(account.withdrawn) + len(account.merged) > MOST_ENTRIES:
+                    account.withdrawn.clear()
+                    account.merged.clear()
             for place, one in enumerate(firm):
                 _answer(one, settled.refused.get(place))
             for one in batch:

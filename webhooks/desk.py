@@ -27,6 +27,7 @@ from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask
 from kbatch.resources import format_resources
 from webhooks import jobs, podgroups, pods
+from webhooks.answers import deadline
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
 from webhooks.ledger import Claim
@@ -175,7 +176,9 @@ class Desk:
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
         claim = Claim(name, asked, token)
         try:
-            reason = await self._in_loop(self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run))
+            reason = await self._in_loop(
+                self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run, deadline=deadline())
+            )
         except UndecidedError as error:
             raise RefusedError(
                 503, f"PodGroup {name!r} could not be held against the quotas, try again: {error}"

@@ -11,7 +11,7 @@ An entry whose group never appears (a request that timed out, or was refused by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,12 +74,14 @@ class Claim:
 class Settlement:
     """What is decided about some claims: the ledger that must be written first, and who is refused.
 
-    `granted` and `refused` are by the claims' places in their list.
+    `granted` and `refused` are by the claims' places in their list. `merged` are the tokens whose entries also stand
+    for an earlier claim of the same name.
     """
 
     ledger: Ledger
     granted: tuple[int, ...]
     refused: Mapping[int, QuotaExceeded]
+    merged: frozenset[str]
 
 
 def settle(
@@ -108,6 +110,7 @@ def settle(
         # A group that is seen and granted anew counts as the larger of both, not as their sum.
         sums.remove(_common(entries[name].ask, groups.live[name]))
     granted: list[int] = []
+    merged: set[str] = set()
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
         live, before = groups.live.get(claim.name), entries.get(claim.name)
@@ -126,6 +129,7 @@ def settle(
         # Two requests for one name: nobody knows which will be carried out, so the larger one counts.
         ask = claim.ask if before is None else larger(claim.ask, before.ask)
         if before is not None:
+            merged.add(claim.token)
             entered.remove(before.ask)
         entered.add(ask)
         entries[claim.name] = Entry(ask, claim.token, now)
@@ -134,7 +138,14 @@ def settle(
         if live is not None:
             sums.add(live.ask)
             sums.remove(_common(ask, live))
-    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused)
+    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused, frozenset(merged))
+
+
+def without(ledger: Ledger, tokens: Collection[str]) -> Ledger:
+    """The ledger without the entries of these tokens: claims that were given up before they were granted."""
+    if not tokens:
+        return ledger
+    return Ledger({name: entry for name, entry in ledger.entries.items() if entry.token not in tokens}, ledger.floor)
 
 
 def larger(left: Ask, right: Ask) -> Ask:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kbatch.api.objects import Metadata
 from kbatch.metrics import WebhookMetrics
-from webhooks.answers import encoded, patch_of_review
+from webhooks.answers import encoded, reviewing
 from webhooks.certificates import CertificateError, Certificates
 
 _log = logging.getLogger(__name__)
@@ -158,12 +158,12 @@ class _Endpoint:
             return _refuse(404, f"no handler {handler[:64]!r} here")
         started = time.monotonic()
         async with self._limit:
-            outcome, response = await self._answered(request, handler)
+            outcome, response = await self._answered(request, handler, started)
         self._metrics.reviews.labels(handler, outcome).inc()
         self._metrics.seconds.labels(handler).observe(time.monotonic() - started)
         return response
 
-    async def _answered(self, request: web.Request, handler: str) -> tuple[str, web.Response]:
+    async def _answered(self, request: web.Request, handler: str, arrived: float) -> tuple[str, web.Response]:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 body = await request.read()
@@ -175,15 +175,15 @@ class _Endpoint:
         except MalformedReviewError as error:
             return "malformed", _refuse(400, f"not an admission review: {error}")
         try:
-            with patch_of_review() as operations:
+            with reviewing(arrived, request.query.get("timeout")) as context:
                 answer: Any = await self._review(review, webhook=handler, headers=dict(request.headers))  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
             if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
                 return "malformed", _refuse(404, "no handler for this resource")
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")
-        if operations and answer["response"]["allowed"]:
-            answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(operations)}
+        if context.operations and answer["response"]["allowed"]:
+            answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(context.operations)}
         return _outcome(answer["response"]), web.Response(
             body=msgspec.json.encode(answer), content_type="application/json"
         )

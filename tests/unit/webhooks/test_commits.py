@@ -217,6 +217,26 @@ async def test_who_waits_too_long_is_told_so(server: Server, monkeypatch: pytest
     assert await replica.admit("a") is None
 
 
+async def test_a_claim_that_was_given_up_leaves_nothing(server: Server) -> None:
+    replica = Replica(server)
+    put, written = server.request, asyncio.Event()
+
+    async def slow(method: str, path: str, **more: Any) -> bytes:
+        answer = await put(method, path, **more)
+        if method in {"PUT", "POST"}:
+            await written.wait()
+        return answer
+
+    server.request = slow  # type: ignore[method-assign]
+    claim = Claim("late", cores(10), "t")
+    with pytest.raises(UndecidedError):
+        await replica.ledgers.admit("ns", claim, dry_run=False, deadline=asyncio.get_running_loop().time() + 0.05)
+    assert set(server.ledger["data"]) == {"late"}
+    written.set()
+    assert await replica.admit("a", 10) is None
+    assert set(server.ledger["data"]) == {"a"}
+
+
 async def test_namespaces_have_ledgers_of_their_own(server: Server) -> None:
     replica = Replica(server)
     replica.tell(quota(namespace="other", requests_cpu="10"))
