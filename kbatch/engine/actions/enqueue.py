@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kbatch.api import conditions
+from kbatch.api.objects import timestamp_ms
 from kbatch.api.reasons import (
     GangExceedsReclaimableShare,
     NotEnoughResources,
@@ -32,6 +34,9 @@ from kbatch.resources import Resources, add, lacking
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
+
+QUOTA_GRACE_MS: Final = 5_000
+"""A group in queue whose quota others have used up is sent back when it made no pod for so long."""
 
 
 def enqueue(session: Session) -> Iterator[Verdict]:
@@ -60,6 +65,8 @@ class _Door:
                 continue
             if job.in_queue:
                 if job.missing() and not job.job.shadow:
+                    if self._robbed(job):
+                        continue
                     wanted = needs(session, job)
                     if wanted is not None:
                         self._promise(job, wanted)
@@ -142,6 +149,29 @@ class _Door:
         return QuotaExceeded(
             excess.quota, excess.resource, excess.asked, excess.reserved, excess.used, excess.hard
         )  # fmt: skip
+
+    def _robbed(self, job: JobState) -> bool:
+        """Send a group back whose pods cannot come because others have used up its namespace's quota.
+
+        Quotas count its own pods a little before or after they are seen: so only when it has made none for a while.
+        """
+        alive = [task for task in job.job.tasks.values() if not task.terminal]
+        since = job.job.condition(conditions.ENQUEUED)
+        if job.bound or len(alive) >= job.minimum or since is None:
+            return False
+        reason = self._over_quota(job)
+        if reason is None:
+            return False
+        session = self.session
+        until = QUOTA_GRACE_MS + max(
+            timestamp_ms(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
+        )
+        if session.now < until:
+            session.wake.append(until)
+            return False
+        job.in_queue = False
+        session.refuse(job, reason)
+        return True
 
     def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
         if self._short(wanted, {}) is None:
