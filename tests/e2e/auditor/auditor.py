@@ -193,6 +193,9 @@ class Auditor:
         ]
         self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
         self._failure: BaseException | None = None
+        self.on_the_wire = 0
+        """Writes out of turn to be overlooked: one for each time that a test stopped a process where it stood. That may
+        have been between the last look at the clock and the write itself; what it does is judged by all other rules."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -232,6 +235,9 @@ class Auditor:
     def silent(self) -> None:
         """Fail, with all that was found, unless nothing was."""
         found = self.verdict()
+        late = [violation for violation in found if violation.rule == "not the leader"]
+        if len(late) <= self.on_the_wire:
+            found = [violation for violation in found if violation not in late]
         assert not found, "\n".join(map(str, found[:40]))
 
     def _tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:

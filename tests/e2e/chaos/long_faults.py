@@ -67,7 +67,7 @@ def test_failover_with_the_durations_that_the_chart_ships(field: Field, what: st
     with (
         field.namespace() as space,
         field.schedulers("a", "b", flags=()) as replicas,
-        field.audited(Limits(partial=30)) as auditor,
+        field.audited(Limits(partial=30, untrue=10)) as auditor,
         trials.under_load(field, space, seed=SEED),
     ):
         create(field.api, backlog(space, 8, 16))
@@ -75,6 +75,7 @@ def test_failover_with_the_durations_that_the_chart_ships(field: Field, what: st
             leader, other = sorted(replicas, key=lambda one: one.identity != field.leader())
             time.sleep(draw.uniform(0, 3))  # the random moment
             at = _end(field, leader, what)
+            auditor.on_the_wire += what == "paused"
             heirs = replicas if what == "robbed" else [other]
             field.wait("a successor binds", lambda: _first_bind(auditor, heirs, at), 40)  # noqa: B023  (called at once)
             first = _first_bind(auditor, heirs, at)

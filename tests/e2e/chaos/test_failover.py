@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbatch.localcluster.processes import wait_until
+from tests.e2e.auditor.auditor import Limits
 from tests.e2e.chaos.field import LEASE, LEASES, Field, binds
 from tests.e2e.chaos.load import backlog, create
 
@@ -19,6 +20,8 @@ GANGS, SIZE = 15, 16
 LEASE_SECONDS = 4.0
 LOOK_SECONDS = 1.2
 """A candidate looks at the Lease twice a second, more or less, and then has a cycle and a bind before it."""
+LIMITS = Limits(untrue=10)
+"""An heir has all that was left undone to do before it comes to the conditions."""
 SLOW = 1.0
 """What a machine that runs all of this on two cores may add."""
 
@@ -31,7 +34,7 @@ def in_the_midst(auditor: Auditor, space: str) -> None:
 
 def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         killed = a.kill(again=False)
@@ -42,7 +45,7 @@ def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
 
 def test_the_leader_leaves_in_peace(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         a.stop()
@@ -58,10 +61,11 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
 
 def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         a.pause()
+        auditor.on_the_wire = 1
         field.wait("b has taken over", lambda: field.leader() == b.identity, 15)
         starts = a.starts
         a.resume()
@@ -74,7 +78,7 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -
 
 def test_the_lease_is_stolen(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a") as (a,), field.audited() as auditor:
+    with field.namespace() as space, field.schedulers("a") as (a,), field.audited(LIMITS) as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         starts = a.starts
