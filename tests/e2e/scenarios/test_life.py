@@ -190,6 +190,31 @@ def test_a_quota_is_never_exceeded_and_never_blocks_what_fits(kbatch: Installed)
         kbatch.run("delete", "resourcequota", "half")
 
 
+def test_a_group_whose_quota_others_use_up_goes_back_and_is_let_in_again(kbatch: Installed) -> None:
+    """What foreign pods do is not refused in a namespace that does not ask for it; the promise ends in words."""
+    quota: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "shared", "namespace": "default"},
+        "spec": {"hard": {"requests.cpu": "6"}},
+    }
+    thief = pod("thief", "", cpu="3")
+    thief["metadata"]["annotations"] = {}
+    thief["spec"]["schedulerName"] = "somebody-else"
+    kbatch.apply(quota)
+    try:
+        kbatch.apply(group("promised", 4, minResources={"cpu": "4"}))
+        kbatch.wait_phase("promised", "InQueue")
+        kbatch.apply(thief)
+        kbatch.wait_condition("promised", "Enqueued", "False", "QuotaExceeded")
+        kbatch.wait_phase("promised", "Pending")
+        assert "SentBack" in reasons(kbatch, "PodGroup", "promised")
+        kbatch.run("delete", "pod", "thief", "--grace-period=0", "--force", "--wait=false")
+        kbatch.wait_phase("promised", "InQueue")
+    finally:
+        kbatch.run("delete", "resourcequota", "shared")
+
+
 def test_a_job_of_a_queue_that_is_owed_its_share_is_let_in_and_reclaims(kbatch: Installed) -> None:
     kbatch.apply(queue("greedy"), queue("owed"))
     kbatch.create_all([group("many", 1, queue="greedy"), *(pod(f"many-{n}", "many", "8") for n in range(12))])
