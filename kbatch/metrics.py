@@ -2,14 +2,18 @@
 
 Times are in seconds, amounts of memory in bytes, cpu in cores, as Prometheus wants it. Labels are bounded: actions,
 results, kinds, queues (a few, made by administrators), never pods, groups, nodes or users. Each process makes its own
-registry, so that two of them can live in one test; children of deleted queues are removed.
+registry, so that two of them can live in one test; children of deleted queues are removed. Where the values of a label
+are known beforehand their series exist from the start, at zero: a rate is then right from the first failure on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Buckets of work inside a process."""
@@ -34,6 +38,55 @@ class LeaderMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.leader: Final = Gauge("kbatch_leader", "1 while this process holds the Lease", registry=registry)
+
+
+class RequestMetrics:
+    """What a process asks of the API server."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests: Final = Counter(
+            "kbatch_requests_total",
+            "Requests to the API server: ok, conflict, gone, refused, throttled, failed, unanswered, fenced",
+            ["verb", "resource", "outcome"],
+            registry=registry,
+        )
+
+
+class EventMetrics:
+    """Events of Kubernetes, read from whoever writes them: how many were written, refused, never written."""
+
+    def __init__(self, registry: CollectorRegistry, counts: Callable[[], Mapping[str, int]]) -> None:
+        registry.register(
+            _Counts("kbatch_events", "Events of Kubernetes: written, failed, dropped under pressure", "result", counts)
+        )
+
+
+class DecisionLogMetrics:
+    """The decision log of a scheduler that keeps one."""
+
+    def __init__(self, registry: CollectorRegistry, counts: Callable[[], Mapping[str, int]]) -> None:
+        registry.register(
+            _Counts("kbatch_scheduler_decision_log_ends", "Decision logs that ended, by why", "why", counts)
+        )
+
+
+class _Counts(Collector):
+    """A counter by one label that somebody else keeps."""
+
+    def __init__(self, name: str, documentation: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._described = name, documentation, label
+        self._counts = counts
+
+    def describe(self) -> Iterable[Metric]:
+        name, documentation, label = self._described
+        return [CounterMetricFamily(name, documentation, labels=[label])]
+
+    def collect(self) -> Iterable[Metric]:
+        name, documentation, label = self._described
+        family = CounterMetricFamily(name, documentation, labels=[label])
+        for value, count in dict(self._counts()).items():
+            family.add_metric([value], count)
+        return [family]
 
 
 class WatchMetrics:
@@ -125,6 +178,9 @@ class SchedulerMetrics:
         self.cycle: Final = Histogram(
             "kbatch_scheduler_cycle_seconds", "Time of one cycle", buckets=_FAST, registry=registry
         )
+        self.failures: Final = Counter(
+            "kbatch_scheduler_cycle_failures_total", "Cycles that an error ended", registry=registry
+        )
         self.span: Final = Histogram(
             "kbatch_scheduler_span_seconds", "Time of a part of a cycle", ["span"], buckets=_FAST, registry=registry
         )
@@ -132,6 +188,12 @@ class SchedulerMetrics:
             "kbatch_scheduler_slice_seconds",
             "Time for which the loop was held at once",
             buckets=_FAST,
+            registry=registry,
+        )
+        self.decisions: Final = Counter(
+            "kbatch_scheduler_decisions_total",
+            "Decisions, before they are carried out: bind, evict, nominate, withdraw",
+            ["decision"],
             registry=registry,
         )
         self.binds: Final = Counter(
@@ -147,10 +209,16 @@ class SchedulerMetrics:
             registry=registry,
         )
         self.nominations: Final = Counter(
-            "kbatch_scheduler_nominations_total", "Nominations written or withdrawn", ["result"], registry=registry
+            "kbatch_scheduler_nominations_total",
+            "Nominations: written, withdrawn, failed",
+            ["result"],
+            registry=registry,
         )
         self.status_writes: Final = Counter(
-            "kbatch_scheduler_status_writes_total", "Conditions written on PodGroups", ["result"], registry=registry
+            "kbatch_scheduler_status_writes_total",
+            "Conditions written on PodGroups: ok, gone, failed",
+            ["result"],
+            registry=registry,
         )
         self.pod_seconds: Final = Histogram(
             "kbatch_scheduler_pod_wait_seconds", "From a pod's creation to its bind", buckets=_WAITS, registry=registry
@@ -165,7 +233,15 @@ class SchedulerMetrics:
             "kbatch_scheduler_groups", "Groups by what the last cycle said of them", ["verdict"], registry=registry
         )
         self.waiting: Final = Gauge(
-            "kbatch_scheduler_waiting_groups", "Waiting groups by reason", ["reason"], registry=registry
+            "kbatch_scheduler_waiting_groups",
+            "Waiting groups by reason; plugin for those of plugins that are not kbatch's own",
+            ["reason"],
+            registry=registry,
+        )
+        self.oldest: Final = Gauge(
+            "kbatch_scheduler_oldest_waiting_seconds",
+            "Age of the oldest group that waits; 0 if none does",
+            registry=registry,
         )
         self.in_flight: Final = Gauge(
             "kbatch_scheduler_writes_in_flight", "Binds and evictions not answered yet", registry=registry
@@ -181,3 +257,97 @@ class SchedulerMetrics:
             ["result"],
             registry=registry,
         )
+        for counter, values in (
+            (self.decisions, ("bind", "evict", "nominate", "withdraw")),
+            (self.binds, ("ok", "conflict", "gone", "failed")),
+            (self.nominations, ("written", "withdrawn", "failed")),
+            (self.status_writes, ("ok", "gone", "failed")),
+            (self.reloads, ("ok", "refused")),
+        ):
+            for value in values:
+                counter.labels(value)
+        for action in ("allocate", "preempt", "reclaim"):
+            for result in ("ok", "refused"):
+                self.evictions.labels(action, result)
+        registry.register(_KubeBatchNames(self))
+
+
+class _KubeBatchNames(Collector):
+    """kube-batch's own names for what they meant there, made of ours when somebody reads them.
+
+    Left out are those that had no meaning (`schedule_attempts_total` was never counted, `pod_preemption_victims` held
+    the last node looked at) or one series for each job (`unschedule_task_count`, `job_retry_counts`).
+    """
+
+    _HISTOGRAMS: Final = (
+        (
+            "kube_batch_e2e_scheduling_latency_milliseconds",
+            "As in kube-batch: kbatch_scheduler_cycle_seconds",
+            "cycle",
+            1e3,
+        ),
+        (
+            "kube_batch_action_scheduling_latency_microseconds",
+            "As in kube-batch: kbatch_scheduler_span_seconds of actions",
+            "span",
+            1e6,
+        ),
+        (
+            "kube_batch_task_scheduling_latency_microseconds",
+            "As in kube-batch: kbatch_scheduler_pod_wait_seconds",
+            "pod_seconds",
+            1e6,
+        ),
+    )
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        for name, documentation, attribute, _ in self._HISTOGRAMS:
+            yield HistogramMetricFamily(name, documentation, labels=["action"] if attribute == "span" else [])
+        yield CounterMetricFamily(*_PREEMPTIONS)
+        yield Metric(*_UNSCHEDULED, "gauge")
+
+    def collect(self) -> Iterable[Metric]:
+        for name, documentation, attribute, scale in self._HISTOGRAMS:
+            family = Metric(name, documentation, "histogram")
+            for source in getattr(self._metrics, attribute).collect():
+                for sample in source.samples:
+                    labels = _renamed(sample.labels, scale, spans=attribute == "span")
+                    if labels is not None:
+                        value = sample.value * scale if sample.name.endswith("_sum") else sample.value
+                        family.add_sample(name + sample.name.removeprefix(source.name), labels, value)
+            yield family
+        preemptions = CounterMetricFamily(*_PREEMPTIONS)
+        preemptions.add_metric([], _sum(self._metrics.evictions, "action", "preempt"))
+        yield preemptions
+        unscheduled = Metric(*_UNSCHEDULED, "gauge")
+        unscheduled.add_sample(_UNSCHEDULED[0], {}, _sum(self._metrics.groups, "verdict", "waiting"))
+        yield unscheduled
+
+
+_PREEMPTIONS: Final = ("kube_batch_total_preemption_attempts", "As in kube-batch: evictions asked for by preempt")
+_UNSCHEDULED: Final = ("kube_batch_unschedule_job_count", "As in kube-batch: groups that wait")
+
+
+def _renamed(labels: Mapping[str, str], scale: float, *, spans: bool) -> dict[str, str] | None:
+    """A sample's labels as kube-batch has them: bounds in its unit, actions by their own name; None: not an action."""
+    found = dict(labels)
+    if spans:
+        kind, _, action = found.pop("span").partition(":")
+        if kind != "action":
+            return None
+        found["action"] = action
+    if found.get("le", "+Inf") != "+Inf":
+        found["le"] = str(float(found["le"]) * scale)
+    return found
+
+
+def _sum(metric: Counter | Gauge, label: str, value: str) -> float:
+    return sum(
+        sample.value
+        for family in metric.collect()
+        for sample in family.samples
+        if sample.labels.get(label) == value and not sample.name.endswith("_created")
+    )

@@ -9,6 +9,7 @@ Amounts stay as written (`RawResources`): `kbatch.model` reads them once per dis
 
 from __future__ import annotations
 
+import functools
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -585,6 +586,7 @@ AnyObject: TypeAlias = (
 """Every kind that kbatch reads. Told apart by `isinstance`: some lists of the API server leave `kind` out."""
 
 
+@functools.lru_cache(maxsize=8192)  # many objects share a second, and each is read at every change
 def timestamp_ms(text: str | None) -> int | None:
     """Milliseconds since the epoch of an RFC 3339 time as Kubernetes writes it; None where there is none."""
     if text is None:

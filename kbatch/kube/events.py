@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +30,9 @@ WARNING: Final = "Warning"
 _NOTE_BYTES: Final = 1024
 _REASON_LENGTH: Final = 128
 _LEAVE_SECONDS: Final = 2.0
+_QUIET_SECONDS: Final = 1.0
+_REMARKS_A_SECOND: Final = 20.0
+_REMARKS_A_SECOND_WHEN_QUIET: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         rate: Events written in a second, at most.
         repeat_seconds: a repetition is written this long after the last write, at the earliest.
         memory: how many different Events are remembered, to count repetitions.
+        remarks: how many remarks may wait to be written.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         rate: float = 50.0,
         repeat_seconds: float = 30.0,
         memory: int = 4096,
+        remarks: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
@@ -103,7 +108,11 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._told: OrderedDict[tuple[Regarding, str, str, str, str], _Told] = OrderedDict()
         self._queue: asyncio.Queue[_Told] = asyncio.Queue()
         self._later: set[asyncio.TimerHandle] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._remarks: deque[tuple[Regarding, str, str, str, str]] = deque()
+        self._most_remarks = remarks
+        self._remarked = asyncio.Event()
+        self._last_remark = 0.0
 
     def normal(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
         """Tell that something went as it should."""
@@ -143,6 +152,20 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             else:
                 self._put_later(told, told.due - now)
 
+    def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> bool:
+        """Tell something once that many objects tell (each pod, that it has a node); False where it is dropped.
+
+        Returns at once and costs little. Remarks are written when no other Event waits: slowly while more of them keep
+        coming, faster afterwards.
+        """
+        if len(self._remarks) >= self._most_remarks:
+            self.dropped += 1
+            return False
+        self._last_remark = self._clock()
+        self._remarks.append((regarding, reason, action, note, _stamp()))
+        self._remarked.set()
+        return True
+
     def _put_later(self, told: _Told, delay: float) -> None:
         def put() -> None:
             self._later.discard(handle)
@@ -156,7 +179,10 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._later.add(handle)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="events")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="events"),
+            asyncio.create_task(self._run_remarks(), name="remarks"),
+        ]
         return self
 
     async def __aexit__(
@@ -166,13 +192,13 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         for handle in self._later:
             handle.cancel()
         self._later.clear()
-        if self._task is not None:
+        if self._tasks:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._queue.join(), _LEAVE_SECONDS)
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+            self._tasks = []
 
     async def _run(self) -> None:
         while True:
@@ -188,6 +214,25 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             finally:
                 self._queue.task_done()
             await asyncio.sleep(self._gap)
+
+    async def _run_remarks(self) -> None:
+        while True:
+            while not self._remarks:
+                self._remarked.clear()
+                await self._remarked.wait()
+            quiet = self._clock() - self._last_remark > _QUIET_SECONDS
+            await asyncio.sleep(1 / (_REMARKS_A_SECOND_WHEN_QUIET if quiet else _REMARKS_A_SECOND))
+            if self._queue.qsize():
+                continue
+            regarding, reason, action, note, stamp = self._remarks.popleft()
+            told = _Told(regarding, NORMAL, reason, action, note, stamp, stamp, 0.0)
+            told.count = 1
+            try:
+                await self._write(told)
+                self.written += 1
+            except KubeError as error:
+                self.failed += 1
+                _log.debug("event %s for %s: %s", reason, regarding.name, error)
 
     async def _write(self, told: _Told) -> None:
         # Events of cluster-scoped objects live in the namespace "default", as everybody's do.

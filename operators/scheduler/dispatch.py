@@ -72,6 +72,7 @@ class Dispatcher:
         self._api = api
         self._cache = cache
         self._metrics = metrics
+        self._ok = metrics.binds.labels("ok")
         self._recorder = recorder
         self._clock = clock
         self._queue: deque[Bind] = deque()
@@ -97,6 +98,10 @@ class Dispatcher:
     def backlog(self) -> int:
         """Binds that wait for one of the parallel places."""
         return len(self._queue)
+
+    def crowded(self) -> bool:
+        """Whether more binds wait than can be sent in the next moment."""
+        return len(self._queue) > 2 * self._parallelism
 
     def paused_until(self) -> float | None:
         """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
@@ -217,8 +222,13 @@ class Dispatcher:
             self._metrics.bind_seconds.observe(self._clock() - began)
 
     def _bound(self, one: Bind) -> None:
-        self._pauses.pop(f"bind {one.pod}", None)
-        self._metrics.binds.labels("ok").inc()
+        if self._pauses:
+            self._pauses.pop(f"bind {one.pod}", None)
+        self._ok.inc()
+        namespace, name = _split(one.pod)
+        note = f"assigned {one.pod} to {one.node}"
+        if not self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note):
+            self._metrics.events_dropped.inc()
         created = self._cache.created(one.pod)
         if created is not None:
             self._metrics.pod_seconds.observe(max(0.0, time.time() - created / 1000))

@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.01
 """A cycle that yields nothing but verdicts lets go of the event loop after so long."""
 
+CROWDED_SECONDS: Final = 0.25
+"""The gap while decisions wait to be carried out anyway: the processor is then the binds'."""
+
 LONGEST_REST: Final = 10.0
 """After cycles that failed one after the other, the wait grows up to this."""
 
@@ -39,6 +42,9 @@ class Hands(Protocol):
 
     def paused_until(self) -> float | None:
         """When what had to wait may be submitted again, on the monotonic clock."""
+
+    def crowded(self) -> bool:
+        """Whether so much waits to be carried out that deciding more now would start nothing sooner."""
 
 
 class Scheduler:
@@ -80,8 +86,12 @@ class Scheduler:
         self._wall = wall
         self._now = 0
         self._memo = Memo()
+        self._spent = 0.0
         self._failures = 0
         self._why = ""
+        self._reasons: set[str] = set()
+        self._oldest: int | None = None
+        metrics.oldest.set_function(self._oldest_age)
 
     def failing(self) -> str | None:
         """What is wrong with the last cycle, for health; None if it went well."""
@@ -101,12 +111,26 @@ class Scheduler:
                 self._failures = 0
             except Exception as error:  # noqa: BLE001 - see above: the loop outlives the engine's mistakes
                 self._failures += 1
+                self._metrics.failures.inc()
                 self._why = f"{type(error).__name__}: {error}"
                 _log.exception("cycle failed, %d in a row", self._failures)
                 self._memo = Memo()
                 wake = None
-            rest = self._gap if not self._failures else min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
-            await _sleep(stopping, began + rest - time.monotonic())
+            await self._rest(stopping, began)
+
+    async def _rest(self, stopping: asyncio.Event, began: float) -> None:
+        """Wait until the next cycle may begin: after a long one as long again: binds have their half."""
+        if self._failures:
+            rest = min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
+        else:
+            rest = max(self._gap, 2 * self._spent)
+        while not stopping.is_set():
+            left = began + rest - time.monotonic()
+            if left <= 0 and not self._failures and self._hands.crowded():
+                left = min(self._gap, began + max(rest, CROWDED_SECONDS) - time.monotonic())
+            if left <= 0:
+                return
+            await _sleep(stopping, left)
 
     async def _something(self, stopping: asyncio.Event, wake: float | None) -> bool:
         """Wait for an event, the instant `wake` (ms) or the period; False when it is time to stop."""
@@ -144,6 +168,7 @@ class Scheduler:
                         verdicts[item.job or item.group] = item
                     elif isinstance(item, Transaction):
                         self._hands.submit(item)
+                        self._decided(item)
                     if isinstance(item, Outcome):
                         break
                     if isinstance(item, Transaction) or time.perf_counter() - turn > TURN_SECONDS:
@@ -154,11 +179,24 @@ class Scheduler:
                         spans.others += turn - let_go
             spent += self._turn(turn)
         self._metrics.cycle.observe(spent)
+        self._spent = spent
         self._memo = item.memo
         self.cycles += 1
         self._count(verdicts)
         self._report(verdicts)
         return item.next_wake
+
+    def _decided(self, transaction: Transaction) -> None:
+        counter = self._metrics.decisions
+        if transaction.binds:
+            counter.labels("bind").inc(len(transaction.binds))
+        if transaction.evictions:
+            counter.labels("evict").inc(len(transaction.evictions))
+        for nomination in transaction.nominations:
+            counter.labels("nominate" if nomination.node else "withdraw").inc()
+
+    def _oldest_age(self) -> float:
+        return 0.0 if self._oldest is None else max(0.0, self._wall() - self._oldest / 1000)
 
     def _turn(self, began: float) -> float:
         seconds = time.perf_counter() - began
@@ -168,17 +206,26 @@ class Scheduler:
     def _count(self, verdicts: dict[str, Verdict]) -> None:
         waiting: dict[str, int] = {}
         scheduled = 0
-        for verdict in verdicts.values():
+        jobs = self._cache.model.jobs
+        oldest = self._now
+        for key, verdict in verdicts.items():
             if verdict.scheduled:
                 scheduled += 1
             else:
                 code = verdict.reason.code if verdict.reason is not None else ""
+                code = "plugin" if "/" in code else code  # as many as there are plugins in the world
                 waiting[code] = waiting.get(code, 0) + 1
+                job = jobs.get(key)
+                if job is not None:
+                    oldest = min(oldest, job.created)
+        self._oldest = oldest if len(verdicts) > scheduled else None
         self._metrics.groups.labels("scheduled").set(scheduled)
         self._metrics.groups.labels("waiting").set(len(verdicts) - scheduled)
-        self._metrics.waiting.clear()
+        for code in self._reasons - waiting.keys():
+            self._metrics.waiting.labels(code).set(0)
         for code, count in waiting.items():
             self._metrics.waiting.labels(code).set(count)
+        self._reasons |= waiting.keys()
 
 
 class _Spans:

@@ -81,6 +81,8 @@ class StatusWriter:
         self._next_message = 0.0
         self._work = asyncio.Event()
         self._writing: set[str] = set()
+        self._noted: dict[str, tuple[Verdict, PodGroup]] = {}
+        """What was last made of a group: while neither verdict nor group changes, nothing else comes of it."""
 
     @property
     def pending(self) -> int:
@@ -89,10 +91,16 @@ class StatusWriter:
 
     def report(self, verdicts: Mapping[str, Verdict]) -> None:
         """Note how groups stand after a cycle; returns at once."""
+        before, self._noted = self._noted, {}
         for key, verdict in verdicts.items():
             group = self._cache.groups.get(key)
             if verdict.shadow or group is None:
                 continue
+            noted = before.get(key)
+            if noted is not None and noted[1] is group and noted[0] == verdict:
+                self._noted[key] = noted
+                continue
+            self._noted[key] = verdict, group
             wanted = Wanted(
                 group.metadata.uid, verdict_conditions(verdict, group.metadata.generation), verdict.attempts
             )
@@ -166,13 +174,16 @@ class StatusWriter:
     async def _write(self, key: str, wanted: Wanted) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
         try:
-            return await self._apply(key, wanted)
+            well = await self._apply(key, wanted)
         except Exception:  # noqa: BLE001 - one group's status must not end the writing of all
             _log.exception("status of %s", key)
-            return False
+            well = False
         finally:
             self._writing.discard(key)
             self._work.set()
+        if not well:
+            self._noted.pop(key, None)  # so that the next cycle's verdict is written, though nothing has changed
+        return well
 
     async def _apply(self, key: str, wanted: Wanted) -> bool:
         group = self._cache.groups.get(key)

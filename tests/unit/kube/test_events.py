@@ -77,3 +77,18 @@ async def test_a_long_note_is_cut_at_a_whole_letter_and_cluster_objects_go_to_de
         assert path == "/apis/events.k8s.io/v1/namespaces/default/events"
         assert json.loads(body)["note"] == "ü" * 512
         assert "namespace" not in json.loads(body)["regarding"]
+
+
+async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201) for _ in range(20)]
+        recorder = EventRecorder(client, controller="c", instance="i", remarks=3)
+        taken = [recorder.remark(POD, "Scheduled", "Binding", f"to node {number}") for number in range(5)]
+        assert taken == [True, True, True, False, False]
+        assert recorder.dropped == 2
+        for number in range(4):
+            recorder.warning(POD, "Reason", "Action", f"urgent {number}")
+        async with recorder:
+            await until_requests(fake, 7)
+        notes = [json.loads(body)["note"] for _, _, body in fake.requests]
+        assert notes == [*(f"urgent {number}" for number in range(4)), "to node 0", "to node 1", "to node 2"]

@@ -11,7 +11,7 @@ from typing import Any
 from kbatch.api.configuration import parse
 from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Verdict, build_policy
 from operators.scheduler.cache import Cache
-from operators.scheduler.loop import Scheduler
+from operators.scheduler.loop import CROWDED_SECONDS, Scheduler
 from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
 
 POLICY = build_policy(
@@ -23,6 +23,7 @@ class Hands:
     def __init__(self, cache: Cache | None = None) -> None:
         self.transactions: list[Transaction] = []
         self.paused: float | None = None
+        self.full = False
         self._cache = cache
 
     def submit(self, transaction: Transaction) -> bool:
@@ -31,6 +32,9 @@ class Hands:
             for one in transaction.binds:
                 self._cache.assume(one.pod, one.uid, one.node)
         return True
+
+    def crowded(self) -> bool:
+        return self.full
 
     def paused_until(self) -> float | None:
         return self.paused
@@ -229,3 +233,18 @@ async def test_with_the_real_engine_a_gang_is_placed_whole_or_not_at_all() -> No
         cache.receive(told(node("m", cpu="2")))
         await until(lambda: len(hands.transactions) == 2)
         assert sorted(one.pod for one in hands.transactions[1].binds) == ["ns/h0", "ns/h1", "ns/h2"]
+
+
+async def test_while_binds_wait_anyway_cycles_are_rarer_and_go_on_at_once_when_none_do() -> None:
+    cache = cache_with(node("n"))
+    script = Script()
+    async with running(cache, script) as (scheduler, hands, _):
+        hands.full = True
+        await until(lambda: scheduler.cycles == 1)
+        cache.receive(told(pod("a")))
+        await until(lambda: scheduler.cycles == 2)
+        assert script.at[1] - script.at[0] >= CROWDED_SECONDS * 0.9
+        cache.receive(told(pod("b")))
+        hands.full = False
+        await until(lambda: scheduler.cycles == 3)
+        assert script.at[2] - script.at[1] < CROWDED_SECONDS * 0.9
