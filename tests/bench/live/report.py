@@ -1,0 +1,83 @@
+"""Figures for people: lines of a table, a page of Markdown, a picture."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from tests.bench.live.limits import Check
+from tests.bench.live.plane import ROOT
+from tests.bench.live.rows import Figure
+
+KEPT = ROOT / "docs" / "benchmarks"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def cells(figure: Figure) -> list[str]:
+    return [
+        str(figure.nodes), figure.scheduler, figure.shape, figure.mode, str(figure.bound),
+        number(figure.binds_per_second, 0), number(figure.efficiency), number(figure.wait_p50), number(figure.wait_p99),
+        number(figure.first_bind), number(figure.cpu_per_1000), number(figure.resident, 0), number(figure.load, 1),
+    ]  # fmt: skip
+
+
+HEAD = ["nodes", "scheduler", "load", "mode", "bound", "binds/s", "efficiency", "p50 s", "p99 s", "first bind s",
+        "CPU s / 1,000", "MiB", "machine's load"]  # fmt: skip
+
+
+def table_row(figure: Figure) -> str:
+    widths = [5, 15, 12, 9, 6, 6, 6, 7, 7, 7, 6, 6, 5]
+    text = " ".join(cell.rjust(width) for cell, width in zip(cells(figure), widths, strict=True))
+    return f"{text}  {figure.note}"
+
+
+def keep(figures: list[Figure], checks: list[Check]) -> None:
+    """Write live.jsonl, live.md and live.svg into docs/benchmarks."""
+    from tests.bench.__main__ import machine
+
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / "live.jsonl").write_text("".join(json.dumps(figure.json()) + "\n" for figure in figures), "utf-8")
+    day = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    lines = ["# Binds on a real API server", "", f"{day}, {machine()}. The method: [benchmarks](../benchmarks.md).", ""]
+    lines += ["| " + " | ".join(HEAD) + " | note |", "|" + "---|" * (len(HEAD) + 1)]
+    lines += ["| " + " | ".join(cells(figure)) + f" | {figure.note} |" for figure in figures]
+    lines += ["", "## Limits", "", *(f"- {check.line}" for check in checks), ""]
+    lines += ["## Requests to the API server, by everybody, during a row", ""]
+    for figure in figures:
+        busy = sorted(figure.requests.items(), key=lambda item: -item[1])[:10]
+        what = ", ".join(f"{name} {count}" for name, count in busy)
+        lines.append(f"- {figure.nodes} nodes, {figure.scheduler}, {figure.shape}, {figure.mode}: {what}")
+    lines += ["", "![Binds per second of each row against the bare loop](live.svg)", ""]
+    (KEPT / "live.md").write_text("\n".join(lines), "utf-8")
+    draw(figures)
+
+
+def draw(figures: list[Figure]) -> None:
+    """Bars of binds per second; the bare loop is the line above them."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "kbatch"
+    from matplotlib import pyplot as plt
+
+    sizes = sorted({figure.nodes for figure in figures})
+    drawing, panels = plt.subplots(1, len(sizes), figsize=(6.5 * len(sizes), 4.5), sharey=True, squeeze=False)
+    for panel, nodes in zip(panels[0], sizes, strict=True):
+        of_size = [figure for figure in figures if figure.nodes == nodes and figure.binds_per_second]
+        bare = [figure.binds_per_second or 0.0 for figure in of_size if figure.scheduler == "bare loop"]
+        bars = [figure for figure in of_size if figure.mode in {"backlog", "live"} and figure.scheduler != "bare loop"]
+        names = [f"{figure.scheduler}\n{figure.shape}, {figure.mode}" for figure in bars]
+        colours = ["tab:blue" if figure.scheduler == "kbatch" else "tab:gray" for figure in bars]
+        panel.barh(names, [figure.binds_per_second or 0.0 for figure in bars], color=colours)
+        for rate in bare:
+            panel.axvline(rate, color="tab:orange", linestyle="--")
+        panel.invert_yaxis()
+        panel.set_title(f"{nodes} nodes (dashed: bare loop)", fontsize=10)
+        panel.set_xlabel("binds/s")
+        panel.tick_params(labelsize=7)
+    drawing.tight_layout()
+    drawing.savefig(KEPT / "live.svg", metadata={"Date": None})
+    plt.close(drawing)

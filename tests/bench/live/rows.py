@@ -1,0 +1,221 @@
+"""The rows of the benchmark: each measures one scheduler with one load and gives one figure."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbatch.kube.client import Client
+from tests.bench.live.contestants import KBATCH, Contestant, Running, Use, filled
+from tests.bench.live.load import (
+    NAMESPACE,
+    Creation,
+    Seen,
+    Shape,
+    bare_loop,
+    clear,
+    create,
+    create_all,
+    creations,
+    observing,
+    pod_of,
+    until,
+)
+from tests.bench.live.plane import Plane, requests_so_far
+
+PATIENCE = 240.0
+NOBODY = Contestant("bare loop", (), "nobody")
+
+
+@dataclass
+class Figure:
+    """One row's result. Times in seconds, memory in MiB; None where a row does not have it."""
+
+    row: str
+    scheduler: str
+    shape: str
+    mode: str
+    """backlog: everything was made before the scheduler started; live: made while it runs; steady: at a fixed rate."""
+    nodes: int
+    pods: int
+    bound: int = 0
+    binds_per_second: float | None = None
+    """From the first bind to the last."""
+    efficiency: float | None = None
+    """Against the bare loop of the same run and the same number of nodes."""
+    wait_p50: float | None = None
+    """From sending a pod's creation until it is seen with a node."""
+    wait_p99: float | None = None
+    first_bind: float | None = None
+    """Backlog: after the start of the scheduler's process. Live: after the answer to the last pod's creation."""
+    cpu_per_1000: float | None = None
+    """Seconds of the scheduler's CPU per 1,000 binds, from its first bind (live: from the first creation) on."""
+    cpu_start: float | None = None
+    """Backlog: seconds of CPU before the first bind, the start of the process and its lists included."""
+    resident: float | None = None
+    made_per_second: float | None = None
+    requests: dict[str, int] = field(default_factory=dict)
+    load: float = 0.0
+    """The machine's load average when the row began: above the number of CPUs, others were at work."""
+    note: str = ""
+
+    def json(self) -> dict[str, Any]:
+        return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
+
+
+def percentile(values: Sequence[float], part: float) -> float | None:
+    """The smallest value that at least this part of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None
+
+
+def _fill(figure: Figure, seen: Seen) -> None:
+    times = sorted(seen.bound.values())
+    figure.bound = len(times)
+    if len(times) > 1:
+        # The first pod seen is where the clock starts, so it is not one of those bound in that time.
+        figure.binds_per_second = (len(times) - 1) / max(1e-6, times[-1] - times[0])
+    waits = [at - seen.sent[name] for name, at in seen.bound.items() if name in seen.sent]
+    if figure.mode != "backlog":
+        figure.wait_p50, figure.wait_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
+        figure.first_bind = times[0] - max(seen.made.values()) if times and seen.made else None
+    if seen.made:
+        figure.made_per_second = len(seen.made) / max(1e-6, max(seen.made.values()) - min(seen.sent.values()))
+
+
+def groups_of(row: str, shape: Shape, contestant: Contestant) -> list[str]:
+    """The paths of the row's group objects."""
+    root = filled(contestant.group_path, {"namespace": NAMESPACE})
+    return [f"{root}/{row}-g{number}" for number in range(shape.gangs)]
+
+
+class Bench:
+    """Runs rows on one control plane, one after the other."""
+
+    def __init__(self, plane: Plane, client: Client, logs: Path) -> None:
+        self.plane = plane
+        self.client = client
+        self.logs = logs
+        self.ceilings: dict[int, float] = {}
+        """Binds per second of the bare loop, by the number of nodes."""
+        self._count = 0
+
+    def _figure(self, scheduler: str, shape: Shape, mode: str) -> Figure:
+        self._count += 1
+        load = float(Path("/proc/loadavg").read_text("ascii").split()[0])
+        return Figure(f"row{self._count}", scheduler, shape.name, mode, self.plane.nodes, shape.pods, load=load)
+
+    async def ceiling(self, pods: int) -> Figure:
+        """The bare loop; the best of several becomes what others are measured against."""
+        shape = Shape(pods)
+        figure = self._figure(NOBODY.name, shape, "backlog")
+        async with observing(self.client, figure.row) as seen:
+            await create_all(self.client, seen, creations(figure.row, shape, NOBODY))
+            await until(lambda: len(seen.uids) == pods, 30)
+            before = await requests_so_far(self.client)
+            began = time.process_time()
+            await bare_loop(self.client, seen, self.plane.nodes)
+            await until(lambda: len(seen.bound) == pods, 30)
+            figure.cpu_per_1000 = (time.process_time() - began) / pods * 1000
+            figure.note = "CPU is that of loop and observer together"
+            figure.requests = dict(await requests_so_far(self.client) - before)
+            _fill(figure, seen)
+            await clear(self.client, seen, ())
+        rate = figure.binds_per_second or 0.0
+        self.ceilings[self.plane.nodes] = max(self.ceilings.get(self.plane.nodes, 0.0), rate)
+        figure.efficiency = 1.0
+        return figure
+
+    async def backlog(self, contestant: Contestant, shape: Shape) -> Figure:
+        """Everything is made first; then the scheduler starts."""
+        figure = self._figure(contestant.name, shape, "backlog")
+        async with observing(self.client, figure.row) as seen:
+            await create_all(self.client, seen, creations(figure.row, shape, contestant))
+            await until(lambda: len(seen.uids) == shape.pods, 30)
+            before = await requests_so_far(self.client)
+            with self._running(contestant) as running:
+                await until(lambda: bool(seen.bound), PATIENCE, running.check)
+                first = running.use()
+                await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
+                await self._used(figure, running, first, seen)
+                figure.cpu_start = first.cpu
+                figure.first_bind = min(seen.bound.values(), default=math.nan) - running.started
+                figure.requests = dict(await requests_so_far(self.client) - before)
+            await self._end(figure, seen, shape, contestant)
+        return figure
+
+    async def live(self, contestant: Contestant, shape: Shape, *, rate: float | None = None) -> Figure:
+        """The scheduler runs; everything is made as fast as the server takes it, or at a rate of pods a second."""
+        figure = self._figure(contestant.name, shape, "live" if rate is None else "steady")
+        async with observing(self.client, figure.row) as seen:
+            with self._running(contestant) as running:
+                await self._ready(figure.row, contestant, running)
+                before, first = await requests_so_far(self.client), running.use()
+                everything = creations(figure.row, shape, contestant)
+                if rate is None:
+                    await create_all(self.client, seen, everything)
+                else:
+                    await _at_rate(self.client, seen, everything, rate)
+                    figure.note = f"{rate:.0f} pods/s"
+                await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
+                await self._used(figure, running, first, seen)
+                figure.requests = dict(await requests_so_far(self.client) - before)
+            await self._end(figure, seen, shape, contestant)
+        if rate is not None:
+            figure.efficiency = None
+        return figure
+
+    def _running(self, contestant: Contestant) -> Running:
+        return Running(contestant, self.plane.words, self.logs / f"{contestant.name}.log")
+
+    async def _ready(self, row: str, contestant: Contestant, running: Running) -> None:
+        """Wait until a first pod of its own is bound: the one sign of readiness that all schedulers share."""
+        async with observing(self.client, f"{row}-probe") as probe:
+            body = pod_of(f"{row}-probe", f"{row}-probe", contestant)
+            await create(self.client, probe, f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+            if not await until(lambda: bool(probe.bound), 60, running.check):
+                raise RuntimeError(f"{contestant.name} binds nothing")
+            await clear(self.client, probe, ())
+
+    async def _used(self, figure: Figure, running: Running, since: Use, seen: Seen) -> None:
+        now = running.use()
+        figure.cpu_per_1000 = (now.cpu - since.cpu) / max(1, len(seen.bound)) * 1000
+        figure.resident = now.resident / 2**20
+        await asyncio.sleep(0.3)  # what trails behind the last bind (statuses, Events) counts among the requests
+
+    async def _end(self, figure: Figure, seen: Seen, shape: Shape, contestant: Contestant) -> None:
+        _fill(figure, seen)
+        ceiling = self.ceilings.get(self.plane.nodes)
+        if ceiling and figure.binds_per_second:
+            figure.efficiency = figure.binds_per_second / ceiling
+        await clear(self.client, seen, groups_of(figure.row, shape, contestant))
+
+    async def standing(self, pods: int) -> Seen:
+        """Pods that run already, bound by the bare loop."""
+        async with observing(self.client, "standing") as seen:
+            await create_all(self.client, seen, creations("standing", Shape(pods), KBATCH_LIKE))
+            await until(lambda: len(seen.uids) == pods, 60)
+            await bare_loop(self.client, seen, self.plane.nodes)
+            await until(lambda: len(seen.bound) == pods, 60)
+        return seen
+
+
+KBATCH_LIKE = Contestant("standing", (), KBATCH.scheduler_name)
+
+
+async def _at_rate(client: Client, seen: Seen, everything: Any, rate: float) -> None:
+    """Make the objects so that `rate` pods a second come, whatever the server's answers take."""
+    began, pods = time.monotonic(), 0
+    todo: list[Creation] = list(everything)
+    async with asyncio.TaskGroup() as group:
+        for path, body in todo:
+            wait = began + pods / rate - time.monotonic()
+            if wait > 0.002:
+                await asyncio.sleep(wait)
+            group.create_task(create(client, seen, path, body))
+            pods += body["kind"] == "Pod"
