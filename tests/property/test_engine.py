@@ -151,6 +151,7 @@ class Checked(Simulation):
         assert _short(alone) == _short(found), "verdicts depend on the memo"
         for transaction in found.transactions:
             before.check(transaction)
+        before.check_victims()
         self.model.validate()
         _check_nodes(self.model)
         _check_gangs(self.model, before)
@@ -180,6 +181,7 @@ class _Before:
             key: (job.disruption, job.priority, job.queue, job.gang, job.minimum) for key, job in model.jobs.items()
         }
         self.nominated = {key for key, task in model.tasks.items() if task.nominated and task.pending}
+        self.evicted: list[str] = []
         self.where = {key: task.node or task.nominated for key, task in model.tasks.items()}
         self.classes = {key: (task.cls.id, dict(task.cls.needs)) for key, task in model.tasks.items()}
         self.future = {
@@ -196,33 +198,18 @@ class _Before:
             for name, amount in self.classes[key][1].items():
                 room[name] = room.get(name, 0) + sign * amount
 
-    def check_room(self, transaction: Transaction) -> None:
-        """Nobody is evicted who could have stayed, as far as can be told for pods of one class."""
-        claimed = [one.pod for one in transaction.nominations if one.node is not None]
+    def follow(self, transaction: Transaction) -> None:
+        """Keep the room of nodes up to date."""
         for one in transaction.nominations:
             if one.pod in self.nominated:
                 self.move(one.pod, self.where[one.pod], 1)
-        evicted = [one.pod for one in transaction.evictions]
-        for key in evicted:
-            self.move(key, self.where[key], 1)
-        alike = len({self.classes[key][0] for key in claimed}) == 1
-        if (
-            alike
-            and not self.roles[transaction.job]
-            and "allocate" not in {one.action for one in transaction.evictions}
-        ):
-            for key in evicted:
-                job = self.tasks[key][0]
-                if self.victims_of[job][3] and self.victims_of[job][0] == "Whole":
-                    continue
-                self.move(key, self.where[key], -1)
-                needs = self.classes[claimed[0]][1]
-                fitting = sum(
-                    max(0, min(room.get(name, 0) // amount for name, amount in needs.items()))
-                    for room in self.future.values()
-                )
-                assert fitting < len(claimed), f"{key} was evicted for nothing"
-                self.move(key, self.where[key], 1)
+        for bind in transaction.binds:
+            if bind.pod in self.nominated:
+                self.move(bind.pod, self.where[bind.pod], 1)
+        for gone in transaction.evictions:
+            self.move(gone.pod, self.where[gone.pod], 1)
+            if not self.victims_of[self.tasks[gone.pod][0]][3]:
+                self.evicted.append(gone.pod)
         for bind in transaction.binds:
             self.where[bind.pod] = bind.node
             self.move(bind.pod, bind.node, -1)
@@ -231,8 +218,15 @@ class _Before:
             if one.node is not None:
                 self.move(one.pod, one.node, -1)
 
+    def check_victims(self) -> None:
+        """The room of every single victim is used: it could not have stayed."""
+        for key in self.evicted:
+            room = self.future[self.where[key]]
+            needs = self.classes[key][1]
+            assert any(room[name] < amount for name, amount in needs.items()), f"{key} was evicted for nothing"
+
     def check(self, transaction: Transaction) -> None:
-        self.check_room(transaction)
+        self.follow(transaction)
         shortfall = self.shortfall()
         actions = {eviction.action for eviction in transaction.evictions}
         for eviction in transaction.evictions:
