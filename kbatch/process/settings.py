@@ -79,8 +79,8 @@ class LeaderSettings(ProcessSettings):
     lease_namespace: str = flag("", "namespace of the Lease; otherwise the pod's own, else kbatch-system")
     lease_name: str = flag("", "name of the Lease; otherwise kbatch-<process>")
     identity: str = flag("", "who holds the Lease; otherwise the host's name and the process id")
-    lease_duration: float = flag(15.0, "how long a Lease counts without being renewed")
-    renew_deadline: float = flag(10.0, "a leader that could not renew for so long gives up")
+    lease_duration: float = flag(12.0, "how long a Lease counts without being renewed")
+    renew_deadline: float = flag(8.0, "a leader that could not renew for so long gives up")
     retry_period: float = flag(2.0, "time between two attempts to get or renew the Lease")
 
     def resolved_lease_namespace(self) -> str:

@@ -39,8 +39,8 @@ def lease(component: str) -> list[str]:
         "--lease-namespace=$(POD_NAMESPACE)",
         f"--lease-name=kbatch-{component}",
         "--identity=$(POD_NAME)",
-        "--lease-duration=15s",
-        "--renew-deadline=10s",
+        "--lease-duration=12s",
+        "--renew-deadline=8s",
         "--retry-period=2s",
     ]
 
@@ -106,7 +106,7 @@ def test_the_process_understands_its_arguments(default: Any, component: str) -> 
         assert settings.leader_elect
         assert settings.lease_name == f"kbatch-{component}"
         assert (settings.resolved_lease_namespace(), settings.resolved_identity()) == ("pod_namespace", "pod_name")
-        assert (settings.lease_duration, settings.renew_deadline, settings.retry_period) == (15, 10, 2)
+        assert (settings.lease_duration, settings.renew_deadline, settings.retry_period) == (12, 8, 2)
     if component == "webhook":
         assert (settings.port, settings.certificates) == (9443, "/etc/kbatch/certificates")
     if component != "podgroup":
