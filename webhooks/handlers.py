@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -62,3 +63,14 @@ def _merge(patch: Any, changes: Mapping[str, Any]) -> None:
             _merge(patch.setdefault(key, {}), value)
         else:
             patch[key] = value
+
+
+class _NoRefusals(logging.Filter):
+    """Drops what kopf says of each refusal, as an error: it is the user's business, who is told, and is counted."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is kept."""
+        return not (record.exc_info is None and record.getMessage().startswith("Webhook "))
+
+
+logging.getLogger("kopf.objects").addFilter(_NoRefusals())

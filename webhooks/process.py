@@ -13,9 +13,10 @@ from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import PODGROUPS, PODS, RESOURCEQUOTAS
-from kbatch.metrics import WatchMetrics, WebhookMetrics
+from kbatch.metrics import RequestMetrics, WatchMetrics, WebhookMetrics
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
+from kbatch.process.measured import Measured
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, settle_memory
 from kbatch.process.run import main as run_process
@@ -87,8 +88,9 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         await _first_certificate(certificates)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
-        ledgers = Ledgers(client, world, namespace=settings.ledger_namespace)
-        desk = Desk(_rules(settings), world, client, ledgers, asyncio.get_running_loop())
+        api = Measured(client, RequestMetrics(runtime.registry))
+        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace)
+        desk = Desk(_rules(settings), world, api, ledgers, asyncio.get_running_loop())
         kopf_settings = operator_settings(DOMAIN)
         kopf_settings.admission.server = server
         async with asyncio.TaskGroup() as group:

@@ -1,0 +1,364 @@
+"""Whole reviews, as kopf hands them on: filled in, held back, refused, and 10,000 that mean no good."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kopf
+import msgspec
+import pytest
+from kopf._cogs.structs import references
+from kopf._core.engines import admission
+from kopf._core.reactor import inventory
+
+from kbatch.api.objects import Metadata, PodGroup
+from kbatch.kube.errors import ApiError
+from kbatch.kube.informer import Batch
+from kbatch.model.events import Delete, Upsert
+from kbatch.process.kopf_host import operator_settings
+from tests.unit.webhooks.build import group, quota
+from webhooks.answers import reviewing
+from webhooks.commits import Ledgers
+from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
+from webhooks.handlers import DOMAIN, HANDLERS, JOBS, PODGROUPS, PODS, make_registry
+from webhooks.server import MalformedReviewError, parse_review
+from webhooks.world import ADMITTED_ANNOTATION, World
+
+RESOURCES = {
+    PODGROUPS: ("scheduling.incubator.k8s.io", "v1alpha1", "podgroups"),
+    JOBS: ("batch", "v1", "jobs"),
+    PODS: ("", "v1", "pods"),
+}
+
+
+class NoServer:
+    """An API server that knows one Job and the quotas it was given, and keeps ConfigMaps to itself."""
+
+    def __init__(self) -> None:
+        self.quotas: list[Any] = []
+        self.down = False
+
+    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+        if self.down:
+            raise ApiError(503, "Unavailable")
+        if path.endswith("/jobs/owner"):
+            pod = {"spec": {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
+            return json.dumps({"metadata": {"name": "owner", "uid": "u"}, "spec": {"template": pod}}).encode()
+        if path.endswith(("resourcequotas", "podgroups")):
+            return json.dumps({"metadata": {"resourceVersion": "1"}, "items": self.quotas}).encode()
+        if method == "POST":
+            return json.dumps({**body, "metadata": {**body["metadata"], "resourceVersion": "5"}}).encode()
+        raise ApiError(404, "NotFound")
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is watched here")
+
+
+class Rig:
+    def __init__(self, **rules: Any) -> None:
+        self.world = World()
+        self.server = NoServer()
+        self.desk = Desk(
+            Rules(scheduler_name="kube-batch", default_queue="default", **rules), self.world, self.server,
+            Ledgers(self.server, self.world, namespace="own"),
+        )  # fmt: skip
+
+    def see(self, *objects: Any) -> None:
+        self.world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+
+    async def refused(
+        self, body: dict[str, Any], old: dict[str, Any] | None = None, *, dry_run: bool = False
+    ) -> RefusedError:
+        with pytest.raises(RefusedError) as caught:
+            await self.desk.podgroup(body, old, dry_run=dry_run)
+        return caught.value
+
+
+def podgroup(name: str = "g", cpu: str = "", **more: Any) -> dict[str, Any]:
+    resources = {"minResources": {"cpu": cpu}} if cpu else {}
+    return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"queue": "q", **resources}, **more}
+
+
+def pod(group: str = "", cpu: str = "1", scheduler: str = "kube-batch") -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {
+            "name": "p", "namespace": "ns", "annotations": {"scheduling.k8s.io/group-name": group} if group else {},
+        },
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }  # fmt: skip
+
+
+GATED = {"spec": {"schedulingGates": [{"name": "kbatch.dev/in-queue"}]}}
+
+
+async def test_min_resources_come_from_the_owning_job() -> None:
+    rig = Rig()
+    owned = podgroup()
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": "u"}]
+    owned["spec"]["minMember"] = 3
+    assert await rig.desk.podgroup(owned, None, dry_run=False) == {"spec": {"minResources": {"cpu": "6"}}}
+    rig.server.down = True  # then they stay as they are
+    assert await rig.desk.podgroup(owned, None, dry_run=False) == {}
+
+
+async def test_what_was_derived_is_held_against_the_quota_too() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="5"))
+    rig.server.quotas = [{"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "5"}}}]
+    owned = podgroup()
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": "u"}]
+    owned["spec"]["minMember"] = 3
+    assert "asks for 6 requests.cpu" in str(await rig.refused(owned))
+
+
+async def test_a_quota_is_read_anew_before_it_refuses_somebody() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="5"))
+    rig.server.quotas = [{"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "50"}}}]
+    assert await rig.desk.podgroup(podgroup(cpu="6"), None, dry_run=False) == {}
+    rig.server.down = True
+    assert (await rig.refused(podgroup(cpu="6"))).code == 403
+
+
+async def test_a_group_that_is_over_is_held_against_nothing() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="5"))
+    rig.server.down = True
+    over = podgroup(cpu="6", status={"phase": "Completed"})
+    assert await rig.desk.podgroup(over, podgroup(cpu="4"), dry_run=False) == {}
+    assert (await rig.refused(podgroup(cpu="6"), podgroup(cpu="4"))).code == 403
+
+
+async def test_under_reject_a_group_carries_the_token_of_its_entry() -> None:
+    rig = Rig(quota_policy=REJECT)
+    rig.see(quota(requests_cpu="5"))
+    changes = await rig.desk.podgroup(podgroup(cpu="4"), None, dry_run=False)
+    assert len(changes["metadata"]["annotations"][ADMITTED_ANNOTATION]) == 12
+    assert "name" not in changes["metadata"]
+    generated = podgroup(cpu="1")
+    generated["metadata"] = {"generateName": "night-", "namespace": "ns"}
+    rig.server.quotas = []
+    changes = await Rig(quota_policy=REJECT).desk.podgroup(generated, None, dry_run=False)
+    assert changes == {}  # no quota there
+    other = Rig(quota_policy=REJECT)
+    other.see(quota(requests_cpu="5"))
+    assert (await other.desk.podgroup(generated, None, dry_run=False))["metadata"]["name"].startswith("night-")
+
+
+async def test_under_reject_what_cannot_be_decided_is_refused() -> None:
+    rig = Rig(quota_policy=REJECT)
+    rig.see(quota(requests_cpu="5"))
+    rig.server.down = True
+    error = await rig.refused(podgroup(cpu="4"))
+    assert error.code == 503
+    assert "try again" in str(error)
+
+
+async def test_pods_wait_at_a_gate_until_their_group_is_in_queue() -> None:
+    rig = Rig(gate_pods=True, reservations=OFF)
+    assert await rig.desk.pod(pod("g"), dry_run=False) == GATED
+    assert await rig.desk.pod(pod(), dry_run=False) == {}
+    assert await rig.desk.pod(pod("g", scheduler="other"), dry_run=False) == {}
+    rig.see(group("g", enqueued=True))
+    assert await rig.desk.pod(pod("g"), dry_run=False) == {}
+    rig.see(group("g", phase="Pending"))
+    assert await rig.desk.pod(pod("g"), dry_run=False) == GATED
+
+
+async def test_a_pod_that_would_eat_into_a_reservation_is_refused_or_gated() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="10"), group("holder", "8", enqueued=True))
+    with pytest.raises(RefusedError, match="0 used and 8 reserved of 10"):
+        await rig.desk.pod(pod("early", cpu="3"), dry_run=False)
+    assert await rig.desk.pod(pod("holder", cpu="8"), dry_run=False) == {}
+    gating = Rig(reservations=GATE)
+    gating.see(quota(requests_cpu="10"), group("holder", "8", enqueued=True), group("other", "1", enqueued=True))
+    assert await gating.desk.pod(pod("early", cpu="3"), dry_run=False) == GATED
+    for nobody_lifts_it in (pod(cpu="3"), pod("other", cpu="3"), pod("early", cpu="3", scheduler="default")):
+        with pytest.raises(RefusedError):
+            await gating.desk.pod(nobody_lifts_it, dry_run=False)
+
+
+async def test_pods_at_once_do_not_pass_together_what_one_could_not() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="10"), group("holder", "8", enqueued=True))
+    assert await rig.desk.pod(pod(cpu="1"), dry_run=True) == {}
+    for _ in range(2):
+        assert await rig.desk.pod(pod(cpu="1"), dry_run=False) == {}
+    with pytest.raises(RefusedError):
+        await rig.desk.pod(pod(cpu="1"), dry_run=False)
+
+
+async def test_reservations_end_with_their_groups() -> None:
+    rig = Rig()
+    rig.see(quota(requests_cpu="10"), group("holder", "8", enqueued=True))
+    rig.see(group("holder", "8", enqueued=True, phase="Running"))
+    assert await rig.desk.pod(pod(cpu="9"), dry_run=False) == {}
+    rig.see(group("holder", "8", enqueued=True, phase="InQueue"))
+    rig.world.receive(Batch((Delete(PodGroup, "ns", "holder"),), complete=True))
+    assert await rig.desk.pod(pod(cpu="9"), dry_run=False) == {}
+
+
+# --- through kopf -----------------------------------------------------------------------------------------------------
+
+
+def reviewer(rig: Rig) -> Callable[..., Any]:
+    insights = references.Insights()
+    for api_group, version, plural in RESOURCES.values():
+        insights.webhook_resources.add(references.Resource(api_group, version, plural))
+    return functools.partial(
+        admission.serve_admission_request, settings=operator_settings(DOMAIN), memories=inventory.ResourceMemories(),
+        memobase=None, registry=make_registry(rig.desk), insights=insights, indices={},
+    )  # fmt: skip
+
+
+def review(handler: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+    api_group, version, plural = RESOURCES[handler]
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1", "operation": "CREATE", "userInfo": {"username": "somebody"}, "object": body,
+            "resource": {"group": api_group, "version": version, "resource": plural},
+            "oldObject": None, "dryRun": False, **more,
+        },
+    }  # fmt: skip
+
+
+async def test_an_answer_holds_the_patch_and_a_refusal_its_status() -> None:
+    rig = Rig()
+    call = reviewer(rig)
+    job = {
+        "metadata": {"name": "j", "namespace": "ns", "labels": {"kbatch.dev/queue": "q"}},
+        "spec": {"template": {"spec": {"schedulerName": "default-scheduler"}}},
+    }
+    with reviewing(0.0, "5s") as context:
+        answer = await call(review(JOBS, job), webhook=JOBS)
+    assert answer["response"]["allowed"] is True
+    done = {operation["path"]: operation["value"] for operation in context.operations}
+    assert done["/spec/suspend"] is True
+    assert done["/metadata/annotations"] == {"kbatch.dev/suspended": "true"}
+    assert done["/spec/template/metadata"] == {"annotations": {"scheduling.k8s.io/group-name": "j"}}
+    assert done["/spec/template/spec/schedulerName"] == "kube-batch"
+    bad = podgroup()
+    bad["spec"]["subGroups"] = [
+        {"name": "w", "minMember": 1, "template": {"spec": {"containers": [{"name": "{{ x }}"}]}}}
+    ]
+    refused = (await call(review(PODGROUPS, bad), webhook=PODGROUPS))["response"]
+    assert refused["allowed"] is False
+    assert refused["status"]["code"] == 422
+    update = await call(review(JOBS, job, operation="UPDATE", oldObject=job), webhook=JOBS)
+    assert "patch" not in update["response"]
+
+
+JUNK: tuple[Any, ...] = (
+    None, 0, -1, 2**70, 1.5, True, "", "x", "{{", "{{ 9**9**9 }}", "{{ ''.__class__ }}", "{% for a in peers %}", "\x00",
+    "9" * 5000, [], {}, [[]], {"": None}, "1e999", "-5", "\ud83d", {"a": {"b": [1, "2"]}}, "{{ 'a' * 99999999 }}",
+)  # fmt: skip
+
+
+def spoil(value: Any, chance: random.Random) -> Any:
+    """The value with something in it replaced, dropped, doubled or wrapped."""
+    place = value
+    while isinstance(place, dict | list) and place:
+        key = chance.choice(list(place) if isinstance(place, dict) else range(len(place)))
+        inner = place[key]
+        if isinstance(inner, dict | list) and inner and chance.random() < 0.8:
+            place = inner
+            continue
+        match chance.randrange(4):
+            case 0:
+                del place[key]
+            case 1:
+                place[key] = copy.deepcopy(chance.choice(JUNK))
+            case 2:
+                place[key] = {str(key): inner, "more": [inner, inner]}
+            case _:
+                place[key] = [copy.deepcopy(chance.choice(JUNK)) for _ in range(chance.randrange(4))]
+        break
+    return value
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * 4096
+
+
+async def test_ten_thousand_spoilt_reviews_are_answered_and_none_is_let_through_wrongly() -> None:
+    chance = random.Random(20261121)
+    rig = Rig()
+    rig.see(quota(requests_cpu="10"), group("holder", "8", enqueued=True))
+    rig.server.quotas = [{"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "10"}}}]
+    call = reviewer(rig)
+    container = {"name": "c", "args": ["{{ index }}"], "resources": {"requests": {"cpu": "1"}}}
+    templated = podgroup(cpu="11")
+    templated["spec"]["subGroups"] = [{"name": "w", "minMember": 2, "template": {"spec": {"containers": [container]}}}]
+    job = {
+        "metadata": {"name": "j", "namespace": "ns", "labels": {"kbatch.dev/queue": "q"}},
+        "spec": {"parallelism": 2, "template": {"spec": {"schedulerName": "kube-batch", "containers": [container]}}},
+    }
+    seeds = [review(PODGROUPS, templated), review(JOBS, job), review(PODS, pod("early", cpu="3"))]
+    answered = {"malformed": 0, "allowed": 0, "denied": 0}
+    after_warming = 0
+    for count in range(10_000):
+        spoilt = copy.deepcopy(chance.choice(seeds))
+        for _ in range(chance.randrange(1, 4)):
+            request = spoilt.get("request") if isinstance(spoilt, dict) else None
+            inside = isinstance(request, dict) and chance.random() < 0.9
+            spoil(request.get("object") if inside and isinstance(request, dict) else spoilt, chance)
+        try:
+            body = json.dumps(spoilt).encode()
+            parsed = parse_review(body)
+        except MalformedReviewError:
+            answered["malformed"] += 1
+            continue
+        try:
+            response = (await call(parsed, webhook=chance.choice(HANDLERS)))["response"]
+        except admission.UnknownResourceError:
+            answered["malformed"] += 1
+            continue
+        answered["allowed" if response["allowed"] else "denied"] += 1
+        if not response["allowed"]:
+            assert response["status"]["code"] in {403, 422}, response
+        if count > 3000 and not after_warming:
+            after_warming = resident()
+    grown = resident() - after_warming
+    assert min(answered.values()) > 100, answered
+    assert grown < 24 * 2**20, f"{grown} bytes more than after 3,000 reviews"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_spoilt_group_larger_than_its_quota_passes(seed: int) -> None:
+    """What cannot be read may pass (the schema refuses it); what can be read and is too large may not."""
+    chance = random.Random(seed)
+    rig = Rig()
+    rig.see(quota(requests_cpu="10"))
+    rig.server.quotas = [{"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "10"}}}]
+    for _ in range(200):
+        body = podgroup(cpu="11")
+        body["spec"] |= {"lifetimeSeconds": 5, "disruption": "Never"}
+        body["metadata"] |= {"labels": {"a": "b"}, "ownerReferences": [{"kind": "Job", "name": "x"}]}
+        body["metadata"] = spoil(body["metadata"], chance) | {"namespace": "ns"}
+        try:
+            parse_review(json.dumps(review(PODGROUPS, body)).encode())
+        except MalformedReviewError:
+            continue
+        try:
+            await rig.desk.podgroup(body, None, dry_run=False)
+        except RefusedError:
+            continue
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(body["metadata"], Metadata)
+
+
+def test_kopf_is_given_each_handler_once() -> None:
+    registry = make_registry(Rig().desk)
+    assert isinstance(registry, kopf.OperatorRegistry)
+    assert {handler.id for handler in registry._webhooks.get_all_handlers()} == set(HANDLERS)
