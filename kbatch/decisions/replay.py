@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.api.objects import AnyObject
+from kbatch.api.objects import AnyObject, PersistentVolumeClaim
 from kbatch.decisions.records import (
     FORMAT,
     KINDS,
@@ -112,7 +112,9 @@ def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
         standing.evicting,
         tuple(unreadable),
     )
-    return build_model(image), _policy(start.policy)
+    model = build_model(image)
+    model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
+    return model, _policy(start.policy)
 
 
 def _policy(text: PolicyText) -> Policy:

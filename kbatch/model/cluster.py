@@ -37,6 +37,7 @@ from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.nodes import NodeRecord, NodeTable, read_allocatable
 from kbatch.model.shares import Claim, water_fill
 from kbatch.model.tasks import ClassTable, Task, started_ms
+from kbatch.model.volumes import selected_node, usable
 from kbatch.resources import PODS, QuantityError, Resources
 
 _STATIC_KINDS: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass, CsiNode, Namespace)
@@ -484,9 +485,11 @@ class ClusterModel:
 
     def _upsert_other(self, obj: AnyObject, key: str) -> None:
         kept = self.objects.setdefault(type(obj), {})
-        if kept.get(key) != obj:
+        old = kept.get(key)
+        if old != obj:
             kept[key] = obj
-            self._other_changed(type(obj))
+            if old is None or _other_content(old) != _other_content(obj):
+                self._other_changed(type(obj))
             self.generation += 1
 
     def _other_changed(self, kind: type[AnyObject]) -> None:
@@ -645,6 +648,15 @@ def _shadow_minimum(pod: Pod) -> int:
     """The minimum that a pod without a group asks for; what is no number above zero counts as 1."""
     text = (pod.metadata.annotations or {}).get(GROUP_MIN_MEMBER_ANNOTATION, "")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+
+
+def _other_content(obj: AnyObject) -> object:
+    """All that decisions read of an object, where that is less than the object and the rest often changes."""
+    if isinstance(obj, PersistentVolumeClaim):
+        return obj.spec, selected_node(obj), usable(obj)
+    if isinstance(obj, PersistentVolume | CsiNode):
+        return obj.spec
+    return obj
 
 
 def _node_content(node: Node) -> tuple[object, ...]:

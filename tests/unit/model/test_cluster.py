@@ -2,12 +2,17 @@
 
 import copy
 import time
+from typing import Any
+
+import msgspec
 
 from kbatch.api.objects import (
     Affinity,
     Condition,
     LabelSelector,
+    Metadata,
     NodeStatus,
+    PersistentVolumeClaim,
     Pod,
     PodAffinity,
     PodAffinityTerm,
@@ -114,6 +119,27 @@ def test_a_heart_beat_of_a_node_moves_nothing() -> None:
     assert model.table.static_generation > before[0]
     ids, values = model.table.labels("zone")
     assert [values[at] for at in ids] == ["a"]
+
+
+def test_only_what_decisions_read_of_a_claim_moves_them() -> None:
+    model = world(node("n1"))
+    claim = PersistentVolumeClaim(metadata=Metadata(name="c", namespace="ns", resource_version="1"))
+
+    def change(**metadata: Any) -> bool:
+        """Whether what was worked out before holds no longer."""
+        nonlocal claim
+        before = (model.table.static_generation, model.room_generation)
+        claim = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, **metadata))
+        model.apply(Upsert(claim))
+        after = (model.table.static_generation, model.room_generation)
+        assert model.objects[PersistentVolumeClaim]["ns/c"] is claim
+        return after != before
+
+    assert change()
+    assert not change(resource_version="2", annotations={"volume.kubernetes.io/storage-provisioner": "p"})
+    assert change(resource_version="3", annotations={"volume.kubernetes.io/selected-node": "n1"})
+    assert not change(resource_version="4", labels={"a": "b"})
+    assert change(resource_version="5", deletion_timestamp="2026-01-01T00:00:00Z")
 
 
 def test_pods_of_one_owner_are_one_shadow_group() -> None:
