@@ -239,6 +239,17 @@ def test_a_claim_for_one_pod_takes_no_second() -> None:
     assert refusals(session, plugin, "ns/q", later=True) == {}
 
 
+@pytest.mark.parametrize(("mode", "nodes"), [("ReadWriteOnce", [1]), ("ReadWriteMany", [2]), ("ReadWriteOncePod", [])])
+def test_a_gang_shares_a_volume_not_made_yet(mode: str, nodes: list[int]) -> None:
+    """On how many nodes a gang of two is placed where preferences would spread it."""
+    pods = [using(name, "c", labels={"app": "g"}) for name in ("p", "q")]
+    for each in pods:
+        each.metadata.annotations = {"scheduling.k8s.io/group-name": "g"}
+    shared = claim("c", storage_class="s", mode=mode)
+    found = run(world(queue(), *ZONES, shared, storage_class("s"), group("g", 2), pods))
+    assert [len({bind.node for bind in made.binds}) for made in found.transactions if made.binds] == nodes
+
+
 def limit(name: str, count: int) -> CsiNode:
     drivers = [{"name": "d", "allocatable": {"count": count}}]
     return msgspec.convert({"metadata": {"name": name}, "spec": {"drivers": drivers}}, CsiNode)
