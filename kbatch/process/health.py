@@ -31,6 +31,15 @@ class Health:
     def __init__(self) -> None:
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
+        self._facts: dict[str, Callable[[], str]] = {}
+
+    def say(self, name: str, fact: Callable[[], str]) -> None:
+        """Add a word to what /readyz and /healthz answer, such as whether this process leads; it decides nothing."""
+        self._facts[name] = fact
+
+    def facts(self) -> dict[str, str]:
+        """What there is to say besides the checks."""
+        return {name: fact() for name, fact in self._facts.items()}
 
     def live(self, name: str, check: Check) -> None:
         """Add a check to /healthz: while it fails the process should be restarted."""
@@ -116,10 +125,10 @@ class HealthServer:
         return real
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _answer(self._health.names(ready=False), self._health.failing_live())
+        return _answer(self._health.names(ready=False), self._health.failing_live(), self._health.facts())
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _answer(self._health.names(ready=True), self._health.failing_ready())
+        return _answer(self._health.names(ready=True), self._health.failing_ready(), self._health.facts())
 
     async def _metrics(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(generate_latest, self._registry)
@@ -133,6 +142,10 @@ class PortTakenError(OSError):
         super().__init__(f"cannot listen on {address}:{port}: {why}")
 
 
-def _answer(names: list[str], failing: Mapping[str, str]) -> web.Response:
-    body = {"status": "failing" if failing else "ok", "checks": {name: failing.get(name, "ok") for name in names}}
+def _answer(names: list[str], failing: Mapping[str, str], facts: Mapping[str, str]) -> web.Response:
+    body = {
+        "status": "failing" if failing else "ok",
+        **facts,
+        "checks": {name: failing.get(name, "ok") for name in names},
+    }
     return web.Response(status=503 if failing else 200, text=json.dumps(body), content_type="application/json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kbatch.kube.client import Api
 from kbatch.kube.lease import Elector, Fenced
@@ -12,6 +12,10 @@ from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.settings import LeaderSettings
 
 SettingsT = TypeVar("SettingsT", bound=LeaderSettings)
+
+LEADER: Final = "leader"
+STANDBY: Final = "standby"
+"""What /readyz says of a process of which at most one acts."""
 
 
 def elector_of(runtime: Runtime[SettingsT], api: Api) -> Elector | None:
@@ -24,6 +28,7 @@ def elector_of(runtime: Runtime[SettingsT], api: Api) -> Elector | None:
     leader = LeaderMetrics(runtime.registry).leader
     if not settings.leader_elect:
         leader.set(1)
+        runtime.health.say("role", lambda: LEADER)
         return None
     try:
         elector = Elector(
@@ -38,6 +43,7 @@ def elector_of(runtime: Runtime[SettingsT], api: Api) -> Elector | None:
     except ValueError as error:
         raise ProcessError(f"leader election: {error}") from None
     leader.set_function(lambda: float(elector.is_leader))
+    runtime.health.say("role", lambda: LEADER if elector.is_leader else STANDBY)
     return elector
 
 

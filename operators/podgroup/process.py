@@ -18,11 +18,12 @@ from kbatch.kube.events import EventRecorder
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import JOBS, PODGROUPS, PODS
 from kbatch.kube.lease import Elector
-from kbatch.metrics import ReconcileMetrics, WatchMetrics
+from kbatch.metrics import EventMetrics, ReconcileMetrics, RequestMetrics, WatchMetrics
 from kbatch.model.events import Event
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.measured import Measured, counts_of
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, settle_memory, while_leading
 from kbatch.process.run import main as run_process
@@ -65,10 +66,11 @@ class _Operator:
         self, runtime: Runtime[PodGroupSettings], client: Client, elector: Elector | None, credentials: Credentials
     ) -> None:
         self._runtime = runtime
-        self._api = fenced(client, elector)
+        self._api = fenced(Measured(client, RequestMetrics(runtime.registry)), elector)
         self._preflight = Preflight(client, needed=[PODGROUPS], listed=[PODGROUPS, PODS, JOBS])
         settings = runtime.settings
         self._recorder = EventRecorder(self._api, controller="kbatch-podgroup", instance=settings.resolved_identity())
+        EventMetrics(runtime.registry, lambda: counts_of(self._recorder))
         self._controller = Controller(
             self._api,
             ReconcileMetrics(runtime.registry),

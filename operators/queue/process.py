@@ -18,11 +18,12 @@ from kbatch.kube.errors import KubeError
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import NODES, PODGROUPS, PODS, QUEUES
 from kbatch.kube.lease import Elector
-from kbatch.metrics import QueueMetrics, ReconcileMetrics, WatchMetrics
+from kbatch.metrics import QueueMetrics, ReconcileMetrics, RequestMetrics, WatchMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.measured import Measured
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, settle_memory, while_leading
 from kbatch.process.run import main as run_process
@@ -66,7 +67,7 @@ class _Operator:
         settings = runtime.settings
         self._preflight = Preflight(client, needed=[QUEUES, PODGROUPS], listed=[QUEUES, PODGROUPS, NODES, PODS])
         self._controller = Controller(
-            fenced(client, elector),
+            fenced(Measured(client, RequestMetrics(runtime.registry)), elector),
             ClusterModel(settings.scheduler_name, settings.default_queue),
             QueueMetrics(runtime.registry),
             ReconcileMetrics(runtime.registry),

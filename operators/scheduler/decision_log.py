@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kbatch.decisions.files import LogFolder
@@ -43,6 +43,10 @@ class DecisionLog:
         self._folder = LogFolder(Path(folder), max_bytes=max_bytes, max_files=max_files, written_by=written_by)
         self.model = recorded
         self.decide = Recorder(recorded, policy, self._folder).deciding(cycle)
+
+    def ended(self) -> Mapping[str, int]:
+        """How often a log ended, by why; nothing where none is kept."""
+        return {} if self._folder is None else self._folder.ended
 
     async def close(self) -> None:
         """End the log; what was decided is on disk afterwards."""

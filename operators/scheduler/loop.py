@@ -19,6 +19,7 @@ from kbatch.engine import Memo, Outcome, Policy, Snapshot, Transaction, Verdict,
 from kbatch.engine.boundary import Observer
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
+from operators.scheduler.story import Story
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class Scheduler:
         self._spent = 0.0
         self._failures = 0
         self._why = ""
+        self._started = 0
+        self._story = Story()
         self._reasons: set[str] = set()
         self._oldest: int | None = None
         metrics.oldest.set_function(self._oldest_age)
@@ -155,6 +158,9 @@ class Scheduler:
         self._now = max(self._now, int(self._wall() * 1000))
         policy = self._policy()
         verdicts: dict[str, Verdict] = {}
+        transactions: list[Transaction] = []
+        self._started += 1
+        number = self._started
         spent = 0.0
         with self._cache.held() as model:
             turn = time.perf_counter()
@@ -169,6 +175,7 @@ class Scheduler:
                     elif isinstance(item, Transaction):
                         self._hands.submit(item)
                         self._decided(item)
+                        transactions.append(item)
                     if isinstance(item, Outcome):
                         break
                     if isinstance(item, Transaction) or time.perf_counter() - turn > TURN_SECONDS:
@@ -179,6 +186,7 @@ class Scheduler:
                         spans.others += turn - let_go
             spent += self._turn(turn)
         self._metrics.cycle.observe(spent)
+        self._story.tell(number, transactions, verdicts)
         self._spent = spent
         self._memo = item.memo
         self.cycles += 1

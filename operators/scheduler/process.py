@@ -40,10 +40,11 @@ from kbatch.kube.kinds import (
     STORAGECLASSES,
     AnyKind,
 )
-from kbatch.metrics import SchedulerMetrics, WatchMetrics
+from kbatch.metrics import DecisionLogMetrics, EventMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
 from kbatch.model.events import Unreadable
 from kbatch.process.feed import Feed
 from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.measured import Measured, counts_of
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import ProcessError, Runtime, settle_memory, while_leading
 from kbatch.process.run import main as run_process
@@ -133,9 +134,10 @@ class _Assembly:
         self.runtime = runtime
         self.metrics = SchedulerMetrics(runtime.registry)
         self.elector = elector_of(runtime, client)
-        self.api = fenced(client, self.elector)
+        self.api = fenced(Measured(client, RequestMetrics(runtime.registry)), self.elector)
         identity = settings.resolved_identity()
         self.recorder = EventRecorder(self.api, controller=CONTROLLER, instance=identity)
+        EventMetrics(runtime.registry, lambda: counts_of(self.recorder))
         self.self_ = Regarding(
             "v1",
             "Pod",
@@ -152,6 +154,7 @@ class _Assembly:
             written_by=agent,
         )
         self.log.model.objects[PersistentVolumeClaim] = {}  # a claim that is not there does not exist
+        DecisionLogMetrics(runtime.registry, self.log.ended)
         self.cache = Cache(self.log.model, self.unreadable)
         self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
         self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)

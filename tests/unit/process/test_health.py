@@ -89,3 +89,13 @@ async def test_one_port_can_serve_both(health: Health) -> None:
     async with HealthServer(health, CollectorRegistry(), address="127.0.0.1", health_port=port, metrics_port=port):
         assert (await ask(port, "/healthz"))[0] == 200
         assert (await ask(port, "/metrics"))[0] == 200
+
+
+async def test_what_is_said_besides_stands_in_the_answer_and_decides_nothing(
+    health: Health, server: HealthServer
+) -> None:
+    role = ["standby"]
+    health.say("role", lambda: role[0])
+    assert await ask(server.health_port, "/readyz") == (200, {"status": "ok", "role": "standby", "checks": {}})
+    role[0] = "leader"
+    assert (await ask(server.health_port, "/readyz"))[1]["role"] == "leader"

@@ -1,0 +1,85 @@
+"""The API server, with a count of what is asked of it and how that ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+
+from kbatch.kube.client import ATTEMPTS, JSON, Api
+from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
+from kbatch.kube.events import EventRecorder
+from kbatch.metrics import RequestMetrics
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_OUTCOMES = {404: "gone", 409: "conflict", 410: "gone", 429: "throttled"}
+
+
+class Measured:
+    """An `Api` that counts its requests, each once however often it is tried; streams are not counted."""
+
+    def __init__(self, api: Api, metrics: RequestMetrics) -> None:
+        self._api = api
+        self._metrics = metrics
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+        idempotent: bool | None = None,
+        attempts: int = ATTEMPTS,
+        timeout_seconds: float = 30.0,
+        guard: Callable[[], None] | None = None,
+    ) -> bytes:
+        """As `Client.request`."""
+        outcome = "failed"
+        try:
+            answer = await self._api.request(
+                method,
+                path,
+                params=params,
+                body=body,
+                content_type=content_type,
+                idempotent=idempotent,
+                attempts=attempts,
+                timeout_seconds=timeout_seconds,
+                guard=guard,
+            )
+            outcome = "ok"
+        except ApiError as error:
+            outcome = _OUTCOMES.get(error.status, "refused" if error.status < 500 else "failed")
+            raise
+        except NotLeadingError:
+            outcome = "fenced"
+            raise
+        except NoAnswerError:
+            outcome = "unanswered"
+            raise
+        finally:
+            self._metrics.requests.labels(_VERBS.get(method, method.lower()), resource_of(path), outcome).inc()
+        return answer
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, silence: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
+        """As `Client.stream`."""
+        return self._api.stream(path, params=params, silence=silence)
+
+
+def counts_of(recorder: EventRecorder) -> dict[str, int]:
+    """What became of a recorder's Events, for `EventMetrics`."""
+    return {"written": recorder.written, "failed": recorder.failed, "dropped": recorder.dropped}
+
+
+def resource_of(path: str) -> str:
+    """The resource that a path of the API speaks of, with its subresource: `pods/binding`; empty where it is none."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]  # api/v1/... or apis/group/version/...
+    if len(parts) > 2 and parts[0] == "namespaces":
+        parts = parts[2:]
+    if not parts:
+        return ""
+    return f"{parts[0]}/{parts[2]}" if len(parts) > 2 else parts[0]

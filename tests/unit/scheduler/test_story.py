@@ -1,0 +1,74 @@
+"""From a pod to its decision, in the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kbatch.api.reasons import QueueNotFound
+from kbatch.engine import Bind, Eviction, Nomination, Transaction, Verdict
+from operators.scheduler.story import GROUPS_IN_A_CYCLE, PODS_IN_A_LINE, Story
+
+
+@pytest.fixture(autouse=True)
+def level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "operators.scheduler.story")
+
+
+def lines(caplog: pytest.LogCaptureFixture, message: str) -> list[Any]:
+    return [record for record in caplog.records if record.getMessage() == message]
+
+
+def waits(group: str, queue: str = "q") -> dict[str, Verdict]:
+    reason = QueueNotFound(queue)
+    return {group: Verdict(group, shadow=False, enqueued=False, scheduled=False, reason=reason, job=group)}
+
+
+def test_every_bound_pod_is_named_with_its_node_and_its_cycle(caplog: pytest.LogCaptureFixture) -> None:
+    count = PODS_IN_A_LINE * 2 + 1
+    binds = tuple(Bind(f"ns/p-{number}", "u", f"n-{number}") for number in range(count))
+    Story().tell(7, [Transaction("ns/g", binds=binds)], {})
+    told = lines(caplog, "bind")
+    assert len(told) == 3
+    assert sum(record.count for record in told) == count
+    assert {record.cycle for record in told} == {7}
+    assert f"ns/p-{count - 1}=n-{count - 1}" in told[-1].pods.split()
+
+
+def test_evictions_say_for_whom_and_nominations_where(caplog: pytest.LogCaptureFixture) -> None:
+    plan = Transaction(
+        "ns/g",
+        evictions=(Eviction("ns/v", "u", "n1", "reclaim", "ns/g"),),
+        nominations=(Nomination("ns/p", "u", "n1"), Nomination("ns/q", "u", None)),
+    )
+    Story().tell(3, [plan], {})
+    (evict,) = lines(caplog, "evict")
+    assert (evict.cycle, evict.pod, evict.node, evict.action, evict.beneficiary) == (3, "ns/v", "n1", "reclaim", "ns/g")
+    (nominate,) = lines(caplog, "nominate")
+    assert nominate.pods == "ns/p=n1 ns/q=-"
+
+
+def test_a_reason_is_told_when_it_changes_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story()
+    story.tell(1, [], waits("ns/g"))
+    story.tell(2, [], waits("ns/g"))
+    (told,) = lines(caplog, "waits")
+    assert (told.cycle, told.group, told.reason) == (1, "ns/g", "QueueNotFound")
+    assert told.why == QueueNotFound("q").message
+    done = {"ns/g": Verdict("ns/g", shadow=False, enqueued=True, scheduled=True, job="ns/g")}
+    story.tell(3, [], done)
+    story.tell(4, [], done)
+    (scheduled,) = lines(caplog, "scheduled")
+    assert (scheduled.cycle, scheduled.group) == (3, "ns/g")
+
+
+def test_a_flood_of_reasons_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    many: dict[str, Verdict] = {}
+    for number in range(GROUPS_IN_A_CYCLE + 5):
+        many |= waits(f"ns/g-{number}")
+    Story().tell(1, [], many)
+    assert len(lines(caplog, "waits")) == GROUPS_IN_A_CYCLE
+    (more,) = lines(caplog, "and more groups")
+    assert more.count == 5
