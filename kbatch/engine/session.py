@@ -10,7 +10,7 @@ import numpy as np
 from kbatch.api.configuration import Switch
 from kbatch.api.objects import Job, PodSpec
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.boundary import Memo
+from kbatch.engine.boundary import Memo, Verdict
 from kbatch.engine.budgets import Budgets
 from kbatch.engine.demand import index_templates
 from kbatch.engine.holds import Holds
@@ -65,6 +65,7 @@ class Session:
         self._live: list[JobState] | None = None
         self.commits = 0
         self.leaving: set[str] = set()
+        self._below: dict[str, set[str]] | None = None
         self._vain: dict[object, int] = {}
         self._templates: dict[str, list[tuple[PodSpec, int]]] | None = None
         self._load(policy)
@@ -175,10 +176,40 @@ class Session:
             ]  # fmt: skip
         return self._promises
 
+    def below_share(self) -> Mapping[str, set[str]]:
+        """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
+        if self._below is None:
+            below = self._below = {}
+            nominated: dict[str, Resources] = {}
+            asked: dict[str, set[str]] = {}
+            for job in self.live():
+                if job.in_queue and job.possible and job.queue in self._queues and (job.nominated or not job.idle):
+                    asked.setdefault(job.queue, set()).update(job.asks)
+                    if job.nominated:
+                        sums = nominated.setdefault(job.queue, {})
+                        for task, _ in job.nominated.values():
+                            for name, amount in task.cls.request.items():
+                                sums[name] = sums.get(name, 0) + amount
+            for queue, names in asked.items():
+                state, waits = self._queues[queue], nominated.get(queue, {})
+                for name in names:
+                    if state.deserved.get(name, 0) > state.allocated.get(name, 0) - waits.get(name, 0):
+                        below.setdefault(name, set()).add(queue)
+        return self._below
+
+    def refresh_below(self) -> None:
+        """Decisions have fallen since `below_share` was worked out."""
+        self._below = None
+
+    def others_first(self, job: JobState) -> bool:
+        """Whether another queue below its share waits for what the job asks for: it gets what comes free first."""
+        below = self.below_share()
+        return any(below.get(name, set()) - {job.queue} for name in job.asks)
+
     def limited(self, job: JobState, tasks: Sequence[Task]) -> bool:
         """Whether its queue's share or capability, not room, is what keeps the job waiting."""
         queue = self._queues[job.queue]
-        if self.overused(queue, job) is not None:
+        if self.others_first(job) and self.overused(queue, job) is not None:
             return True
         asked = total(task.cls.request for task in tasks)
         hard = queue.record.capability or {}
@@ -280,6 +311,11 @@ class Session:
         return False
 
     # --- reasons ------------------------------------------------------------------------------------------------------
+
+    def word(self, job: JobState) -> Verdict:
+        """An early word on a job that was tried in vain, so that the cycle's caller gets a turn before the next one."""
+        shadow = job.job.shadow
+        return Verdict(job.name, shadow=shadow, enqueued=None if shadow else job.in_queue, scheduled=False, job=job.key)
 
     def refuse(self, job: JobState, reason: Reason, *, attempted: bool = False) -> None:
         """Note why the job waits."""

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import QueueCapabilityExceeded, Reason
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.holds import keep_for_the_aged, reserved
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, unplaced
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def allocate(session: Session) -> Iterator[Transaction]:
+def allocate(session: Session) -> Iterator[Transaction | Verdict]:
     """Run the action."""
     best_effort = not session.policy.has("backfill")
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
@@ -52,9 +52,12 @@ def allocate(session: Session) -> Iterator[Transaction]:
             elif moved:
                 heapq.heapreplace(heap, (session.queue_key(line.queue), at))
     session.holds.end(session)
+    session.refresh_below()
+    for line in lines:
+        line.end()
 
 
-def _settle(session: Session) -> Iterator[Transaction]:
+def _settle(session: Session) -> Iterator[Transaction | Verdict]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
     waiting = [job for job in session.live() if job.nominated]
     waiting.sort(key=session.job_key)
@@ -71,6 +74,7 @@ def _settle(session: Session) -> Iterator[Transaction]:
                 yield from statement.commit()
             else:
                 statement.rollback()
+                yield session.word(job)
             continue
         statement.rollback()
         for task in tasks:
@@ -118,6 +122,7 @@ class _Line:
         self._heap: list[tuple[Any, JobState]] = []
         self._put_off: list[JobState] = []
         self._surplus: dict[str, list[Task]] = {}
+        self._passed: dict[str, tuple[JobState, Reason]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -132,19 +137,27 @@ class _Line:
         self._put_off = []
         heapq.heapify(self._heap)
 
-    def step(self, *, modest: bool) -> Generator[Transaction, None, bool]:
+    def end(self) -> None:
+        """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
+        for job, reason in self._passed.values():
+            if job.missing() and self.session.others_first(job):
+                self.session.refuse(job, reason)
+
+    def step(self, *, modest: bool) -> Generator[Transaction | Verdict, None, bool]:
         """Try the first job's next step. Returns whether the queue's sums changed."""
         job = heapq.heappop(self._heap)[1]
         if modest:
             reason = self.session.overused(self.queue, job)
             if reason is not None:
                 self._put_off.append(job)
-                self.session.refuse(job, reason)
+                self._passed[job.key] = job, reason
                 return False
         if job.missing():
             done = yield from self._minimum(job)
         else:
             done = job.whole and (yield from self._one_more(job))
+        if not done:
+            yield self.session.word(job)
         if done and not job.idle:
             heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.placement import When
 from kbatch.engine.planning import unplaced
 from kbatch.engine.statement import Statement
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def backfill(session: Session) -> Iterator[Transaction]:
+def backfill(session: Session) -> Iterator[Transaction | Verdict]:
     """Run the action. Shares do not matter: such pods take nothing that is shared."""
     for job in session.live():
         if job.idle or not (job.in_queue and job.possible) or job.missing():

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.planning import next_tasks, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def preempt(session: Session) -> Iterator[Transaction]:
+def preempt(session: Session) -> Iterator[Transaction | Verdict]:
     """Run the action."""
     lines: dict[str, list[tuple[Any, JobState]]] = {}
     for job in session.live():
@@ -35,6 +35,7 @@ def preempt(session: Session) -> Iterator[Transaction]:
         while line:
             job = heapq.heappop(line)[1]
             moved = yield from _step(session, queue, job, hunts)
+            yield session.word(job)
             if moved:
                 heapq.heappush(line, (session.job_key(job), job))
 

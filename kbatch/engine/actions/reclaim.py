@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.allocate import over_capability
-from kbatch.engine.boundary import Transaction
+from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.placement import When
 from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
 from kbatch.engine.plugin import Claim
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def reclaim(session: Session) -> Iterator[Transaction]:
+def reclaim(session: Session) -> Iterator[Transaction | Verdict]:
     """Run the action."""
     if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
@@ -48,6 +48,7 @@ def reclaim(session: Session) -> Iterator[Transaction]:
         line = lines[name]
         job = heapq.heappop(line)[1]
         moved = yield from _step(session, session.queue(name), job, aside, hunts)
+        yield session.word(job)
         if moved:
             heapq.heappush(line, (session.job_key(job), job))
         if line:
