@@ -142,3 +142,22 @@ def test_a_closed_queue_takes_nothing() -> None:
 def test_the_first_node_by_name_wins_among_equals() -> None:
     found = run(world(queue(), node("b"), node("a"), node("c"), pod("p")), policy())
     assert found.binds == {"p": "a"}
+
+
+def test_a_queue_that_is_alone_lacks_capacity_not_share() -> None:
+    objects = [queue(), node("n1", "4"), group("a", 4), members("a", 4, on="n1"), group("b", 2, at=1), members("b", 2)]
+    found = run(world(*objects))
+    assert found.reason("b") == "NotEnoughResources"
+    assert found.verdicts["ns/b"].pods_unschedulable
+
+
+def test_the_share_is_blamed_while_another_queue_waits_for_its_own() -> None:
+    found = run(
+        world(
+            [queue("q1"), queue("q2"), node("n1", "4"), group("a", 4, queue="q1"), group("b", 2, queue="q1", at=1)],
+            members("a", 4, on="n1"), members("b", 2), group("c", 2, queue="q2", at=2), members("c", 2),
+        )
+    )  # fmt: skip
+    assert found.reason("b") == "QueueOverused"
+    assert not found.verdicts["ns/b"].pods_unschedulable
+    assert found.reason("c") == "NotEnoughResources"
