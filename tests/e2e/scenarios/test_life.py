@@ -155,6 +155,21 @@ def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) 
     kbatch.wait("its pods go with it", lambda: not kbatch.items("pods"))
 
 
+def test_a_template_that_makes_no_pod_stalls_its_group_until_it_is_mended(kbatch: Installed) -> None:
+    broken = roles("broken", role("w", 1, "1"))
+    container = broken["spec"]["subGroups"][0]["template"]["spec"]["containers"][0]
+    container["name"] = "Not_A_Name"
+    kbatch.apply(broken)
+    stalled = kbatch.wait_condition("broken", "Stalled", "True", "PodRefused")
+    assert "Not_A_Name" in stalled["message"]
+    assert kbatch.get("podgroup", "broken")["status"]["phase"] == "InQueue"
+    container["name"] = "main"
+    kbatch.apply(broken)
+    kbatch.wait_phase("broken", "Running")
+    kbatch.wait_condition("broken", "Stalled", "False")
+    assert "PodRefused" in reasons(kbatch, "PodGroup", "broken")
+
+
 def test_a_gate_is_taken_away_in_queue_and_not_before(kbatch: Installed, full: str) -> None:
     pods = [pod(f"gated-{index}", "gated") for index in range(3)]
     for one in pods:
@@ -225,6 +240,8 @@ def test_a_job_of_a_queue_that_is_owed_its_share_is_let_in_and_reclaims(kbatch: 
         early = history.early()
     assert not [one for one in early if one.startswith("claim")]
     assert kbatch.get("podgroup", "many")["status"]["running"] >= 6, "no more than it was owed"
+    kbatch.wait("the victims' group is told", lambda: "Evicted" in reasons(kbatch, "PodGroup", "many"))
+    kbatch.wait("and the one that gains", lambda: "VictimsEvicted" in reasons(kbatch, "PodGroup", "claim"))
 
 
 def test_a_quiet_cluster_sees_no_writes(kbatch: Installed, full: str) -> None:
