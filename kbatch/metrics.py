@@ -246,6 +246,11 @@ class SchedulerMetrics:
         self.in_flight: Final = Gauge(
             "kbatch_scheduler_writes_in_flight", "Binds and evictions not answered yet", registry=registry
         )
+        self.events_dropped: Final = Counter(
+            "kbatch_scheduler_events_dropped_total",
+            "Scheduled Events of pods that were never written, so that binds go on",
+            registry=registry,
+        )
         self.configuration_valid: Final = Gauge(
             "kbatch_scheduler_configuration_valid",
             "0 while the newest scheduler configuration is refused",

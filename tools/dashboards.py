@@ -1,0 +1,390 @@
+"""The Grafana dashboard that the chart ships, made from one list of panels.
+
+    python -m tools.dashboards         writes charts/kbatch/dashboards/kbatch.json
+
+Every metric that a query names must be in the catalogue (a test looks), and every query is run against a Prometheus
+that scraped a real kbatch (`tests/e2e/metrics`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "charts" / "kbatch" / "dashboards"
+UID: Final = "kbatch-overview"
+_COLUMNS: Final = 24
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_BY_PROCESS: Final = "* on (instance, job) group_left (process) kbatch_build_info"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One line, or several, of a panel. `legend` is Grafana's, with `{{label}}`."""
+
+    expression: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel. `unit` is one of Grafana's; `kind` is timeseries or stat; `width` in columns of 24."""
+
+    title: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 8
+    text: str = ""
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels under a heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def _quantiles(metric: str, by: str = "", legend: str = "") -> tuple[Query, ...]:
+    labels = f"le, {by}" if by else "le"
+    return tuple(
+        Query(
+            f"histogram_quantile({quantile}, sum by ({labels}) (rate({metric}_bucket[$__rate_interval])))",
+            f"p{round(quantile * 100)} {legend}".strip(),
+        )
+        for quantile in (0.5, 0.99)
+    )
+
+
+def _rate(metric: str, by: str, where: str = "") -> Query:
+    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
+    return Query(f"sum by ({by}) (rate({metric}{where}[$__rate_interval]))", legend)
+
+
+def _queue(metric: str, legend: str) -> Query:
+    return Query(f'{metric}{{queue=~"$queue", resource="$resource"}}', legend)
+
+
+ROWS: Final = (
+    Row(
+        "At a glance",
+        (
+            Panel("Waiting groups", (Query('sum(kbatch_scheduler_groups{verdict="waiting"})'),), kind="stat", width=4),
+            Panel(
+                "Oldest waiting group",
+                (Query("max(kbatch_scheduler_oldest_waiting_seconds)"),),
+                unit="s",
+                kind="stat",
+                width=4,
+            ),
+            Panel(
+                "Binds a second",
+                (Query('sum(rate(kbatch_scheduler_binds_total{result="ok"}[$__rate_interval]))'),),
+                kind="stat",
+                width=4,
+            ),
+            Panel(
+                "Created to bound, p99",
+                (
+                    Query(
+                        "histogram_quantile(0.99, sum by (le) "
+                        "(rate(kbatch_scheduler_pod_wait_seconds_bucket[$__rate_interval])))"
+                    ),
+                ),
+                unit="s",
+                kind="stat",
+                width=4,
+            ),
+            Panel(
+                "Leaders",
+                (Query(f"max by (process) (kbatch_leader {_BY_PROCESS})", "{{process}}"),),
+                kind="stat",
+                width=4,
+                text="1 for each process of which one replica leads.",
+            ),
+            Panel(
+                "Configuration in force",
+                (Query("min(kbatch_scheduler_configuration_valid)"),),
+                kind="stat",
+                width=4,
+                text="0: the newest scheduler configuration was refused, and the one before is in force.",
+            ),
+        ),
+    ),
+    Row(
+        "Queues",
+        (
+            Panel(
+                "Deserved, allocated, requested",
+                (
+                    _queue("kbatch_queue_deserved", "{{queue}} deserved"),
+                    _queue("kbatch_queue_allocated", "{{queue}} allocated"),
+                    _queue("kbatch_queue_requested", "{{queue}} requested"),
+                ),
+                width=12,
+                text="Of the chosen resource: cpu in cores, memory in bytes.",
+            ),
+            Panel(
+                "Share: largest allocated over deserved",
+                (Query('kbatch_queue_share_ratio{queue=~"$queue"}', "{{queue}}"),),
+                unit="percentunit",
+                width=6,
+                text="Above 100 %: the queue uses what others left idle, and its pods are the first to be reclaimed.",
+            ),
+            Panel(
+                "Groups by phase",
+                (Query('sum by (phase) (kbatch_queue_groups{queue=~"$queue"})', "{{phase}}"),),
+                width=6,
+                stacked=True,
+            ),
+        ),
+    ),
+    Row(
+        "Waiting and latency",
+        (
+            Panel(
+                "Waiting groups by reason",
+                (Query("sum by (reason) (kbatch_scheduler_waiting_groups)", "{{reason}}"),),
+                stacked=True,
+            ),
+            Panel("Pod: created to bound", _quantiles("kbatch_scheduler_pod_wait_seconds"), unit="s"),
+            Panel("Group: created to scheduled", _quantiles("kbatch_scheduler_group_wait_seconds"), unit="s"),
+        ),
+    ),
+    Row(
+        "Decisions and what became of them",
+        (
+            Panel("Decisions", (_rate("kbatch_scheduler_decisions_total", "decision"),), unit="ops", width=6),
+            Panel("Binds by result", (_rate("kbatch_scheduler_binds_total", "result"),), unit="ops", width=6),
+            Panel(
+                "Evictions by action",
+                (_rate("kbatch_scheduler_evictions_total", "action, result"),),
+                unit="ops",
+                width=6,
+            ),
+            Panel("Time of a bind", _quantiles("kbatch_scheduler_bind_seconds"), unit="s", width=6),
+            Panel("Binds and evictions in flight", (Query("sum(kbatch_scheduler_writes_in_flight)"),), width=6),
+            Panel("Nominations", (_rate("kbatch_scheduler_nominations_total", "result"),), unit="ops", width=6),
+            Panel(
+                "Conditions written", (_rate("kbatch_scheduler_status_writes_total", "result"),), unit="ops", width=6
+            ),
+            Panel(
+                "Events",
+                (
+                    _rate("kbatch_events_total", "result"),
+                    Query("sum(rate(kbatch_scheduler_events_dropped_total[$__rate_interval]))", "Scheduled, dropped"),
+                ),
+                unit="ops",
+                width=6,
+            ),
+        ),
+    ),
+    Row(
+        "Cycles",
+        (
+            Panel("Time of a cycle", _quantiles("kbatch_scheduler_cycle_seconds"), unit="s"),
+            Panel(
+                "Time of its parts",
+                (
+                    Query(
+                        "sum by (span) (rate(kbatch_scheduler_span_seconds_sum[$__rate_interval]))",
+                        "{{span}}",
+                    ),
+                ),
+                unit="s",
+                stacked=True,
+                text="Seconds a second that each part of the cycles takes.",
+            ),
+            Panel(
+                "Cycles, and those that failed",
+                (
+                    Query("sum(rate(kbatch_scheduler_cycle_seconds_count[$__rate_interval]))", "cycles"),
+                    Query("sum(rate(kbatch_scheduler_cycle_failures_total[$__rate_interval]))", "failed"),
+                ),
+                unit="ops",
+            ),
+        ),
+    ),
+    Row(
+        "The API server as kbatch sees it",
+        (
+            Panel("Requests by resource", (_rate("kbatch_requests_total", "verb, resource"),), unit="reqps", width=12),
+            Panel("Requests by outcome", (_rate("kbatch_requests_total", "outcome"),), unit="reqps", width=12),
+            Panel("Objects seen", (_rate("kbatch_watch_events_total", "kind"),), unit="ops"),
+            Panel("Lists", (Query("sum by (kind) (increase(kbatch_watch_relists_total[$__range]))", "{{kind}}"),)),
+            Panel(
+                "Silence of watches",
+                (Query(f"max by (process, kind) (kbatch_watch_age_seconds {_BY_PROCESS})", "{{process}} {{kind}}"),),
+                unit="s",
+            ),
+        ),
+    ),
+    Row(
+        "Operators and webhook",
+        (
+            Panel(
+                "Reconciliations",
+                (
+                    Query(
+                        f"sum by (process, result) (rate(kbatch_reconciles_total[$__rate_interval]) {_BY_PROCESS})",
+                        "{{process}} {{result}}",
+                    ),
+                ),
+                unit="ops",
+            ),
+            Panel("Time of a reconciliation", _quantiles("kbatch_reconcile_seconds"), unit="s"),
+            Panel("Waiting to be reconciled", (Query("sum(kbatch_reconcile_backlog)"),)),
+            Panel("Reviews by outcome", (_rate("kbatch_webhook_reviews_total", "handler, outcome"),), unit="reqps"),
+            Panel("Time of a review", _quantiles("kbatch_webhook_review_seconds"), unit="s"),
+            Panel(
+                "Certificate ends in",
+                (Query("min(kbatch_webhook_certificate_expiry_timestamp_seconds) - time()"),),
+                unit="s",
+                kind="stat",
+            ),
+        ),
+    ),
+    Row(
+        "Processes",
+        (
+            Panel(
+                "Memory",
+                (Query(f"process_resident_memory_bytes {_BY_PROCESS}", "{{process}} {{instance}}"),),
+                unit="bytes",
+                width=12,
+            ),
+            Panel(
+                "Processor",
+                (
+                    Query(
+                        f"rate(process_cpu_seconds_total[$__rate_interval]) {_BY_PROCESS}", "{{process}} {{instance}}"
+                    ),
+                ),
+                unit="percentunit",
+                width=12,
+            ),
+        ),
+    ),
+)
+
+
+def queries() -> tuple[tuple[str, str], ...]:
+    """Every query of the dashboard with the title of its panel."""
+    return tuple(
+        (panel.title, query.expression) for row in ROWS for panel in row.panels for query in panel.queries
+    )  # fmt: skip
+
+
+def names_in(expression: str) -> set[str]:
+    """The metrics of kbatch that a query names."""
+    return set(re.findall(r"\bkbatch_[a-z_]+", expression))
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana reads it."""
+    panels: list[dict[str, Any]] = []
+    top = 0
+    for row in ROWS:
+        panels.append(_row(row, len(panels) + 1, top))
+        top += 1
+        left = 0
+        for panel in row.panels:
+            height = 4 if panel.kind == "stat" and row is ROWS[0] else 8
+            if left + panel.width > _COLUMNS:
+                left, top = 0, top + height
+            panels.append(_panel(panel, len(panels) + 1, (left, top, height)))
+            left += panel.width
+        top += height
+    return {
+        "uid": UID,
+        "title": "kbatch",
+        "tags": ["kbatch", "kubernetes", "scheduling"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": _variables()},
+        "annotations": {"list": []},
+        "panels": panels,
+    }
+
+
+def _variables() -> list[dict[str, Any]]:
+    def of_label(name: str, label: str, *, several: bool) -> dict[str, Any]:
+        query = f"label_values(kbatch_queue_deserved, {label})"
+        found: dict[str, Any] = {
+            "name": name,
+            "type": "query",
+            "datasource": _SOURCE,
+            "query": {"query": query, "refId": name},
+            "definition": query,
+            "refresh": 2,
+            "sort": 1,
+            "multi": several,
+            "includeAll": several,
+        }
+        if several:
+            found |= {"allValue": ".*", "current": {"text": "All", "value": "$__all"}}
+        else:
+            found |= {"current": {"text": "cpu", "value": "cpu"}}
+        return found
+
+    source = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"}
+    return [source, of_label("queue", "queue", several=True), of_label("resource", "resource", several=False)]
+
+
+def _row(row: Row, number: int, top: int) -> dict[str, Any]:
+    place = {"h": 1, "w": _COLUMNS, "x": 0, "y": top}
+    return {"id": number, "type": "row", "title": row.title, "gridPos": place, "collapsed": False, "panels": []}
+
+
+def _panel(panel: Panel, number: int, place: tuple[int, int, int]) -> dict[str, Any]:
+    left, top, height = place
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    options: dict[str, Any]
+    if panel.kind == "stat":
+        options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+    else:
+        defaults["custom"] = {
+            "lineWidth": 1,
+            "fillOpacity": 20 if panel.stacked else 5,
+            "stacking": {"mode": "normal" if panel.stacked else "none"},
+        }
+        options = {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}}
+    found: dict[str, Any] = {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "datasource": _SOURCE,
+        "gridPos": {"h": height, "w": panel.width, "x": left, "y": top},
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": options,
+        "targets": [
+            {
+                "refId": chr(ord("A") + index),
+                "datasource": _SOURCE,
+                "expr": query.expression,
+                "legendFormat": query.legend or "__auto",
+            }
+            for index, query in enumerate(panel.queries)
+        ],
+    }
+    if panel.text:
+        found["description"] = panel.text
+    return found
+
+
+def text() -> str:
+    """The dashboard as it stands in its file."""
+    return json.dumps(dashboard(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "kbatch.json").write_text(text(), encoding="utf-8")
