@@ -149,8 +149,9 @@ class Job:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""
         if self.group is None:
             return True
-        if self.over:
+        if self.over and (self.is_true(conditions.FAILED) or not self._whole()):
             return True
+        # Who ran and ended while nobody led has still to be said to have been scheduled.
         if not self._whole():
             return False
         return (

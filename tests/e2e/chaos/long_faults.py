@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.auditor import audit_log
 from tests.e2e.auditor.auditor import Limits
 from tests.e2e.chaos import trials
 from tests.e2e.chaos.field import LEASE, LEASES, Field, binds
@@ -115,7 +116,12 @@ def _mend(field: Field, leader: Replica, what: str) -> None:
 
 
 def _first_bind(auditor: Auditor, heirs: list[Replica], at: float) -> Write | None:
-    found = [write for heir in heirs for write in binds(auditor.writes(), heir.identity, at)]
+    """The first bind in a term that began after `at`."""
+    writes = auditor.writes()
+    found = []
+    for heir in heirs:
+        terms = [one.since for one in audit_log.terms(writes, LEASE) if one.holder == heir.identity and one.since >= at]
+        found += binds(writes, heir.identity, min(terms)) if terms else []
     return min(found, key=lambda write: write.received, default=None)
 
 
