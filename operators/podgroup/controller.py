@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
+SETTLE_SECONDS: Final = 1.0
+"""How long a status that nobody waits for may lag: a gang that is in queue and running at once is written once."""
+COUNTING_SECONDS: Final = 3.0
+"""The same for a change of nothing but numbers: pods of a gang start and end one by one."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -53,6 +57,8 @@ class Controller:
         scheduler_name: of the pods that are ours.
         recorder: of Events; None tells nobody.
         member_backoff: seconds until a member that failed is made again from its template.
+        settle: seconds for which changes of a status are gathered; see `SETTLE_SECONDS`.
+        counting: the same for changes of numbers alone.
         now: the time for conditions.
     """
 
@@ -64,6 +70,8 @@ class Controller:
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
         recorder: Recorder | None = None,
         member_backoff: float = 10.0,
+        settle: float = 0.0,
+        counting: float = 0.0,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.world = World(scheduler_name)
@@ -77,6 +85,9 @@ class Controller:
         self._jobs = Jobs(api, self.world, self._teller)
         self._members = Members(api, self.world, self._teller, backoff=member_backoff)
         self._failures: dict[str, int] = {}
+        self._settle, self._counting = settle, counting
+        self._differs: dict[str, float] = {}
+        """Since when a group's status has been other than it should be."""
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -159,13 +170,21 @@ class Controller:
         group = self.world.groups.get(key)
         if group is None:
             self._members.forget(key)
+            self._differs.pop(key, None)
             return "written" if await self._jobs.make_group(key) else "gone"
         if group.metadata.deletion_timestamp is not None:
             return "gone"
         tried, stalled = self._members.stalled(key, group)
         observed = dataclasses.replace(observe(self.world, group), tried=tried, stalled=stalled)
         wanted = reconcile(group, observed, self._now())
-        result = "unchanged" if wanted == standing(group.status) else await self._write(key, group, wanted)
+        result = "unchanged"
+        if wanted == standing(group.status):
+            self._differs.pop(key, None)
+        elif (left := self._patience(key, group, wanted)) > 0:
+            self.queue.add(key, left)
+        else:
+            result = await self._write(key, group, wanted)
+            self._differs.pop(key, None)
         if result == "gone":
             return result
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
@@ -179,6 +198,19 @@ class Controller:
         if again is not None:
             self.queue.add(key, again)
         return "written" if changed or made else result
+
+    def _patience(self, key: str, group: PodGroup, wanted: OwnStatus) -> float:
+        """For how many seconds the status may still be left as it stands, because more is about to change.
+
+        Not where pods are made or released by the phase: whoever watches the group sees the phase before the pods.
+        """
+        if any(self.world.makers(key)) or any(role.template for role in group.spec.sub_groups or ()):
+            return 0.0
+        before = standing(group.status)
+        counts = (wanted.phase, wanted.conditions) == (before.phase, before.conditions)
+        now = time.monotonic()
+        waited = now - self._differs.setdefault(key, now)
+        return (self._counting if counts else self._settle) - waited
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         manifest = {

@@ -28,7 +28,7 @@ from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, settle_memory, while_leading
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
-from operators.podgroup.controller import Controller
+from operators.podgroup.controller import COUNTING_SECONDS, SETTLE_SECONDS, Controller
 from operators.podgroup.handlers import DOMAIN, make_registry
 
 _log = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class _Operator:
             scheduler_name=settings.scheduler_name,
             recorder=self._recorder,
             member_backoff=settings.member_backoff,
+            settle=SETTLE_SECONDS,
+            counting=COUNTING_SECONDS,
         )
         pods = Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}")
         jobs = Informer(client, JOBS)

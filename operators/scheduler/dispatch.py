@@ -76,7 +76,8 @@ class Dispatcher:
         self._recorder = recorder
         self._clock = clock
         self._queue: deque[Bind] = deque()
-        self._work = asyncio.Event()
+        self._resting: deque[asyncio.Future[None]] = deque()
+        """Workers that have nothing to do."""
         self._parallelism = parallelism
         self._binding = 0
         self._plans: set[asyncio.Task[None]] = set()
@@ -187,14 +188,23 @@ class Dispatcher:
     def _enqueue(self, binds: Sequence[Bind]) -> None:
         if binds:
             self._queue.extend(binds)
-            self._work.set()
+            for _ in range(min(len(binds), len(self._resting))):  # one worker for each, not all of them for one bind
+                rest = self._resting.popleft()
+                if not rest.done():
+                    rest.set_result(None)
             self._count()
 
     async def _worker(self) -> None:
         while True:
             while not self._queue:
-                self._work.clear()
-                await self._work.wait()
+                rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._resting.append(rest)
+                try:
+                    await rest
+                except asyncio.CancelledError:
+                    if rest in self._resting:
+                        self._resting.remove(rest)
+                    raise
             one = self._queue.popleft()
             self._binding += 1
             try:
@@ -227,8 +237,7 @@ class Dispatcher:
         self._ok.inc()
         namespace, name = _split(one.pod)
         note = f"assigned {one.pod} to {one.node}"
-        if not self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note):
-            self._metrics.events_dropped.inc()
+        self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note)
         created = self._cache.created(one.pod)
         if created is not None:
             self._metrics.pod_seconds.observe(max(0.0, time.time() - created / 1000))

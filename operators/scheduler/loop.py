@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.01
 """A cycle that yields nothing but verdicts lets go of the event loop after so long."""
 
+SHORT_SECONDS: Final = 0.002
+"""The same after a transaction, so that its binds go out; many small ones share a turn of the loop."""
+
 CROWDED_SECONDS: Final = 0.25
 """The gap while decisions wait to be carried out anyway: the processor is then the binds'."""
 
@@ -178,7 +181,7 @@ class Scheduler:
                         transactions.append(item)
                     if isinstance(item, Outcome):
                         break
-                    if isinstance(item, Transaction) or time.perf_counter() - turn > TURN_SECONDS:
+                    if time.perf_counter() - turn > (SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS):
                         spent += self._turn(turn)
                         let_go = time.perf_counter()
                         await asyncio.sleep(0)

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 FIELD_MANAGER: Final = "kbatch-scheduler"
 AT_ONCE: Final = 16
 AT_ONCE_WHILE_BINDING: Final = 4
-MESSAGE_SECONDS: Final = 2.0
+MESSAGE_SECONDS: Final = 5.0
 """A group's message alone is not rewritten sooner than this after the last write for the group."""
 
 MESSAGES_A_SECOND: Final = 20
