@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick lint format bench crds
+.PHONY: help setup demo demo-down test test-quick lint format bench bench-live chaos soak crds dashboards
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -38,5 +38,17 @@ format: setup ## let ruff format and mend what it can
 crds: setup ## generate crds/ and the chart's copies from kbatch/api
 	@$(VENV)/python -m kbatch.api.crd
 
-bench: setup ## the benchmarks; non-zero where a limit is missed
+dashboards: setup ## generate the chart's dashboard and alerts from the catalogue of metrics
+	@$(VENV)/python -m tools.dashboards
+
+bench: setup ## the engine's benchmarks; non-zero where a limit is missed
 	@$(VENV)/python -m tests.bench
+
+bench-live: setup ## binds on a real API server, beside a bare loop and kube-scheduler
+	@$(VENV)/python -m tests.bench.live
+
+chaos: setup ## the long form of the fault tests, half an hour
+	@$(VENV)/python -m tests.e2e.chaos
+
+soak: setup ## twenty minutes of arrivals and completions: does memory grow?
+	@$(VENV)/python -m tests.bench.soak

@@ -37,7 +37,7 @@ def pytest(*arguments: str) -> tuple[str, ...]:
 
 
 E2E = "tests/e2e"
-SHORT = "not chaos and not long"
+SHORT = "not chaos and not long and not metrics"
 """The long forms have targets of their own in the Makefile."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
 
@@ -58,6 +58,7 @@ LAYERS = (
         "control-plane", (pytest("-n", "3", "--dist", "loadfile", "-m", f"not faults and {SHORT}", E2E),), 300, PROGRAMS
     ),
     Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS),
+    Layer("metrics", (pytest("-m", "metrics", E2E),), 180, PROGRAMS),
 )
 
 
