@@ -1,8 +1,11 @@
-"""The benchmarks of the engine: `make bench`.
+"""The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick]
+    python -m tests.bench [--quick] [engine] [scale] [live]
 
-Every row runs in a process of its own, so that one row's memory is not another's. Figures are kept as JSON lines in
+Without names all three run: the engine alone; what a large cluster costs the scheduler before it decides anything;
+binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the method).
+
+Every row of the engine runs in a process of its own, so that one row's memory is not another's. Figures are kept as JSON lines in
 `docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
 a limit is missed.
 """
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.bench.engine import ROWS
 
@@ -65,11 +68,8 @@ def table(figures: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> int:
-    """Run all rows, keep what they say."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The benchmarks of the engine.")
-    parser.add_argument("--quick", action="store_true", help="the rows only: no picture, and nothing is kept")
-    chosen = parser.parse_args(arguments)
+def engine(*, quick: bool) -> list[str]:
+    """Run the engine's rows, keep what they say; the names of what was missed or failed."""
     figures: list[dict[str, Any]] = []
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     for figure in figures:
         print(json.dumps(figure))
     missed = [figure["name"] for figure in figures if not figure["met"]] + failed
-    if not chosen.quick:
+    if not quick:
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / "engine.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
         (KEPT / "engine.md").write_text(table(figures), "utf-8")
@@ -90,6 +90,35 @@ def main(arguments: list[str]) -> int:
         growth += ["--json", str(KEPT / "engine-growth.jsonl"), "--picture", str(KEPT / "engine-growth.svg")]
         if subprocess.run(growth, check=False).returncode:
             missed.append("growth")
+    return missed
+
+
+def scale(*, quick: bool) -> list[str]:
+    """What a large cluster costs before anything is decided."""
+    command = [sys.executable, "-m", "tests.bench.scale"]
+    if not quick:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "scale.jsonl")]
+    return ["scale"] if subprocess.run(command, check=False).returncode else []
+
+
+def live(*, quick: bool) -> list[str]:
+    """Binds on a real API server."""
+    command = [sys.executable, "-m", "tests.bench.live"]
+    command += ["--pods", "1000", "--nodes", "200", "--standing", "0"] if quick else ["--keep"]
+    return ["live"] if subprocess.run(command, check=False).returncode else []
+
+
+PARTS: Final = {"engine": engine, "scale": scale, "live": live}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the parts that are named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="The benchmarks.")
+    parser.add_argument("--quick", action="store_true", help="smaller, without pictures, and nothing is kept")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which; all by default")
+    chosen = parser.parse_args(arguments)
+    missed = [name for part in chosen.parts or PARTS for name in PARTS[part](quick=chosen.quick)]
     print(f"\nmissed or failed: {', '.join(missed)}" if missed else "\nall limits are met")
     return 1 if missed else 0
 

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -20,9 +19,10 @@ from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from tests.bench.live.contestants import KBATCH, KUBE_SCHEDULER, Contestant
 from tests.bench.live.limits import judge
-from tests.bench.live.load import NAMESPACE, PARALLEL, Shape, clear
+from tests.bench.live.load import PARALLEL, Shape, clear
 from tests.bench.live.mixed import mixed
-from tests.bench.live.plane import ROOT, Plane, plane
+from tests.bench.live.plane import plane
+from tests.bench.live.prepare import prepare
 from tests.bench.live.report import keep, table_row
 from tests.bench.live.rows import Bench, Figure
 
@@ -38,21 +38,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write one JSON line per row to this file")
     parser.add_argument("--logs", type=Path, help="folder for the schedulers' logs")
     return parser.parse_args()
-
-
-def prepare(made: Plane, contestants: list[Contestant]) -> None:
-    kubectl = [str(made.programs.kubectl), "--kubeconfig", str(made.cluster.kubeconfig)]
-    for contestant in contestants:
-        if contestant.crds:
-            folder = str(ROOT / contestant.crds)
-            subprocess.run([*kubectl, "apply", "--server-side", "-f", folder], check=True, stdout=subprocess.DEVNULL)
-            wait = [*kubectl, "wait", "--for=condition=Established", "--timeout=60s", "-f", folder]
-            subprocess.run(wait, check=True, stdout=subprocess.DEVNULL)
-    queue = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "Queue", "metadata": {"name": "default"}}
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    for document in (queue, space):
-        text = json.dumps(document).encode()
-        subprocess.run([*kubectl, "apply", "-f", "-"], input=text, check=True, stdout=subprocess.DEVNULL)
 
 
 async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Contestant]) -> AsyncIterator[Figure]:
