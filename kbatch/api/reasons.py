@@ -224,7 +224,7 @@ class ClusterTooSmall(NotEnoughResources):
             [
                 _placeable(self, "would fit the cluster even without kbatch's other pods"),
                 *_shortage(self),
-                _node_histogram(self),
+                ("beside them " if self.placeable else "") + _node_histogram(self),
                 "add larger or more nodes, or lower minMember or the pods' requests",
             ]
         )

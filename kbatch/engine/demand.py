@@ -51,6 +51,16 @@ def _of_templates(session: Session, job: JobState, count: int) -> Resources | No
     return found if count <= 0 else None
 
 
+def to_come(session: Session, job: JobState) -> list[tuple[Resources, int]]:
+    """Of each template of the group one pod's request, and how many of it the minimum cannot do without."""
+    missing = job.missing() - len(job.job.waiting) + len(job.placed) + len(job.nominated)
+    if missing <= 0:
+        return []
+    templates = list(_templates(session, job))
+    spare = sum(most for _, most in templates) - missing
+    return [(effective_request(spec), most - spare) for spec, most in templates if most > spare]
+
+
 def _behind_our_gate(job: JobState) -> list[Task]:
     """Pods that could be placed but for the gate that is removed when the group is in queue; in the order of names."""
     if not job.gated:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbatch.api.reasons import ClusterTooSmall, Reason, Reserved
 from kbatch.engine.placement import When
-from kbatch.engine.planning import fits_empty, next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task, TaskClass
@@ -92,7 +92,7 @@ def keep_for_the_aged(session: Session, holds: Holds) -> None:
         if fits or not tries:
             return
         tries -= 1
-        if fits_empty(session, job):
+        if session.emptied.attempt(job).fits:
             rows = _rows_for(session, next_tasks(job, tasks))
             if rows:
                 holds.begin(session, job, rows)

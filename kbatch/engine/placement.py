@@ -283,7 +283,8 @@ class Placement:
         count(~self.room.table.open, "unreadable pod")
         rows = Rows(self.room, self.every, cls, whole=True)
         for plugin in self.predicates:
-            codes = plugin.predicate(cls, rows)
+            near = self.alone and plugin.predicate_scope(cls) is not Scope.STATIC
+            codes = plugin.static_predicate(cls, rows) if near else plugin.predicate(cls, rows)
             if codes is not None:
                 for code, reason in enumerate(plugin.reasons_of(cls), start=1):
                     count(codes == code, _short(reason))

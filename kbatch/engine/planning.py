@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason
-from kbatch.engine.placement import Placement, When
-from kbatch.engine.room import Room
+from kbatch.engine.emptied import Trial, shortage
+from kbatch.engine.placement import When
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task, TaskClass
@@ -135,16 +133,24 @@ def explain(session: Session, job: JobState, when: Sequence[When]) -> Reason:
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]
     fitting, counts = session.placement.histogram(stuck.cls)
-    short, missing = _shortage(session, next_tasks(job, left))
+    short, missing = shortage(session.nodes, session.room, next_tasks(job, left))
     plan.rollback()
+    alone = session.emptied.attempt(job)
+    if not alone.fits:
+        return too_small(session, job, alone)
     role = stuck.role if any(known.name == stuck.role for known in job.job.roles) else ""
     held = job.pipelined
-    facts = (
+    return NotEnoughResources(
         held + needed, held + placeable, short, missing, len(session.nodes), fitting, counts, role
     )  # fmt: skip
-    if fits_empty(session, job):
-        return NotEnoughResources(*facts)
-    return ClusterTooSmall(*facts)
+
+
+def too_small(session: Session, job: JobState, alone: Trial) -> ClusterTooSmall:
+    """What a group lacks that would not fit even were the cluster empty of this scheduler's pods."""
+    role = alone.role if any(known.name == alone.role for known in job.job.roles) else ""
+    return ClusterTooSmall(
+        alone.needed, alone.placeable, alone.short, alone.missing, len(session.nodes), alone.fitting, alone.counts, role
+    )  # fmt: skip
 
 
 def _stuck(job: JobState, left: Sequence[Task]) -> Task | None:
@@ -154,56 +160,3 @@ def _stuck(job: JobState, left: Sequence[Task]) -> Task | None:
             if role is None or task.role == role:
                 return task
     return None
-
-
-def _shortage(session: Session, tasks: Sequence[Task]) -> tuple[str, int]:
-    """The dimension that is shortest for these tasks over all nodes, relative to what they ask, and by how much."""
-    asked: dict[str, int] = {}
-    for task in tasks:
-        for name, amount in task.cls.request.items():
-            asked[name] = asked.get(name, 0) + amount
-    worst: tuple[float, str, int] = (0.0, "", 0)
-    for name in sorted(asked):
-        idle = session.room.idle.get(name)
-        free = (
-            int(np.maximum(idle, 0)[session.nodes.open & session.nodes.ready & ~session.nodes.cordoned].sum())
-            if idle is not None
-            else 0
-        )
-        missing = asked[name] - free
-        if missing > 0 and missing / asked[name] > worst[0]:
-            worst = (missing / asked[name], name, missing)
-    if not worst[1]:
-        for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
-            largest = max((task.cls.request.get(name, 0) for task in tasks), default=0)
-            idle = session.room.idle.get(name)
-            most = int(idle.max()) if idle is not None and len(idle) else 0
-            if largest > most:
-                return name, largest - max(0, most)
-    return worst[1], worst[2]
-
-
-def fits_empty(session: Session, job: JobState) -> bool:
-    """Whether the group's minimum would fit the nodes without any of this scheduler's pods on them."""
-    table = session.nodes
-    room = Room(table)
-    for name, capacity in table.capacity.items():
-        room.idle[name] = capacity.copy()
-        room.releasing[name] = np.zeros(len(capacity), np.int64)
-        room.future[name] = capacity.copy()
-    placement = Placement(room, session.predicates, session.scores, session.policy.fingerprint, alone=True)
-    wanted = job.minimum
-    count = 0
-    mine = [task for task in job.job.tasks.values() if not task.terminal and not task.terminating]
-    mine.sort(key=lambda task: (task.cls.id, task.key))
-    for cls, run in _runs(mine):
-        left = len(run)
-        while left and count < wanted:
-            rows = placement.fit(cls, When.NOW).choose(left)
-            if not rows:
-                break
-            for row in rows:
-                room.bind(cls, row)
-            count += len(rows)
-            left -= len(rows)
-    return count + job.job.succeeded >= wanted

@@ -13,6 +13,7 @@ from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.boundary import Memo, Verdict
 from kbatch.engine.budgets import Budgets
 from kbatch.engine.demand import index_templates
+from kbatch.engine.emptied import Emptied
 from kbatch.engine.holds import Holds
 from kbatch.engine.placement import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
@@ -66,6 +67,7 @@ class Session:
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
+        self._emptied: Emptied | None = None
         self._vain: dict[object, int] = {}
         self._templates: dict[str, list[tuple[PodSpec, int]]] | None = None
         self._load(policy)
@@ -175,6 +177,13 @@ class Session:
                 and job.bound + len(job.job.waiting) < job.minimum
             ]  # fmt: skip
         return self._promises
+
+    @property
+    def emptied(self) -> Emptied:
+        """The nodes as they would be without this scheduler's pods."""
+        if self._emptied is None:
+            self._emptied = Emptied(self)
+        return self._emptied
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_ms
 from kbatch.api.reasons import (
+    ClusterTooSmall,
     GangExceedsReclaimableShare,
     NotEnoughResources,
     NotEnoughTasks,
@@ -26,9 +27,9 @@ from kbatch.api.reasons import (
     most_specific,
 )
 from kbatch.engine.boundary import Verdict
-from kbatch.engine.demand import Quotas, needs
+from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, signature, unplaced
+from kbatch.engine.planning import explain, signature, too_small, unplaced
 from kbatch.engine.state import JobState, QueueState
 from kbatch.resources import Resources, add, lacking
 
@@ -120,6 +121,7 @@ class _Door:
             session.enqueueable(job)
             or self._over_capability(queue, wanted)
             or self._over_quota(job)
+            or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
         )
         if reason is None and job.backing_off:
@@ -173,6 +175,27 @@ class _Door:
         session.refuse(job, reason)
         return True
 
+    def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:
+        """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
+        session = self.session
+        if session.emptied.hopeless(job):
+            mark = ("too large", session.emptied.mark(job))
+            reason = session.known_failure(mark)
+            if reason is None:
+                reason = too_small(session, job, session.emptied.attempt(job))
+                session.note_failure(mark, reason)
+            return reason
+        short = lacking(wanted, session.total)
+        if short:
+            name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
+            return ClusterTooSmall(job.minimum, job.bound, name, short[name], len(session.nodes))
+        for request, least in to_come(session, job):
+            if not session.emptied.holds_like(request, least):
+                return ClusterTooSmall(
+                    job.minimum, job.bound, *session.emptied.lacks_for_one(request), len(session.nodes)
+                )
+        return None
+
     def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
         if self._short(wanted, {}) is None:
             return None
@@ -195,11 +218,6 @@ class _Door:
                     session.note_failure(mark, reason)
             if isinstance(reason, NotEnoughResources) and reason.rank < WaitingInQueue.rank:
                 return reason
-        elif lacking(wanted, session.total):
-            name = min(lacking(wanted, session.total))
-            return NotEnoughResources(
-                job.minimum, 0, name, wanted[name] - session.total.get(name, 0), len(session.nodes)
-            )  # fmt: skip
         if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
             return GangExceedsReclaimableShare(
                 queue.name, beyond, wanted[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),

@@ -87,7 +87,7 @@ def test_a_cluster_that_can_never_hold_the_group_is_told_apart_by_words_not_by_c
     assert reason.code == "NotEnoughResources"
     assert reason.message == (
         "4 of 6 pods of role worker would fit the cluster even without kbatch's other pods; short of 2Gi memory; "
-        "0/3 nodes fit; add larger or more nodes, or lower minMember or the pods' requests"
+        "beside them 0/3 nodes fit; add larger or more nodes, or lower minMember or the pods' requests"
     )
 
 

@@ -88,3 +88,49 @@ def test_pods_without_requests_count_towards_a_gang_and_the_others_are_filled_in
     )  # fmt: skip
     sim.run(2)
     assert len(sim.running("g")) == 5
+
+
+def test_a_group_that_no_empty_cluster_holds_stays_out_and_keeps_no_room() -> None:
+    found = run(
+        world(
+            queue(), [node(f"n{at}", "32") for at in range(4)],
+            group("large", 3), members("large", 3, "40"), group("small", 3, at=1, min_resources={"cpu": "96"}),
+        ),
+        ALL,
+    )  # fmt: skip
+    assert not found.verdicts["ns/large"].enqueued
+    assert found.verdicts["ns/large"].pods_unschedulable
+    assert found.verdicts["ns/small"].enqueued
+    reason = found.verdicts["ns/large"].reason
+    assert reason is not None
+    assert reason.message.startswith(
+        "0 of 3 pods would fit the cluster even without kbatch's other pods; short of 8 cpu"
+    )
+
+
+def test_a_template_that_no_node_holds_keeps_its_group_out() -> None:
+    model = world(queue(), [node(f"n{at}", "32") for at in range(4)], group("large", 3))
+    template = PodTemplate(
+        metadata=Metadata(annotations={"scheduling.k8s.io/group-name": "large"}), spec=pod("t", "40").spec
+    )
+    job = Job(metadata=Metadata(name="j", namespace="ns"), spec=JobSpec(suspend=True, parallelism=3, template=template))
+    model.apply(_upsert(job))
+    found = run(model, ALL)
+    assert not found.verdicts["ns/large"].enqueued
+    assert found.reason("large") == "NotEnoughResources"
+
+
+def test_what_a_cluster_is_too_small_by_is_counted_without_our_pods() -> None:
+    found = run(
+        world(
+            queue(), [node(f"n{at}", "32") for at in range(3)], group("a", 2), members("a", 2, on="n0"),
+            group("b", 4, at=1), members("b", 4, "30"),
+        ),
+        ALL,
+    )  # fmt: skip
+    reason = found.verdicts["ns/b"].reason
+    assert reason is not None
+    assert reason.message.startswith(
+        "3 of 4 pods would fit the cluster even without kbatch's other pods; short of 24 cpu; "
+        "beside them 0/3 nodes fit: 3 insufficient cpu"
+    )

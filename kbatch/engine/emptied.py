@@ -1,0 +1,240 @@
+"""The nodes as they would be without this scheduler's pods: whether a group could run there at all, and what it lacks.
+
+Only what a node itself decides counts (room, labels, taints, conditions, reachable volumes), not other pods: those are
+gone. The columns are made once for a session, and every trial is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from kbatch.engine.placement import Placement, When
+from kbatch.engine.room import Room
+from kbatch.engine.state import JobState
+from kbatch.model.nodes import NodeTable
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import Resources, scale, total
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+_Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
+"""How many pods, by class and role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How much of a group's minimum the emptied nodes take; `short`, `fitting` and `counts` are about the others.
+
+    Attributes:
+        needed, placeable: pods; those that have succeeded count in both.
+        short, missing: the dimension that is short for what is left, and by how much; "" and 0 where none is.
+        fitting, counts: nodes that take one more of what is left beside the placeable, and the others by reason.
+        role: of the first pod that is left.
+    """
+
+    needed: int
+    placeable: int
+    short: str = ""
+    missing: int = 0
+    fitting: int = 0
+    counts: tuple[tuple[str, int], ...] = ()
+    role: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that is needed can be placed."""
+        return self.placeable >= self.needed
+
+
+class Emptied:
+    """One session's emptied nodes."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        table = session.nodes
+        self._room = Room(table)
+        for name, capacity in table.capacity.items():
+            self._room.idle[name] = capacity.copy()
+            self._room.releasing[name] = np.zeros(len(capacity), np.int64)
+            self._room.future[name] = capacity.copy()
+        self._placement = Placement(
+            self._room, session.predicates, session.scores, session.policy.fingerprint, alone=True
+        )
+        self._most: dict[int, int] = {}
+        self._trials: dict[object, Trial] = {}
+        self._hopeless: dict[object, bool] = {}
+
+    def hopeless(self, job: JobState) -> bool:
+        """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
+
+        Each class by itself must have room for its part; where all pods are needed, their sum must fit the cluster too.
+        """
+        counts = _count(job)
+        mark = _content(job, counts)
+        found = self._hopeless.get(mark)
+        if found is None:
+            found = self._hopeless[mark] = self._cannot(job, counts)
+        return found
+
+    def _cannot(self, job: JobState, counts: _Counts) -> bool:
+        wanted, there = job.minimum - job.job.succeeded, sum(counts.values())
+        if there < wanted:
+            return False  # not all pods are there
+        for role in job.job.roles:
+            least = role.min_member - _succeeded(job, role.name)
+            if least > self._at_most({pair: count for pair, count in counts.items() if pair[1] == role.name}):
+                return True
+        if self._at_most(counts) < wanted:
+            return True
+        if there == wanted:
+            asked, room = total(scale(cls.request, count) for (cls, _), count in counts.items()), self._session.total
+            return any(amount > room.get(name, 0) for name, amount in asked.items())
+        return False
+
+    def _at_most(self, counts: _Counts) -> int:
+        """At most this many of the pods have room, were each class alone."""
+        by_class: dict[TaskClass, int] = {}
+        for (cls, _), count in counts.items():
+            by_class[cls] = by_class.get(cls, 0) + count
+        return sum(min(count, self.most(cls)) for cls, count in by_class.items())
+
+    def most(self, cls: TaskClass) -> int:
+        """How many pods of a class the emptied nodes hold, were there no others."""
+        found = self._most.get(cls.id)
+        if found is None:
+            fitting = np.where(self._placement.static(cls)[0], np.int64(1 << 32), np.int64(0))
+            for name, amount in cls.needs:
+                column = self._session.nodes.capacity.get(name)
+                fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
+            found = self._most[cls.id] = int(fitting.sum())
+        return found
+
+    def holds_like(self, request: Resources, count: int) -> bool:
+        """Whether this many such pods have room, whatever else they demand: for pods that are to come."""
+        fitting = np.full(len(self._session.nodes), np.int64(count))
+        for name, amount in request.items():
+            if amount > 0:
+                column = self._session.nodes.capacity.get(name)
+                fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
+        return int(fitting.sum()) >= count
+
+    def lacks_for_one(self, request: Resources) -> tuple[str, int]:
+        """The dimension in which no node is large enough for one such pod, and by how much; "" and 0: none."""
+        for name in sorted(request):
+            column = self._session.nodes.capacity.get(name)
+            largest = int(column.max(initial=0)) if column is not None else 0
+            if request[name] > largest:
+                return name, request[name] - largest
+        return "", 0
+
+    def mark(self, job: JobState) -> object:
+        """What the answers about a group depend on, but for the nodes."""
+        return _content(job, _count(job))
+
+    def attempt(self, job: JobState) -> Trial:
+        """Place the group's minimum, the smallest pods that make it up, the largest of them first."""
+        mark = _content(job, _count(job))
+        found = self._trials.get(mark)
+        if found is None:
+            found = self._trials[mark] = self._attempt(job, _minimum_of(job))
+        return found
+
+    def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
+        room, placement = self._room, self._placement
+        tasks.sort(key=_size, reverse=True)
+        done: list[tuple[TaskClass, int]] = []
+        left: list[Task] = []
+        at = 0
+        while at < len(tasks):
+            cls, end = tasks[at].cls, at
+            while end < len(tasks) and tasks[end].cls is cls:
+                end += 1
+            while at < end:
+                rows = placement.fit(cls, When.NOW).choose(end - at)
+                if not rows:
+                    break
+                for row in rows:
+                    room.bind(cls, row)
+                    done.append((cls, row))
+                at += len(rows)
+            left.extend(tasks[at:end])
+            at = end
+        lacking = job.minimum - job.job.succeeded - len(tasks)  # pods that do not exist
+        found = Trial(job.minimum, job.job.succeeded + len(done) + max(0, lacking))
+        if left:
+            short, missing = shortage(self._session.nodes, room, left)
+            fitting, counts = placement.histogram(left[0].cls)
+            found = Trial(found.needed, found.placeable, short, missing, fitting, counts, left[0].role)
+        for cls, row in reversed(done):
+            room.bind(cls, row, -1)
+        return found
+
+
+def shortage(table: NodeTable, room: Room, tasks: Sequence[Task]) -> tuple[str, int]:
+    """The dimension that is shortest for these tasks over all nodes, relative to what they ask, and by how much."""
+    asked = total(task.cls.request for task in tasks)
+    worst: tuple[float, str, int] = (0.0, "", 0)
+    usable = table.open & table.ready & ~table.cordoned
+    for name in sorted(asked):
+        idle = room.idle.get(name)
+        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
+        missing = asked[name] - free
+        if missing > 0 and missing / asked[name] > worst[0]:
+            worst = (missing / asked[name], name, missing)
+    if not worst[1]:
+        for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
+            largest = max((task.cls.request.get(name, 0) for task in tasks), default=0)
+            idle = room.idle.get(name)
+            most = int(idle.max()) if idle is not None and len(idle) else 0
+            if largest > most:
+                return name, largest - max(0, most)
+    return worst[1], worst[2]
+
+
+def _count(job: JobState) -> _Counts:
+    """Its pods that have not ended, by class and role."""
+    counts: _Counts = {}
+    for task in job.job.tasks.values():
+        if not (task.terminal or task.terminating):
+            pair = task.cls, task.role
+            counts[pair] = counts.get(pair, 0) + 1
+    return counts
+
+
+def _content(job: JobState, counts: _Counts) -> object:
+    """What a trial depends on, but for the nodes."""
+    roles = tuple((role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles)
+    pods = sorted((cls.id, role, count) for (cls, role), count in counts.items())
+    return tuple(pods), roles, job.minimum, job.job.succeeded
+
+
+def _succeeded(job: JobState, role: str) -> int:
+    if not job.job.succeeded:
+        return 0
+    return sum(1 for task in job.job.tasks.values() if task.succeeded and task.role == role)
+
+
+def _minimum_of(job: JobState) -> list[Task]:
+    """The smallest tasks that make up the minimum and each role's."""
+    tasks = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+    tasks.sort(key=lambda task: (_size(task), task.key))
+    found: list[Task] = []
+    taken: set[str] = set()
+    wanted = [(role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles]
+    for name, count in wanted:
+        for task in [task for task in tasks if task.role == name][: max(0, count)]:
+            found.append(task)
+            taken.add(task.key)
+    rest = job.minimum - job.job.succeeded - len(found)
+    found.extend([task for task in tasks if task.key not in taken][: max(0, rest)])
+    return found
+
+
+def _size(task: Task) -> tuple[object, ...]:
+    """An order of size over classes: by what is asked, dimension by dimension."""
+    return (*(amount for _, amount in sorted(task.cls.request.items())), task.cls.id)
