@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "kbatch-system"
 LEASE = "kbatch-scheduler"
+LISTED = "everything is listed"
+"""What a replica says when it stands by, or leads."""
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 QUICK_LEASE = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=500ms")
 """So that a test of a take-over need not wait for the durations that the chart ships."""
@@ -117,7 +119,7 @@ class Field:
     def schedulers(
         self, *identities: str, flags: tuple[str, ...] = QUICK_LEASE, server: str | None = None
     ) -> Iterator[list[Replica]]:
-        """Replicas of the scheduler with these identities, ended with the context; the first of them leads."""
+        """Replicas of the scheduler with these identities, ended with the context; the one that leads comes first."""
         self.delete(f"{LEASES}/{LEASE}")
         kubeconfig = self.kubeconfig("scheduler", server)
         common = (
@@ -126,17 +128,14 @@ class Field:
         )  # fmt: skip
         made = [Replica("scheduler", identity, kubeconfig, self.folder, *common) for identity in identities]
         self.replicas = made
+        listed = [replica.log().count(LISTED) for replica in made]
         try:
             for replica in made:
-                said = len(replica.log())
                 replica.start()
-                self.wait(
-                    f"{replica.identity} has listed everything",
-                    lambda: "everything is listed" in replica.log()[said:],  # noqa: B023  (called at once)
-                    60,
-                )
-                if replica is made[0]:
-                    self.wait(f"{replica.identity} leads", lambda: self.leader() == made[0].identity)
+            for replica, before in zip(made, listed, strict=True):
+                self.wait(f"{replica.identity} is there", lambda: replica.log().count(LISTED) > before)  # noqa: B023
+            self.wait("somebody leads", lambda: self.leader() in identities)
+            made.sort(key=lambda one: one.identity != self.leader())
             yield made
         finally:
             for replica in made:

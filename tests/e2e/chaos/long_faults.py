@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.auditor import audit_log
 from tests.e2e.auditor.auditor import Limits
 from tests.e2e.chaos import trials
-from tests.e2e.chaos.field import LEASE, LEASES, Field, binds
+from tests.e2e.chaos.field import LEASE, LEASES, LISTED, Field, binds
 from tests.e2e.chaos.load import backlog, create
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _mend(field: Field, leader: Replica, what: str) -> None:
     elif what in {"killed", "stopped"}:
         field.wait("it has ended", lambda: not leader.alive, 20)
         leader.start()
-    listed = leader.log().count("everything is listed")
+    listed = leader.log().count(LISTED)
     if what in {"killed", "stopped", "paused"}:
-        field.wait("it stands by", lambda: leader.log().count("everything is listed") > listed, 30)
+        field.wait("it stands by", lambda: leader.log().count(LISTED) > listed, 30)
 
 
 def _first_bind(auditor: Auditor, heirs: list[Replica], at: float) -> Write | None:

@@ -15,17 +15,17 @@ pytestmark = pytest.mark.faults
 
 
 def test_killed_at_random_moments(field: Field) -> None:
-    trials.kills(field, count=3, seed=11)
+    trials.kills(field, count=2, seed=11)
 
 
 def test_requests_fail_and_watches_break(field: Field) -> None:
-    injected = trials.bad_connection(field, seconds=8, seed=12)
-    assert sum(injected.values()) > 20, injected
-    assert injected.get("bind lose"), injected
+    injected = trials.bad_connection(field, seconds=5, seed=12)
+    assert sum(injected.values()) > 10, injected
+    assert any(what.startswith("bind") for what in injected), injected
 
 
 def test_nodes_pods_groups_and_namespaces_go_away(field: Field) -> None:
-    trials.moving_ground(field, seconds=6, seed=13)
+    trials.moving_ground(field, seconds=4, seed=13)
 
 
 def test_objects_with_absurd_fields(field: Field) -> None:
