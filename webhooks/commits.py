@@ -8,6 +8,7 @@ write, on a dry run) only after everything was read anew.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -54,6 +55,7 @@ class _Waiting:
     dry_run: bool
     deadline: float
     answer: asyncio.Future[QuotaExceeded | None]
+    loop: asyncio.AbstractEventLoop
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class _Account:
 
     namespace: str
     waiting: list[_Waiting] = field(default_factory=list)
+    called: bool = False
     busy: asyncio.Task[None] | None = None
     withdrawn: set[str] = field(default_factory=set)
     merged: set[str] = field(default_factory=set)
@@ -78,6 +81,7 @@ class Ledgers:
     Args:
         api: the API server.
         world: fed by the watches.
+        loop: where `api` and `world` live; None for the loop that the claims come in.
         namespace: kbatch's own, where the ledgers are.
         prefix: of their names.
         clock: monotonic seconds. now: milliseconds since the epoch.
@@ -89,6 +93,7 @@ class Ledgers:
         world: World,
         *,
         namespace: str,
+        loop: asyncio.AbstractEventLoop | None = None,
         prefix: str = "kbatch-ledger",
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -98,6 +103,7 @@ class Ledgers:
         self._api = api
         self._world = world
         self._own = namespace
+        self._loop = loop
         self._prefix = prefix
         self._clock = clock
         self._now = now
@@ -111,15 +117,19 @@ class Ledgers:
         Raises:
             UndecidedError: it could not be decided in time.
         """
-        account = self._accounts.get(namespace)
-        if account is None:
-            account = self._accounts[namespace] = _Account(namespace)
+        here = asyncio.get_running_loop()
+        account = self._accounts.setdefault(namespace, _Account(namespace))
         if deadline is None:
             deadline = self._clock() + SECONDS
-        one = _Waiting(claim, dry_run, deadline, asyncio.get_running_loop().create_future())
+        one = _Waiting(claim, dry_run, deadline, here.create_future(), here)
         account.waiting.append(one)
-        if account.busy is None:
-            account.busy = asyncio.create_task(self._work(account), name=f"ledger {namespace}")
+        # One wake-up for all that arrive until the work begins, and one for all answers of a batch: between threads
+        # these cost more than the decision.
+        if self._loop is None or self._loop is here:
+            self._start(account)
+        elif not account.called:
+            account.called = True
+            self._loop.call_soon_threadsafe(self._start, account)
         try:
             async with asyncio.timeout(deadline - self._clock()):
                 return await one.answer
@@ -127,18 +137,27 @@ class Ledgers:
             account.withdrawn.add(claim.token)  # it is never granted now: what may be written for it can go
             raise UndecidedError("the ledger could not be written in time") from None
 
+    def _start(self, account: _Account) -> None:
+        account.called = False
+        if account.busy is None and account.waiting:
+            account.busy = asyncio.create_task(self._work(account), name=f"ledger {account.namespace}")
+
     async def _work(self, account: _Account) -> None:
         try:
             while account.waiting:
                 batch = account.waiting[:MOST_AT_ONCE]
-                del account.waiting[:MOST_AT_ONCE]
+                del account.waiting[: len(batch)]
                 try:
                     await self._decide(account, [one for one in batch if not one.answer.done()])
                 except (KubeError, msgspec.DecodeError, UndecidedError) as error:
                     account.version = None
-                    _answer_all(batch, UndecidedError(str(error)))
+                    _answer([(one, UndecidedError(str(error))) for one in batch])
+                except Exception as error:  # noqa: BLE001 - a defect must not leave reviews without an answer
+                    account.version = None
+                    _log.exception("deciding %d claims failed", len(batch), exc_info=error)
+                    _answer([(one, UndecidedError("the review failed")) for one in batch])
                 except BaseException:
-                    _answer_all(batch, UndecidedError("the review was broken off"))
+                    _answer([(one, UndecidedError("the review was broken off")) for one in batch])
                     raise
         finally:
             account.busy = None
@@ -177,12 +196,12 @@ class Ledgers:
                 if len(account.withdrawn) + len(account.merged) > MOST_ENTRIES:
                     account.withdrawn.clear()
                     account.merged.clear()
-            for place, one in enumerate(firm):
-                _answer(one, settled.refused.get(place))
+            answers: list[_Answer] = [(one, settled.refused.get(place)) for place, one in enumerate(firm)]
             for one in batch:
                 if one.dry_run:  # it counts for nobody, and nothing is written
                     alone = settle(settled.ledger, groups, quotas, [one.claim], now=now, fresh=fresh)
-                    _answer(one, alone.refused.get(0))
+                    answers.append((one, alone.refused.get(0)))
+            _answer(answers)
             return
 
     async def _list(self, namespace: str) -> tuple[Groups, tuple[ResourceQuota, ...]]:
@@ -253,12 +272,28 @@ class Ledgers:
         return True
 
 
-def _answer(one: _Waiting, reason: QuotaExceeded | None) -> None:
-    if not one.answer.done():
-        one.answer.set_result(reason)
+_Answer = tuple[_Waiting, QuotaExceeded | UndecidedError | None]
 
 
-def _answer_all(batch: list[_Waiting], error: UndecidedError) -> None:
-    for one in batch:
-        if not one.answer.done():
-            one.answer.set_exception(error)
+def _answer(answers: list[_Answer]) -> None:
+    """Give each its answer, in the loop where it is awaited."""
+    here = asyncio.get_running_loop()
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer[0].loop, []).append(answer)
+    for loop, some in by_loop.items():
+        if loop is here:
+            _resolve(some)
+        else:
+            with contextlib.suppress(RuntimeError):  # the process ends, and that loop has ended already
+                loop.call_soon_threadsafe(_resolve, some)
+
+
+def _resolve(answers: list[_Answer]) -> None:
+    for one, answer in answers:
+        if one.answer.done():
+            continue
+        if isinstance(answer, UndecidedError):
+            one.answer.set_exception(answer)
+        else:
+            one.answer.set_result(answer)

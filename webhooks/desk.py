@@ -176,9 +176,7 @@ class Desk:
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
         claim = Claim(name, asked, token)
         try:
-            reason = await self._in_loop(
-                self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run, deadline=deadline())
-            )
+            reason = await self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run, deadline=deadline())
         except UndecidedError as error:
             raise RefusedError(
                 503, f"PodGroup {name!r} could not be held against the quotas, try again: {error}"

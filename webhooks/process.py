@@ -89,8 +89,9 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
         api = Measured(client, RequestMetrics(runtime.registry))
-        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace)
-        desk = Desk(_rules(settings), world, api, ledgers, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, loop=loop)
+        desk = Desk(_rules(settings), world, api, ledgers, loop)
         kopf_settings = operator_settings(DOMAIN)
         kopf_settings.admission.server = server
         async with asyncio.TaskGroup() as group:
