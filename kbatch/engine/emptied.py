@@ -58,10 +58,15 @@ class Emptied:
         self._session = session
         table = session.nodes
         self._room = Room(table)
-        for name, capacity in table.capacity.items():
-            self._room.idle[name] = capacity.copy()
-            self._room.releasing[name] = np.zeros(len(capacity), np.int64)
-            self._room.future[name] = capacity.copy()
+        usable = table.open & table.ready & ~table.cordoned
+        # Capacity leaves out nodes that take nothing new; pods that tolerate this go there nonetheless.
+        self._capacity = {
+            name: np.where(usable, capacity, table.allocatable[name]) for name, capacity in table.capacity.items()
+        }
+        for name, column in self._capacity.items():
+            self._room.idle[name] = column.copy()
+            self._room.releasing[name] = np.zeros(len(column), np.int64)
+            self._room.future[name] = column.copy()
         self._placement = Placement(
             self._room, session.predicates, session.scores, session.policy.fingerprint, alone=True
         )
@@ -92,9 +97,13 @@ class Emptied:
         if self._at_most(counts) < wanted:
             return True
         if there == wanted:
-            asked, room = total(scale(cls.request, count) for (cls, _), count in counts.items()), self._session.total
-            return any(amount > room.get(name, 0) for name, amount in asked.items())
+            asked = total(scale(cls.request, count) for (cls, _), count in counts.items())
+            return any(amount > self._sum(name) for name, amount in asked.items())
         return False
+
+    def _sum(self, name: str) -> int:
+        column = self._capacity.get(name)
+        return int(column[self._session.nodes.open].sum()) if column is not None else 0
 
     def _at_most(self, counts: _Counts) -> int:
         """At most this many of the pods have room, were each class alone."""
@@ -109,7 +118,7 @@ class Emptied:
         if found is None:
             fitting = np.where(self._placement.static(cls)[0], np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
-                column = self._session.nodes.capacity.get(name)
+                column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
             found = self._most[cls.id] = int(fitting.sum())
         return found
@@ -119,14 +128,14 @@ class Emptied:
         fitting = np.full(len(self._session.nodes), np.int64(count))
         for name, amount in request.items():
             if amount > 0:
-                column = self._session.nodes.capacity.get(name)
+                column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
         return int(fitting.sum()) >= count
 
     def lacks_for_one(self, request: Resources) -> tuple[str, int]:
         """The dimension in which no node is large enough for one such pod, and by how much; "" and 0: none."""
         for name in sorted(request):
-            column = self._session.nodes.capacity.get(name)
+            column = self._capacity.get(name)
             largest = int(column.max(initial=0)) if column is not None else 0
             if request[name] > largest:
                 return name, request[name] - largest

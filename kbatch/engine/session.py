@@ -69,6 +69,7 @@ class Session:
         self._below: dict[str, set[str]] | None = None
         self._emptied: Emptied | None = None
         self._vain: dict[object, int] = {}
+        self._vain_coupled: dict[object, tuple[int, Reason]] = {}
         self._templates: dict[str, list[tuple[PodSpec, int]]] | None = None
         self._load(policy)
         self.budgets = Budgets(self.model)
@@ -332,8 +333,15 @@ class Session:
         if attempted:
             self.attempted.add(job.key)
 
-    def known_failure(self, signature: object) -> Reason | None:
-        """Why the same did not fit before, if nothing could have made room since."""
+    def coupled(self, tasks: Sequence[Task]) -> bool:
+        """Whether placing other pods could open a node for one of these."""
+        return any(self.placement.coupled(cls) for cls in {task.cls.id: task.cls for task in tasks}.values())
+
+    def known_failure(self, signature: object, *, coupled: bool = False) -> Reason | None:
+        """Why the same did not fit before, if nothing could have made room since; of coupled pods, nothing at all."""
+        if coupled:
+            vain = self._vain_coupled.get(signature)
+            return vain[1] if vain is not None and vain[0] == self.commits else None
         found = self.failed.get(signature)
         if found is not None and found[0] == self.room_moves:
             return found[1]
@@ -352,6 +360,9 @@ class Session:
         """Nothing could be done for it, as things are."""
         self._vain[mark] = self.commits
 
-    def note_failure(self, signature: object, reason: Reason) -> None:
-        """Keep it for the like of it, until something makes room."""
-        self.failed[signature] = (self.room_moves, reason)
+    def note_failure(self, signature: object, reason: Reason, *, coupled: bool = False) -> None:
+        """Keep it for the like of it, until something makes room; of coupled pods, until anything is decided."""
+        if coupled:
+            self._vain_coupled[signature] = (self.commits, reason)
+        else:
+            self.failed[signature] = (self.room_moves, reason)

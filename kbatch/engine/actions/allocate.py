@@ -16,7 +16,7 @@ from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.holds import keep_for_the_aged, reserved
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, too_small, unplaced
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task
@@ -179,9 +179,15 @@ class _Line:
             session.refuse(job, reason)
             return False
         mark = signature(job, tasks)
-        coupled = any(session.placement.coupled(cls) for cls in {task.cls.id: task.cls for task in tasks}.values())
-        known = None if coupled else session.known_failure(mark)
+        coupled = session.coupled(tasks)
+        known = session.known_failure(mark, coupled=coupled)
         statement = Statement(session, job)
+        if session.emptied.hopeless(job):
+            if known is None:
+                known = too_small(session, job, session.emptied.attempt(job))
+                session.note_failure(mark, known)
+            session.refuse(job, known, attempted=True)
+            return False
         if known is not None:
             if _take_over(session, statement):
                 yield from statement.commit()
@@ -198,8 +204,8 @@ class _Line:
         reason = session.holds.reason(session, job)
         if reason is None:
             reason = explain(session, job, (When.NOW, When.LATER))
-            if not (coupled or session.holds):
-                session.note_failure(mark, reason)
+            if not session.holds:
+                session.note_failure(mark, reason, coupled=coupled)
         session.refuse(job, reason, attempted=True)
         return False
 

@@ -54,6 +54,8 @@ def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> G
         if single is None or job.full(single.role):
             return False
         tasks = [single]
+    if session.emptied.hopeless(job) if single is None else not session.emptied.most(single.cls):
+        return False
     request = total(task.cls.request for task in tasks)
     lacks = lacking(session, tasks)
 

@@ -57,6 +57,7 @@ def reclaim(session: Session) -> Iterator[Transaction | Verdict]:
             heapq.heappop(heap)
     for statement in reversed(aside):
         statement.rollback()
+    session.commits += len(aside)
 
 
 def _step(
@@ -78,8 +79,15 @@ def _step(
     request = total(task.cls.request for task in tasks)
     if over_capability(queue, tasks) is not None:
         return False
+    if session.emptied.hopeless(job) if single is None else not session.emptied.most(single.cls):
+        return False
+    known = (
+        session.known_failure(signature(job, unplaced(job)), coupled=session.coupled(tasks)) if single is None else None
+    )
     statement = Statement(session, job)
-    if single is None:
+    if known is not None:
+        fits = False
+    elif single is None:
         fits = place_minimum(statement, (When.NOW, When.LATER))
     else:
         rows = session.placement.fit(single.cls, When.LATER).choose(1)
@@ -88,6 +96,7 @@ def _step(
             statement.nominate(single, rows[0])
     if fits:
         aside.append(statement)
+        session.commits += 1  # what was in vain without it need not be so beside it
         return True
     statement.rollback()
     exceeds = _exceeds(session, queue, request)
