@@ -84,6 +84,11 @@ class Field:
         write_kubeconfig(path, server=server or self.api.server, authority=authority, token=token, namespace=NAMESPACE)
         return path
 
+    @property
+    def decisions(self) -> Path:
+        """Where the schedulers keep their decision logs, a folder for each identity."""
+        return self.folder / "decisions"
+
     def ensure_nodes(self, count: int) -> None:
         """Have node-0 … Ready, 32 cores each, and no others."""
         ensure_nodes(self.api, count)
@@ -126,7 +131,10 @@ class Field:
             f"--lease-namespace={NAMESPACE}", f"--lease-name={LEASE}",
             f"--scheduler-conf={self.folder / 'scheduler.yaml'}", "--log-level=info", *flags,
         )  # fmt: skip
-        made = [Replica("scheduler", identity, kubeconfig, self.folder, *common) for identity in identities]
+        made = [
+            Replica("scheduler", one, kubeconfig, self.folder, *common, f"--decision-log={self.decisions / one}")
+            for one in identities
+        ]
         self.replicas = made
         listed = [replica.log().count(LISTED) for replica in made]
         try:
