@@ -63,11 +63,11 @@ def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
 def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
     """Place what the job's minimum lacks; whether it is complete. What could be placed stays in the statement.
 
-    Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, all the others that
-    the statement binds wait with it.
+    Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
+    the others that the statement binds wait with it.
     """
     job = statement.job
-    waits = False
+    waits = bool(job.nominated)
     for moment in when:
         tasks = unplaced(job)
         for role, count in quotas(job):

@@ -11,12 +11,12 @@ unnecessary is let go: the set is irreducible.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbatch.engine.placement import When
-from kbatch.engine.planning import place_minimum, quotas, unplaced
+from kbatch.engine.planning import next_tasks, place_minimum, quotas, unplaced
 from kbatch.engine.plugin import Claim, Unit
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
@@ -398,6 +398,17 @@ def lacking(session: Session, tasks: Sequence[Task]) -> frozenset[str]:
     return frozenset(short or asked)
 
 
-def steps_of(job: JobState) -> Iterator[Task]:
-    """The job's surplus pods that could be placed one by one."""
-    yield from (task for task in unplaced(job) if not task.cls.best_effort)
+def next_step(session: Session, job: JobState) -> tuple[Task | None, list[Task]] | None:
+    """What the job claims next: the tasks of its minimum, or (first) the one task that is next of its surplus.
+
+    None where there is nothing to claim, or nothing that even nodes without this scheduler's pods would hold.
+    """
+    if job.missing():
+        if session.valid(job) is not None or session.emptied.hopeless(job):
+            return None
+        tasks = next_tasks(job, unplaced(job))
+        return (None, tasks) if len(tasks) >= job.missing() else None
+    single = next((task for task in unplaced(job) if not task.cls.best_effort), None)
+    if single is None or job.full(single.role) or not session.emptied.most(single.cls):
+        return None
+    return single, [single]

@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.engine.boundary import Transaction, Verdict
-from kbatch.engine.planning import next_tasks, signature, unplaced
+from kbatch.engine.planning import signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.victims import Hunts, lacking, plan, steps_of
-from kbatch.model.tasks import Task
+from kbatch.engine.victims import Hunts, lacking, next_step, plan
 from kbatch.resources import total
 
 if TYPE_CHECKING:
@@ -42,20 +41,10 @@ def preempt(session: Session) -> Iterator[Transaction | Verdict]:
 
 def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was made for it."""
-    single: Task | None = None
-    if job.missing():
-        if session.valid(job) is not None:
-            return False
-        tasks = next_tasks(job, unplaced(job))
-        if len(tasks) < job.missing():
-            return False
-    else:
-        single = next(steps_of(job), None)
-        if single is None or job.full(single.role):
-            return False
-        tasks = [single]
-    if session.emptied.hopeless(job) if single is None else not session.emptied.most(single.cls):
+    step = next_step(session, job)
+    if step is None:
         return False
+    single, tasks = step
     request = total(task.cls.request for task in tasks)
     lacks = lacking(session, tasks)
 

@@ -15,12 +15,11 @@ from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.allocate import over_capability
 from kbatch.engine.boundary import Transaction, Verdict
 from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.planning import place_minimum, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
-from kbatch.engine.victims import Hunts, lacking, plan, steps_of
-from kbatch.model.tasks import Task
+from kbatch.engine.victims import Hunts, lacking, next_step, plan
 from kbatch.resources import total
 
 if TYPE_CHECKING:
@@ -64,22 +63,12 @@ def _step(
     session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: Hunts
 ) -> Generator[Transaction, None, bool]:
     """One claim of a job; returns whether room was found for it."""
-    single: Task | None = None
-    if job.missing():
-        if session.valid(job) is not None:
-            return False
-        tasks = next_tasks(job, unplaced(job))
-        if len(tasks) < job.missing():
-            return False
-    else:
-        single = next(steps_of(job), None)
-        if single is None or job.full(single.role):
-            return False
-        tasks = [single]
+    step = next_step(session, job)
+    if step is None:
+        return False
+    single, tasks = step
     request = total(task.cls.request for task in tasks)
     if over_capability(queue, tasks) is not None:
-        return False
-    if session.emptied.hopeless(job) if single is None else not session.emptied.most(single.cls):
         return False
     known = (
         session.known_failure(signature(job, unplaced(job)), coupled=session.coupled(tasks)) if single is None else None
@@ -99,6 +88,8 @@ def _step(
         session.commits += 1  # what was in vain without it need not be so beside it
         return True
     statement.rollback()
+    if single is not None and (job.bound < job.minimum or job.job.roles) and any(each.job is job for each in aside):
+        return False  # its minimum is not decided yet: nobody is evicted for what stands on it
     exceeds = _exceeds(session, queue, request)
     if exceeds is not None:
         if single is None:

@@ -240,3 +240,23 @@ def test_claims_of_one_kind_find_different_victims_in_one_cycle() -> None:
     sim.run(5)
     assert len(sim.evictions) == 3
     assert len(sim.running("b")) == 3
+
+
+def test_nobody_is_evicted_for_surplus_whose_minimum_is_not_decided_yet() -> None:
+    """Its minimum finds idle room and room that another claim frees; its third pod must wait for these two."""
+    sim = Simulation(
+        world(
+            node("n0", "6"), node("n1", "4"), node("n2", "1"), queue("q0", 0), queue("q1", 2, reclaimable=False),
+            group("c", 1, queue="q0"), [pod(f"c-{at}", "2", of="c", on=on, at=at) for at, on in enumerate(["n0"] * 3)],
+            members("c", 2, "2", on="n1", at=4),
+            group("a", 1, queue="q1", at=7), members("a", 2, "3"),
+            group("b", 2, queue="q1", at=8), members("b", 5),
+        )
+    )  # fmt: skip
+    sim.cycle()
+    bound = [name for name in sim.last.binds if name.startswith("b")]
+    waiting = [name for name, on in sim.last.nominated.items() if on and name.startswith("b")]
+    assert not bound or not waiting
+    assert len(bound) != 1
+    sim.run(5)
+    assert len(sim.running("b")) >= 2
