@@ -176,7 +176,8 @@ def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
                 for kind in pool.map(lambda one: _offer(field, one), documents):
                     taken[kind] += bool(kind)
             create(field.api, gang(space, "ordinary", 20))
-            field.wait("an ordinary gang is placed", lambda: _nodes_of(field, space, "ordinary-") == 20, 60)
+            limit = 60 + count / 100
+            field.wait("an ordinary gang is placed", lambda: _nodes_of(field, space, "ordinary-") == 20, limit)
             beyond = {
                 one["metadata"]["uid"]: f"{kind} {one['metadata']['name']}"
                 for kind, path in _KINDS.items()
