@@ -38,7 +38,7 @@ GAP_SECONDS: Final = 0.2
 SETTLE_SECONDS: Final = 1.0
 """How long a status that nobody waits for may lag: a gang that is in queue and running at once is written once."""
 COUNTING_SECONDS: Final = 3.0
-"""The same for a change of nothing but numbers: pods of a gang start and end one by one."""
+"""The same for a change of nothing but numbers, and while a gang starts: its pods start and end one by one."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -210,7 +210,8 @@ class Controller:
         counts = (wanted.phase, wanted.conditions) == (before.phase, before.conditions)
         now = time.monotonic()
         waited = now - self._differs.setdefault(key, now)
-        return (self._counting if counts else self._settle) - waited
+        starting = wanted.phase == Phase.RUNNING and wanted.pending > 0
+        return (self._counting if counts or starting else self._settle) - waited
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         manifest = {

@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup
+from kbatch.api.objects import Condition, PodGroup, timestamp_ms
+from kbatch.api.reasons import NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
@@ -37,6 +38,9 @@ AT_ONCE: Final = 16
 AT_ONCE_WHILE_BINDING: Final = 4
 MESSAGE_SECONDS: Final = 5.0
 """A group's message alone is not rewritten sooner than this after the last write for the group."""
+
+FIRST_SECONDS: Final = 2.0
+"""What a new group lacks pods for is said only after so long."""
 
 MESSAGES_A_SECOND: Final = 20
 
@@ -108,6 +112,10 @@ class StatusWriter:
             if enqueued is not None:
                 self._cache.enqueue(key, wanted.uid, enqueued, wanted.attempts)
             difference = _difference(group, wanted)
+            if difference == _STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
+                # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
+                difference = _MESSAGE
+                self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
             if difference == _STATUS:
@@ -221,6 +229,12 @@ class StatusWriter:
 _NOTHING: Final = 0
 _MESSAGE: Final = 1
 _STATUS: Final = 2
+
+
+def _new(group: PodGroup) -> bool:
+    """Whether nothing was said of the group yet, and it was made a moment ago."""
+    created = timestamp_ms(group.metadata.creation_timestamp)
+    return not group.status.conditions and created is not None and time.time() - created / 1000 < 2 * FIRST_SECONDS
 
 
 def _difference(group: PodGroup, wanted: Wanted) -> int:

@@ -5,7 +5,7 @@
 Without names all three run: the engine alone; what a large cluster costs the scheduler before it decides anything;
 binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the method).
 
-Every row of the engine runs in a process of its own, so that one row's memory is not another's. Figures are kept as JSON lines in
+Every row of the engine runs in a process of its own: its memory is its own. Figures are kept as JSON lines in
 `docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
 a limit is missed.
 """

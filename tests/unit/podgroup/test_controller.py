@@ -195,3 +195,18 @@ async def test_a_deleted_group_needs_no_work(api: FakeApi, controller: Controlle
     controller.hint(Delete(PodGroup, "ns", "pg"))
     assert await controller.reconcile("ns/pg") == "gone"
     assert not api.writes
+
+
+async def test_changes_that_follow_each_other_are_written_as_one(api: FakeApi) -> None:
+    settling = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, settle=0.1, counting=30.0)
+    settling.hint(Upsert(api.put(group(1))))
+    assert await settling.reconcile("ns/pg") == "unchanged", "Pending, but perhaps not for long"
+    settling.receive(Batch((Upsert(pod("a", "Running", node="n")),), complete=True))
+    await asyncio.sleep(0.15)
+    assert await settling.queue.get() == "ns/pg", "it comes again by itself"
+    assert await settling.reconcile("ns/pg") == "written"
+    (written,) = api.writes
+    assert (written["phase"], written["running"]) == ("Running", 1)
+    settling.receive(Batch((Upsert(pod("b", "Running", node="n")),), complete=True))
+    assert await settling.reconcile("ns/pg") == "unchanged", "numbers alone wait longer"
+    assert len(api.writes) == 1

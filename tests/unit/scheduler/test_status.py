@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ from kbatch.api.reasons import NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
-from operators.scheduler.status import StatusWriter
+from operators.scheduler.status import FIRST_SECONDS, StatusWriter
 from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, group, metrics, told, until
 
 END = "/status"
@@ -201,3 +203,23 @@ async def test_somebody_elses_change_of_our_condition_is_mended() -> None:
         writer.report(waiting())
         assert await writer.drain(2)
         assert len(api.calls) == 2
+
+
+async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_if_they_come() -> None:
+    new = group()
+    new.metadata.creation_timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    api, cache = FakeApi(), cache_with(new)
+    async with writing(api, cache, message_seconds=FIRST_SECONDS + 0.2) as writer:
+        writer.report(waiting())
+        writer.report(whole())
+        await until(lambda: len(api.made("PATCH", END)) == 1 and writer.pending == 0)
+    (call,) = api.made("PATCH", END)
+    assert {one["type"]: one["status"] for one in call.body["status"]["conditions"]}["Scheduled"] == "True"
+    lonely = group("lonely")
+    lonely.metadata.creation_timestamp = new.metadata.creation_timestamp
+    api, cache = FakeApi(), cache_with(lonely)
+    began = time.monotonic()
+    async with writing(api, cache, message_seconds=FIRST_SECONDS) as writer:
+        writer.report(waiting(name="lonely"))
+        await until(lambda: len(api.made("PATCH", END)) == 1)
+    assert time.monotonic() - began < FIRST_SECONDS + 2
