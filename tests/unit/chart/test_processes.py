@@ -252,7 +252,11 @@ def test_the_shipped_configurations_are_ones_that_the_engine_takes(
     render: Callable[..., Any], values_files: dict[str, Any]
 ) -> None:
     for name, values in values_files.items():
-        text = render(values).of("ConfigMap")[0]["data"]["scheduler.yaml"]
+        (text,) = (
+            found["data"]["scheduler.yaml"]
+            for found in render(values).of("ConfigMap")
+            if "scheduler.yaml" in found["data"]
+        )
         assert build_policy(configuration.parse(text, name)).actions
 
 
