@@ -67,9 +67,7 @@ class Emptied:
             self._room.idle[name] = column.copy()
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
-        self._placement = Placement(
-            self._room, session.predicates, session.scores, session.policy.fingerprint, alone=True
-        )
+        self._placement = Placement(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
         self._hopeless: dict[object, bool] = {}
@@ -116,7 +114,7 @@ class Emptied:
         """How many pods of a class the emptied nodes hold, were there no others."""
         found = self._most.get(cls.id)
         if found is None:
-            fitting = np.where(self._placement.static(cls)[0], np.int64(1 << 32), np.int64(0))
+            fitting = np.where(self._placement.allowed(cls), np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
                 column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)

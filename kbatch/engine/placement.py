@@ -246,21 +246,30 @@ class Placement:
         found: tuple[Mask, Column] | None = cache.get(key)
         if found is None:
             rows = Rows(self.room, self.every, cls, whole=True)
-            allowed = self.room.table.open.copy()
+            allowed = self.allowed(cls)
             score = np.zeros(len(self.every), np.int64)
-            for plugin in self.predicates:
-                if plugin.predicate_scope(cls) is Scope.STATIC:
-                    codes = plugin.predicate(cls, rows)
-                else:
-                    codes = plugin.static_predicate(cls, rows)
-                if codes is not None:
-                    allowed &= codes == 0
             for plugin in self.scores:
                 if plugin.score_scope(cls) is Scope.STATIC:
                     scores = plugin.node_order(cls, rows)
                     if scores is not None:
                         score += scores
             found = cache[key] = (allowed, score)
+        return found
+
+    def allowed(self, cls: TaskClass) -> Mask:
+        """Rows that static predicates, and the static part of the others, allow; without asking after scores."""
+        cache = self.room.table.static_cache
+        key = ("allowed", self._fingerprint, cls.id, tuple([p.predicate_scope(cls) for p in self.predicates]))
+        found: Mask | None = cache.get(key)
+        if found is None:
+            rows = Rows(self.room, self.every, cls, whole=True)
+            found = self.room.table.open.copy()
+            for plugin in self.predicates:
+                near = plugin.predicate_scope(cls) is Scope.STATIC
+                codes = plugin.predicate(cls, rows) if near else plugin.static_predicate(cls, rows)
+                if codes is not None:
+                    found &= codes == 0
+            cache[key] = found
         return found
 
     def allows(self, cls: TaskClass, row: int, when: When) -> bool:

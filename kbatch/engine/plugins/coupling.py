@@ -189,7 +189,8 @@ class CouplingIndex:
         self._labels_of = labels_of
         self.pods = 0
         self._met: dict[int, _Met] = {}
-        self._met_by_label: dict[tuple[str, str], list[_Met]] = {}
+        self._kinds: dict[object, list[_Met]] = {}
+        self._kinds_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carriers: dict[tuple[str, str, Who], Counter] = {}
@@ -225,8 +226,13 @@ class CouplingIndex:
 
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
-        for label in cls.labels.items():
-            self._met_by_label.setdefault(label, []).append(met)
+        like = cls.namespace, tuple(sorted(cls.labels.items()))
+        kind = self._kinds.get(like)
+        if kind is None:
+            kind = self._kinds[like] = []
+            for label in cls.labels.items():
+                self._kinds_by_label.setdefault(label, []).append(kind)
+        kind.append(met)
         for watch in self._near(self._targets_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.moves.append((watch.counter, 1))
@@ -244,9 +250,13 @@ class CouplingIndex:
         for label in cls.labels.items():
             yield from by_label.get(label, ())
 
-    def _candidates(self, who: Who) -> Iterable[_Met]:
+    def _meant(self, who: Who) -> Iterator[_Met]:
+        """The known classes that are meant; those alike in what selectors see are asked about once."""
         anchor = who.anchor
-        return self._met.values() if anchor is None else self._met_by_label.get(anchor, ())
+        kinds = self._kinds.values() if anchor is None else self._kinds_by_label.get(anchor, ())
+        for kind in kinds:
+            if who.match(kind[0].cls, self._labels_of):
+                yield from kind
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
@@ -268,13 +278,12 @@ class CouplingIndex:
         if watch is None:
             watch = self._targets[key] = _Watch(who, make())
             self._targets_by_label.setdefault(who.anchor, []).append(watch)
-            for met in self._candidates(who):
-                if who.match(met.cls, self._labels_of):
-                    met.moves.append((watch.counter, 1))
-                    if met.known is not None:
-                        watch.counter.add_all(met.known)
-                    for row, count in met.rows.items():
-                        watch.counter.add(row, count)
+            for met in self._meant(who):
+                met.moves.append((watch.counter, 1))
+                if met.known is not None:
+                    watch.counter.add_all(met.known)
+                for row, count in met.rows.items():
+                    watch.counter.add(row, count)
         return watch.counter
 
     def _carrier(self, term: Carried) -> Counter:
@@ -283,9 +292,8 @@ class CouplingIndex:
         if counter is None:
             counter = self._carriers[key] = self._counter(term.topology_key)
             self._carriers_by_label.setdefault(term.who.anchor, []).append((term.kind, _Watch(term.who, counter)))
-            for met in self._candidates(term.who):
-                if term.who.match(met.cls, self._labels_of):
-                    met.faces.setdefault(term.kind, []).append(counter)
+            for met in self._meant(term.who):
+                met.faces.setdefault(term.kind, []).append(counter)
         return counter
 
     def _counter(self, topology_key: str) -> Counter:
