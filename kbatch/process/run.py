@@ -290,4 +290,4 @@ costs more than decoding what the API server says."""
 
 def calm_collector() -> None:
     """Let the garbage collector look seldom: who reads whole clusters makes objects by the hundred thousand."""
-    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
