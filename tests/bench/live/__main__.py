@@ -24,7 +24,7 @@ from tests.bench.live.mixed import mixed
 from tests.bench.live.plane import plane
 from tests.bench.live.prepare import prepare
 from tests.bench.live.report import keep, table_row
-from tests.bench.live.rows import Bench, Figure
+from tests.bench.live.rows import Bench, Figure, against_the_ceiling
 
 
 def arguments() -> argparse.Namespace:
@@ -87,6 +87,7 @@ async def main() -> int:
             async for figure in rows(Bench(made, client, logs), chosen, contestants):
                 figures.append(figure)
                 print(table_row(figure), flush=True)
+    against_the_ceiling(figures)
     for figure in figures:
         print(json.dumps(figure.json()))
     if chosen.json is not None:

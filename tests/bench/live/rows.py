@@ -83,9 +83,21 @@ def _fill(figure: Figure, seen: Seen) -> None:
     waits = [at - seen.sent[name] for name, at in seen.bound.items() if name in seen.sent]
     if figure.mode != "backlog":
         figure.wait_p50, figure.wait_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-        figure.first_bind = times[0] - max(seen.made.values()) if times and seen.made else None
+        if figure.shape.startswith("1 x ") and times and seen.made:  # else binding begins while pods are still made
+            figure.first_bind = times[0] - max(seen.made.values())
     if seen.made:
         figure.made_per_second = len(seen.made) / max(1e-6, max(seen.made.values()) - min(seen.sent.values()))
+
+
+def against_the_ceiling(figures: Sequence[Figure]) -> None:
+    """Set every efficiency anew, now that all bare loops have run: against the fastest with as many nodes."""
+    for figure in figures:
+        loops = [
+            one.binds_per_second for one in figures
+            if one.scheduler == NOBODY.name and one.nodes == figure.nodes and one.binds_per_second
+        ]  # fmt: skip
+        if figure.efficiency is not None and figure.binds_per_second and loops:
+            figure.efficiency = figure.binds_per_second / max(loops)
 
 
 def groups_of(row: str, shape: Shape, contestant: Contestant) -> list[str]:
