@@ -56,6 +56,7 @@ class _Door:
         self.quotas = Quotas(session)
         self.reclaims = session.policy.has("reclaim")
         self.preempts = session.policy.has("preempt")
+        self.aged_is_in = False
 
     def open(self) -> Iterator[Verdict]:
         """Let in whoever fits, in order; says of each how it stands."""
@@ -72,6 +73,7 @@ class _Door:
                     if wanted is not None:
                         self._promise(job, wanted)
                         self.quotas.promise(job)
+                    self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing_ms
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -124,6 +126,8 @@ class _Door:
             or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
         )
+        if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
+            reason = None
         if reason is None and job.backing_off:
             reason = self._waiting(queue, wanted, ahead)
         if reason is not None:
@@ -173,6 +177,24 @@ class _Door:
             return False
         job.in_queue = False
         session.refuse(job, reason)
+        return True
+
+    def _comes_by_age(self, job: JobState, wanted: Resources) -> bool:
+        """Whether the group has waited so long that room is to gather for it: others come in only beside it.
+
+        One at a time, the first in order; `allocate` keeps the room once its pods are there.
+        """
+        session = self.session
+        due = job.job.created + session.policy.ageing_ms
+        if session.now < due:
+            session.wake.append(due)
+            return False
+        if self.aged_is_in or job.backing_off:
+            return False
+        job.asks = job.asks or tuple(sorted(name for name, amount in wanted.items() if amount))
+        if session.limited(job, ()):
+            return False
+        self.aged_is_in = True
         return True
 
     def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:

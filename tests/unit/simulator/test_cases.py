@@ -439,3 +439,11 @@ def test_disruption_budget_allows_one(simulate: Callable[..., Any], conf: str | 
     outcome = simulate("disruption-budget-allows-one", conf, until=100_000, extra_cycles=5)
     assert len(outcome.evictions) == 1
     assert len([name for name in outcome.running() if name in {"b", "c"}]) == 1
+
+
+@placing
+def test_a_stream_of_small_pods_does_not_starve_a_gang(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("gang-is-not-starved-by-a-stream", conf)
+    started = [bind["time"] for bind in outcome.binds if "/big-" in bind["pod"]]
+    assert len(started) == 4
+    assert all(600 <= time <= 660 for time in started)
