@@ -269,7 +269,9 @@ class Session:
         return None
 
     def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
-        """The tier that offers the unit as a victim; None where a plugin forbids it or none consents."""
+        """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
+        offers it; None where a plugin forbids it or none consents.
+        """
         if claim.never or not self.budgets.allow(unit):
             return None
         rank: int | None = None
@@ -278,8 +280,15 @@ class Session:
             if vote is Vote.VETO:
                 return None
             if vote is Vote.YES and rank is None:
-                rank = tier
-        return rank
+                rank = tier + 1
+        if action == "preempt" and self.may_follow(claim.job, unit.job) and not claim.intra:
+            return 0
+        return 0 if rank is not None and action == "reclaim" and self.expired(unit.job) else rank
+
+    def may_follow(self, job: JobState, other: JobState) -> bool:
+        """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""
+        endless = job.job.group is None or job.job.group.spec.lifetime_seconds is None
+        return endless and other is not job and other.priority <= job.priority and self.expired(other)
 
     def deficit(self, action: str, claim: Claim, unit: Unit) -> Resources:
         """By how much more its queue would lack what it deserves, in what the claim lacks, were the unit to go.

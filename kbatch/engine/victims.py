@@ -290,7 +290,9 @@ def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iter
     job = claim.job
     what = (frozenset(task.cls.id for task in claim.tasks), claim.lacks, claim.intra)
     own: Mark = (job.key, *what)
-    alike: Mark = (job.queue, job.priority, claim.never, tuple(sorted(claim.held.items())), *what)
+    group = job.job.group
+    endless = group is None or group.spec.lifetime_seconds is None
+    alike: Mark = (job.queue, job.priority, claim.never, endless, tuple(sorted(claim.held.items())), *what)
     for mark in (own,) if claim.intra else (own, alike):
         found = hunts.get(mark)
         if found is not None and not found.over:

@@ -264,11 +264,13 @@ class _Door:
         """What jobs of the queue that matter less could give up."""
         found: Resources = {}
         for key, other in queue.record.jobs.items():
-            if other.priority >= job.priority or not other.holding or other.disruption == "Never":
+            if not other.holding or other.disruption == "Never" or other.priority > job.priority:
                 continue
             spare = other.holding if other.disruption == "Whole" or not other.gang else other.holding - other.minimum
-            if self.session.expired(self.session.job(key)):
+            if self.session.may_follow(job, self.session.job(key)):
                 spare = other.holding
+            elif other.priority == job.priority:
+                continue
             if spare > 0:
                 found = add(found, {name: amount * spare // other.holding for name, amount in other.bound.items()})
         return found

@@ -59,8 +59,8 @@ def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> G
         attempts.append((Claim(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), lambda: [job]))
     for claim, donors in attempts:
         mark = (
-            "preempt", job.queue, job.priority, job.key if claim.intra else "", tuple(sorted(held.items())),
-            signature(job, tasks if single is not None else unplaced(job)),
+            "preempt", job.queue, job.priority, job.key if claim.intra or _ends(job) else "",
+            tuple(sorted(held.items())), signature(job, tasks if single is not None else unplaced(job)),
         )  # fmt: skip
         if session.hopeless(mark):
             continue
@@ -74,6 +74,10 @@ def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> G
         yield from found.commit()
         return True
     return False
+
+
+def _ends(job: JobState) -> bool:
+    return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
 
 
 def _over_capability(queue: QueueState, request: dict[str, int]) -> bool:

@@ -227,12 +227,12 @@ class CouplingIndex:
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
         like = cls.namespace, tuple(sorted(cls.labels.items()))
-        kind = self._kinds.get(like)
-        if kind is None:
-            kind = self._kinds[like] = []
+        alike = self._kinds.get(like)
+        if alike is None:
+            alike = self._kinds[like] = []
             for label in cls.labels.items():
-                self._kinds_by_label.setdefault(label, []).append(kind)
-        kind.append(met)
+                self._kinds_by_label.setdefault(label, []).append(alike)
+        alike.append(met)
         for watch in self._near(self._targets_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.moves.append((watch.counter, 1))

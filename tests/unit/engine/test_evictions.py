@@ -1,7 +1,12 @@
 """Reclaim and preempt, over several cycles."""
 
+from typing import Any
+
+import pytest
+
 from kbatch.api.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from tests.unit.engine.worlds import (
+    EPOCH_MS,
     EVERYTHING,
     Simulation,
     group,
@@ -260,3 +265,46 @@ def test_nobody_is_evicted_for_surplus_whose_minimum_is_not_decided_yet() -> Non
     assert len(bound) != 1
     sim.run(5)
     assert len(sim.running("b")) >= 2
+
+
+def _past_its_lifetime(claimer: dict[str, Any], **victim: Any) -> Simulation:
+    spec: dict[str, Any] = {"lifetime_seconds": 60, **victim}
+    sim = Simulation(
+        world(
+            queue(), node("n1", "4"), priority_class("low", 1), priority_class("high", 100),
+            group("a", 4, **spec), members("a", 4, on="n1"), group("b", 4, at=1, **claimer), members("b", 4, at=1),
+        ),
+    )  # fmt: skip
+    sim.now = 59
+    sim.cycle()
+    return sim
+
+
+def test_a_group_past_its_lifetime_goes_as_a_whole_and_not_before() -> None:
+    sim = _past_its_lifetime({})
+    assert sim.evictions == []
+    assert sim.last.outcome is not None
+    assert sim.last.outcome.next_wake == EPOCH_MS + 60_000
+    sim.now = 60
+    sim.run(3)
+    assert {key for _, key in sim.evictions} == {"ns/a-0", "ns/a-1", "ns/a-2", "ns/a-3"}
+    assert len(sim.running("b")) == 4
+    sim.run(100)
+    assert len(sim.evictions) == 4
+
+
+@pytest.mark.parametrize(
+    ("claimer", "victim"),
+    [
+        ({"lifetime_seconds": 600}, {}),
+        ({"priority_class_name": "low"}, {"priority_class_name": "high"}),
+        ({}, {"disruption": "Never"}),
+        ({}, {"min_runtime_seconds": 600}),
+    ],
+    ids=["its follower ends too", "it matters more", "never", "minimum of run time"],
+)
+def test_a_group_past_its_lifetime_stays(claimer: dict[str, Any], victim: dict[str, Any]) -> None:
+    sim = _past_its_lifetime(claimer, **victim)
+    sim.now = 70
+    sim.run(3)
+    assert sim.evictions == []

@@ -447,3 +447,11 @@ def test_a_stream_of_small_pods_does_not_starve_a_gang(simulate: Callable[..., A
     started = [bind["time"] for bind in outcome.binds if "/big-" in bind["pod"]]
     assert len(started) == 4
     assert all(600 <= time <= 660 for time in started)
+
+
+@evicting
+def test_a_group_past_its_lifetime_makes_room_once(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("lifetime-ends-for-another", conf)
+    assert {(each["pod"].rpartition("/")[2][:1], each["time"]) for each in outcome.evictions} == {("a", 60)}
+    assert len(outcome.evictions) == 4
+    assert by_prefix(outcome.running()) == {"b": 4}
