@@ -11,6 +11,7 @@ and the process ends with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -119,8 +120,9 @@ class KopfHost:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stopping = True
-        if self._kopf_loop is not None and self._stop is not None and self._thread.is_alive():
-            self._kopf_loop.call_soon_threadsafe(self._stop.set)
+        if self._kopf_loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # kopf has ended by itself, and its loop is closed
+                self._kopf_loop.call_soon_threadsafe(self._stop.set)
         if self._ended is not None:
             done, _ = await asyncio.wait({self._ended}, timeout=STOP_SECONDS)
             if not done:
