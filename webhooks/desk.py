@@ -26,7 +26,7 @@ from kbatch.model.minresources import from_owner
 from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask
 from kbatch.resources import format_resources
-from webhooks import jobs, podgroups, pods
+from webhooks import jobs, podgroups, pods, queues
 from webhooks.answers import deadline
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
@@ -184,6 +184,24 @@ class Desk:
         if reason is not None:
             raise RefusedError(403, podgroups.refusal(name, reason))
         return {"metadata": noted}
+
+    # --- Queues -------------------------------------------------------------------------------------------------------
+
+    async def queue_deletion(self, body: Body) -> None:
+        """A Queue that is to be deleted.
+
+        Raises:
+            RefusedError: it still has groups.
+        """
+        name = queues.name_of(body)
+        message = queues.refusal(name, await self._in_loop(self._phases_in(name)))
+        if message is not None:
+            raise RefusedError(403, message)
+
+    async def _phases_in(self, queue: str) -> list[str]:
+        found = self._world.phases_in(queue)
+        # A group that was taken while no webhook answered may name none: it belongs to the default queue.
+        return found + self._world.phases_in("") if queue == self._rules.default_queue else found
 
     # --- Jobs and pods ------------------------------------------------------------------------------------------------
 

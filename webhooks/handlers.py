@@ -16,8 +16,9 @@ DOMAIN: Final = "webhook.kbatch.dev"
 PODGROUPS: Final = "podgroup-defaults"
 JOBS: Final = "job-suspension"
 PODS: Final = "pod-reservations"
-HANDLERS: Final = (PODGROUPS, JOBS, PODS)
-"""Each is served at the path of its name; the chart's MutatingWebhookConfiguration says when it is called."""
+QUEUES: Final = "queue-deletion"
+HANDLERS: Final = (PODGROUPS, JOBS, PODS, QUEUES)
+"""Each is served at the path of its name; the chart's webhook configurations say when it is called."""
 
 
 def make_registry(desk: Desk) -> kopf.OperatorRegistry:
@@ -47,6 +48,15 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
         except RefusedError as error:
             raise kopf.AdmissionError(str(error), code=error.code) from None
         _answer(body, patch, changes)
+
+    @kopf.on.validate(GROUP, VERSION, "queues", id=QUEUES, operations=["DELETE"], side_effects=False, registry=registry)
+    async def queue(body: kopf.Body, **cause: Any) -> None:
+        if cause["operation"] != "DELETE":
+            return
+        try:
+            await desk.queue_deletion(dict(body))
+        except RefusedError as error:
+            raise kopf.AdmissionError(str(error), code=error.code) from None
 
     return registry
 

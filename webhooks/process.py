@@ -12,7 +12,7 @@ from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
-from kbatch.kube.kinds import PODGROUPS, PODS, RESOURCEQUOTAS
+from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
 from kbatch.metrics import RequestMetrics, WatchMetrics, WebhookMetrics
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
@@ -79,7 +79,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         informers = _informers(client, settings)
         feed = Feed(informers, world.receive, WatchMetrics(runtime.registry))
         # kopf learns the kinds once, at its start: one that came later it would answer with 404 for ever.
-        preflight = Preflight(client, needed=[PODGROUPS], listed=[informer.kind for informer in informers])
+        preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=[informer.kind for informer in informers])
         runtime.health.ready("crds", preflight.check)
         runtime.health.ready("synced", feed.unsynced)
         runtime.health.ready("certificate", certificates.check)

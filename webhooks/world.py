@@ -156,6 +156,8 @@ class World:
         """The groups that were let in, as `namespace/name`."""
         self.version = 0
         """The newest PodGroup that was seen: everything before it was seen too."""
+        self._queues: dict[str, dict[str, str]] = {}  # by queue: the phases of its groups that are not over, by key
+        self._queue_of: dict[str, str] = {}
         self._pods: dict[str, tuple[str, Ask]] = {}
         self._used: dict[str, Sums] = {}  # by the group's key: its pods that have not ended
 
@@ -163,6 +165,10 @@ class World:
         """Take what an informer saw."""
         for event in batch.events:
             self._apply(event)
+
+    def phases_in(self, queue: str) -> list[str]:
+        """The phases of the groups that name this queue and are not over; empty for one without a status."""
+        return list(self._queues.get(queue, {}).values())
 
     def outstanding(self, namespace: str, *, without: str) -> list[Ask]:
         """What the groups in queue were promised and do not use yet, but for one group."""
@@ -208,10 +214,22 @@ class World:
         kept = self.groups.setdefault(namespace, Groups()).put(group)
         self.version = max(self.version, version_of(group))
         key = key_of(namespace, name)
+        self._leave_queue(key)
+        if group.status.phase not in _OVER:
+            self._queues.setdefault(group.spec.queue, {})[key] = group.status.phase
+            self._queue_of[key] = group.spec.queue
         if kept is not None and kept.enqueued:
             self.enqueued.add(key)
         else:
             self.enqueued.discard(key)
+
+    def _leave_queue(self, key: str) -> None:
+        queue = self._queue_of.pop(key, None)
+        if queue is not None:
+            members = self._queues[queue]
+            del members[key]
+            if not members:
+                del self._queues[queue]
 
     def _pod(self, pod: Pod) -> None:
         key = key_of(pod.metadata.namespace, pod.metadata.name)
@@ -249,6 +267,7 @@ class World:
                 if not (groups.live or groups.seen):
                     del self.groups[namespace]
             self.enqueued.discard(key_of(namespace, name))
+            self._leave_queue(key_of(namespace, name))
         elif kind is Pod:
             self._forget_pod(key_of(namespace, name))
         elif kind is ResourceQuota:

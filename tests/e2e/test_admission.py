@@ -33,6 +33,7 @@ PAIRS = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{}/podgroups"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 PODS = "/api/v1/namespaces/{}/pods"
+QUEUES = "/apis/scheduling.incubator.k8s.io/v1alpha1/queues"
 
 
 def container(cpu: str = "1") -> dict[str, Any]:
@@ -289,6 +290,43 @@ def test_what_is_reserved_is_not_used_by_others(queueing: Space, control_plane: 
     eventually(lambda: _try(lambda: queueing.create(PODS, foreign, dry_run=True)), SECONDS, "foreign pods are reviewed")
     for index in (4, 5):
         queueing.create(PODS, pod(f"holder-{index}", group="holder"))
+
+
+def test_a_queue_is_deleted_only_when_its_groups_are_gone(queueing: Space) -> None:
+    name = f"{queueing.name}-research"
+    path = f"{QUEUES}/{name}"
+    queue = {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {},
+    }  # fmt: skip
+    queueing.create(QUEUES, queue)
+
+    def refused(target: str = path) -> ApiError | None:
+        return _try(lambda: queueing.api.request("DELETE", f"{target}?dryRun=All"))
+
+    def says(numbers: str) -> None:
+        eventually(lambda: numbers in str(refused() or ""), SECONDS, f"{numbers} are seen")
+
+    eventually(lambda: refused() is None, SECONDS, "an empty queue may go")
+    for group in ("a", "b", "c", "over"):
+        queueing.create(GROUPS, podgroup(group, queue=name))
+    for group, phase in (("a", "Running"), ("b", "InQueue"), ("over", "Completed")):
+        queueing.patch(GROUPS, group, {"status": {"phase": phase}}, "/status")
+    says("still has 3 groups (2 pending or in queue, 1 running)")
+    with pytest.raises(ApiError, match=f"Queue {name} still has 3 groups .*: delete or move them first") as caught:
+        queueing.api.request("DELETE", path)
+    assert caught.value.status == 403
+    with pytest.raises(ApiError, match="still has 3 groups"):  # each of a collection is reviewed by itself
+        queueing.api.request("DELETE", f"{QUEUES}?fieldSelector=metadata.name%3D{name}")
+    assert queueing.api.get(path)["metadata"]["name"] == name
+    # One is moved, one deleted, one ends: then nothing is in the way, also not what is over.
+    queueing.patch(GROUPS, "c", {"spec": {"queue": "elsewhere"}})
+    queueing.api.request("DELETE", f"{GROUPS.format(queueing.name)}/b")
+    says("still has 1 group (1 running): delete it first")
+    queueing.patch(GROUPS, "a", {"status": {"phase": "Failed"}}, "/status")
+    eventually(lambda: refused() is None, SECONDS, "the queue is empty again")
+    assert queueing.api.get(path)["metadata"]["name"] == name  # until here all was tried only
+    queueing.api.request("DELETE", path)
+    assert _try(lambda: queueing.api.get(path)) is not None
 
 
 def parallel(space: Space, bodies: list[dict[str, Any]], *, wanted: int) -> tuple[list[str], list[str]]:

@@ -202,8 +202,10 @@ def test_what_happened_can_be_read_off_the_metrics(run: Run) -> None:
     assert value('sum(kbatch_queue_groups{queue="left"})') == 1
     assert value("kbatch_webhook_reviews_total") > 0
     # A queue that is gone leaves no series.
-    run.installed.run("delete", "queue", "right", "--wait=false")
-    assert wait_until(lambda: 'queue="right"' not in run.exposition("queue"), 20, every=0.2)
+    run.installed.apply(queue("short-lived"))
+    assert wait_until(lambda: 'queue="short-lived"' in run.exposition("queue"), 20, every=0.2)
+    run.installed.run("delete", "queue", "short-lived", "--wait=false")
+    assert wait_until(lambda: 'queue="short-lived"' not in run.exposition("queue"), 20, every=0.2)
 
 
 @needs_prometheus

@@ -171,9 +171,15 @@ class Installed:
     def clean(self) -> None:
         """Delete what the tests made, and wait until it is gone."""
         self.run("delete", "jobs,podgroups,pods", "--all", "--wait=false", "--grace-period=0")
-        self.run("delete", "queues", "--wait=false", "--field-selector", "metadata.name!=default")
         self.wait("pods are gone", lambda: not self.items("pods"))
         self.wait("groups are gone", lambda: not self.items("podgroups"))
+        self.wait("queues are gone", self._without_queues)
+
+    def _without_queues(self) -> bool:
+        """Delete the queues: refused as long as the webhook has not seen that their groups are gone."""
+        others = ("queues", "--field-selector", "metadata.name!=default")
+        self.run("delete", *others, "--wait=false", check=False)
+        return not self.items(*others)
 
 
 def install(name: str, nodes: int) -> Installed:

@@ -26,6 +26,12 @@ def entries(rendered: Any) -> dict[str, dict[str, Any]]:
     return {found["name"].removesuffix(".kbatch.dev"): found for found in configuration["webhooks"]}
 
 
+def deletion(rendered: Any) -> dict[str, Any]:
+    (configuration,) = rendered.of("ValidatingWebhookConfiguration")
+    (found,) = configuration["webhooks"]
+    return dict(found)
+
+
 def webhook(rendered: Any) -> dict[str, Any]:
     return entries(rendered)["podgroup-defaults"]
 
@@ -87,6 +93,34 @@ def test_a_webhook_that_refuses_groups_over_the_sum_lets_none_pass_while_it_is_a
     }
     assert policies.pop("podgroup-defaults") == "Fail"
     assert set(policies.values()) == {"Ignore"}
+
+
+def test_of_queues_only_deletions_are_sent_whatever_their_namespace_would_be(default: Any) -> None:
+    found = deletion(default)
+    assert found["name"] == "queue-deletion.kbatch.dev"
+    assert found["rules"] == [
+        {
+            "apiGroups": ["scheduling.incubator.k8s.io"],
+            "apiVersions": ["v1alpha1"],
+            "operations": ["DELETE"],
+            "resources": ["queues"],
+            "scope": "Cluster",
+        }
+    ]
+    assert found["sideEffects"] == "None"
+    assert not {"namespaceSelector", "reinvocationPolicy"} & set(found)
+
+
+@pytest.mark.parametrize("url", ["", "https://127.0.0.1:40123"])
+def test_deletions_of_queues_are_sent_as_the_other_reviews_are(render: Callable[..., Any], url: str) -> None:
+    rendered = render({"webhook": {"url": url, "timeoutSeconds": 3}})
+    found, other = deletion(rendered), webhook(rendered)
+    assert json.dumps(found["clientConfig"]) == json.dumps(other["clientConfig"]).replace(
+        "podgroup-defaults", "queue-deletion"
+    )
+    assert (found["failurePolicy"], found["timeoutSeconds"]) == ("Ignore", 3)
+    assert deletion(render({"webhook": {"quotaPolicy": "Reject"}}))["failurePolicy"] == "Ignore"
+    assert deletion(render({"webhook": {"failurePolicy": "Fail"}}))["failurePolicy"] == "Fail"
 
 
 def test_of_jobs_and_pods_only_new_ones_of_ours_are_sent(render: Callable[..., Any]) -> None:
@@ -183,11 +217,13 @@ def test_certificates_by_cert_manager(render: Callable[..., Any], values_files: 
     assert certificate["spec"]["secretName"] == "webhook-tls"
     assert SERVICE in certificate["spec"]["dnsNames"]
     assert certificate["spec"]["issuerRef"] == {"kind": "Issuer", "name": issuer["metadata"]["name"]}
-    (configuration,) = rendered.of("MutatingWebhookConfiguration")
-    assert configuration["metadata"]["annotations"] == {
-        "cert-manager.io/inject-ca-from": f"kbatch-system/{certificate['metadata']['name']}"
-    }
-    assert "caBundle" not in webhook(rendered)["clientConfig"]
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        (configuration,) = rendered.of(kind)
+        assert configuration["metadata"]["annotations"] == {
+            "cert-manager.io/inject-ca-from": f"kbatch-system/{certificate['metadata']['name']}"
+        }
+    for found in (webhook(rendered), deletion(rendered)):
+        assert "caBundle" not in found["clientConfig"]
     volumes = {volume["name"]: volume for volume in rendered.pod_spec("webhook")["volumes"]}
     assert volumes["certificates"]["secret"]["secretName"] == "webhook-tls"
 

@@ -26,7 +26,7 @@ from tests.unit.webhooks.build import group, quota
 from webhooks.answers import reviewing
 from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
-from webhooks.handlers import DOMAIN, HANDLERS, JOBS, PODGROUPS, PODS, make_registry
+from webhooks.handlers import DOMAIN, HANDLERS, JOBS, PODGROUPS, PODS, QUEUES, make_registry
 from webhooks.server import MalformedReviewError, parse_review
 from webhooks.world import ADMITTED_ANNOTATION, World
 
@@ -34,6 +34,7 @@ RESOURCES = {
     PODGROUPS: ("scheduling.incubator.k8s.io", "v1alpha1", "podgroups"),
     JOBS: ("batch", "v1", "jobs"),
     PODS: ("", "v1", "pods"),
+    QUEUES: ("scheduling.incubator.k8s.io", "v1alpha1", "queues"),
 }
 
 
@@ -258,6 +259,36 @@ async def test_an_answer_holds_the_patch_and_a_refusal_its_status() -> None:
     assert "patch" not in update["response"]
 
 
+def deletion(name: str, **more: Any) -> dict[str, Any]:
+    queue = {"metadata": {"name": name}, "spec": {"weight": 1}}
+    return review(QUEUES, None, operation="DELETE", oldObject=queue, **more)  # type: ignore[arg-type]
+
+
+async def test_a_queue_is_deleted_only_without_groups_on_a_dry_run_too() -> None:
+    rig = Rig()
+    rig.see(*(group(name, queue="q", phase=phase) for name, phase in (("a", "Running"), ("b", ""), ("c", "Completed"))))
+    call = reviewer(rig)
+    for dry_run in (False, True):
+        refused = (await call(deletion("q", dryRun=dry_run), webhook=QUEUES))["response"]
+        assert refused["allowed"] is False
+        assert refused["status"] == {
+            "code": 403,
+            "message": "Queue q still has 2 groups (1 pending or in queue, 1 running): delete or move them first",
+        }
+        assert (await call(deletion("r", dryRun=dry_run), webhook=QUEUES))["response"]["allowed"] is True
+    changed = {"metadata": {"name": "q"}, "spec": {"weight": 2}}
+    update = review(QUEUES, changed, operation="UPDATE", oldObject=changed)
+    assert (await call(update, webhook=QUEUES))["response"]["allowed"] is True
+
+
+async def test_groups_that_name_no_queue_are_in_the_default_queue() -> None:
+    rig = Rig()
+    rig.see(group("a", queue=""), group("b", queue="default"))
+    with pytest.raises(RefusedError, match="Queue default still has 2 groups"):
+        await rig.desk.queue_deletion({"metadata": {"name": "default"}})
+    await rig.desk.queue_deletion({"metadata": {"name": "other"}})
+
+
 JUNK: tuple[Any, ...] = (
     None, 0, -1, 2**70, 1.5, True, "", "x", "{{", "{{ 9**9**9 }}", "{{ ''.__class__ }}", "{% for a in peers %}", "\x00",
     "9" * 5000, [], {}, [[]], {"": None}, "1e999", "-5", "\ud83d", {"a": {"b": [1, "2"]}}, "{{ 'a' * 99999999 }}",
@@ -304,7 +335,9 @@ async def test_ten_thousand_spoilt_reviews_are_answered_and_none_is_let_through_
         "metadata": {"name": "j", "namespace": "ns", "labels": {"kbatch.dev/queue": "q"}},
         "spec": {"parallelism": 2, "template": {"spec": {"schedulerName": "kube-batch", "containers": [container]}}},
     }
-    seeds = [review(PODGROUPS, templated), review(JOBS, job), review(PODS, pod("early", cpu="3"))]
+    seeds = [
+        review(PODGROUPS, templated), review(JOBS, job), review(PODS, pod("early", cpu="3")), deletion("default"),
+    ]  # fmt: skip
     answered = {"malformed": 0, "allowed": 0, "denied": 0}
     after_warming = 0
     for count in range(10_000):

@@ -64,12 +64,11 @@ and bears the right names.
 {{- end -}}
 
 {{/*
-What all entries of the configuration have in common: how the webhook is reached, whom it concerns, how long it may take.
+What all entries of both configurations have in common: how the webhook is reached, and how long it may take.
 
-Takes (dict "root" $ "path" "podgroup-defaults" "authority" BASE64), and where they differ "failurePolicy" and "labels",
-those that a namespace must have.
+Takes (dict "root" $ "path" "queue-deletion" "authority" BASE64), and where it differs "failurePolicy".
 */}}
-{{- define "kbatch.webhookEntry" -}}
+{{- define "kbatch.webhookCall" -}}
 {{- $webhook := .root.Values.webhook -}}
 admissionReviewVersions: [v1]
 clientConfig:
@@ -85,6 +84,18 @@ clientConfig:
   {{- with .authority }}
   caBundle: {{ . }}
   {{- end }}
+matchPolicy: Equivalent
+failurePolicy: {{ default $webhook.failurePolicy .failurePolicy }}
+timeoutSeconds: {{ $webhook.timeoutSeconds }}
+{{- end -}}
+
+{{/*
+What the entries that change objects of namespaces have in common: that, and whom they concern.
+
+Takes the same, and "labels" where a namespace must have some.
+*/}}
+{{- define "kbatch.webhookEntry" -}}
+{{ include "kbatch.webhookCall" . }}
 namespaceSelector:
   {{- with .labels }}
   matchLabels:
@@ -94,9 +105,6 @@ namespaceSelector:
     - key: kubernetes.io/metadata.name
       operator: NotIn
       values:
-        {{- concat (list .root.Release.Namespace) $webhook.excludedNamespaces | uniq | toYaml | nindent 8 }}
-matchPolicy: Equivalent
+        {{- concat (list .root.Release.Namespace) .root.Values.webhook.excludedNamespaces | uniq | toYaml | nindent 8 }}
 reinvocationPolicy: IfNeeded
-failurePolicy: {{ default $webhook.failurePolicy .failurePolicy }}
-timeoutSeconds: {{ $webhook.timeoutSeconds }}
 {{- end -}}
