@@ -269,9 +269,9 @@ class CouplingIndex:
         return self._target((token, who), who, lambda: Counter(domain, domains))
 
     def facing(self, cls: TaskClass, kind: str) -> list[Counter]:
-        """The carriers' counters of all terms of a kind that mean pods of this class."""
+        """The carriers' counters of all terms of a kind that mean pods of this class; grows as more are known."""
         self.meet(cls)
-        return self._met[cls.id].faces.get(kind, [])
+        return self._met[cls.id].faces.setdefault(kind, [])
 
     def _target(self, key: object, who: Who, make: Callable[[], Counter]) -> Counter:
         watch = self._targets.get(key)

@@ -483,3 +483,18 @@ def test_what_was_static_is_not_forgotten_when_coupling_ends() -> None:
     run(model)
     model.apply(Delete(Pod, "ns", "k"))
     assert run(model).binds == {"p": "b"}
+
+
+def test_a_pod_evicted_after_the_first_look_keeps_others_off_until_it_is_gone() -> None:
+    alone = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host", "labelSelector": {}}]}}
+    model = ClusterModel()
+    for obj in (node("n1"), pod("leaves", "n1", affinity=alone), pod("waits")):
+        model.apply(Upsert(obj))
+    session = session_of(model, conf("predicates"))
+    plugin = plugin_of(session, Predicates)
+    assert refusals(session, plugin, "ns/waits") == {"n1": "pod anti-affinity"}
+
+    plugin.removed(model.tasks["ns/leaves"], session.nodes.row["n1"])
+
+    assert refusals(session, plugin, "ns/waits") == {"n1": "pod anti-affinity"}, "it is there until it has ended"
+    assert refusals(session, plugin, "ns/waits", later=True) == {}
