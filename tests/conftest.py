@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+
+from hypothesis import settings
+
+# The same code gives the same verdict: `make test` draws the same examples each time. `make explore` draws new ones.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("explore", print_blob=True, deadline=None)
+settings.load_profile("explore" if os.environ.get("KBATCH_EXPLORE") else "fixed")
 
 
 def pytest_configure() -> None:

@@ -86,18 +86,17 @@ def run(layer: Layer) -> bool:
         print(f"=== {layer.name}: not run, its programs could not be built", flush=True)
         return False
     start = time.monotonic()
-    succeeded = True
-    for command in layer.commands:
-        if subprocess.run(command, cwd=ROOT, check=False).returncode and not tried_again(layer, command):
-            print(f"=== {layer.name}: failed: {' '.join(command)}", flush=True)
-            succeeded = False
+    failed = [command for command in layer.commands if subprocess.run(command, cwd=ROOT, check=False).returncode]
     took = time.monotonic() - start
+    failed = [command for command in failed if not tried_again(layer, command)]
+    for command in failed:
+        print(f"=== {layer.name}: failed: {' '.join(command)}", flush=True)
     budget = layer.budget and layer.budget * float(os.environ.get("KBATCH_BUDGET_FACTOR", "1"))
     print(f"=== {layer.name}: {took:.0f} s" + (f" of {budget:.0f} s" if budget else ""), flush=True)
     if budget and took > budget:
         print(f"=== {layer.name}: over its budget", flush=True)
         return False
-    return succeeded
+    return not failed
 
 
 def main(names: list[str]) -> int:
