@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import urllib.error
 import urllib.request
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -110,8 +111,14 @@ class Toy:
 
 
 async def until(condition: Callable[[], bool], *, within: float = 20.0) -> None:
+    def holds() -> bool:
+        try:
+            return condition()
+        except urllib.error.URLError:  # asked just as it was ended, to be started anew
+            return False
+
     deadline = time.monotonic() + within
-    while not await asyncio.to_thread(condition):
+    while not await asyncio.to_thread(holds):
         assert time.monotonic() < deadline, "the awaited condition did not come true in time"
         await asyncio.sleep(0.05)
 
