@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,10 +50,16 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
         in_the_midst(auditor, space)
         a.stop()
         field.wait("a has ended", lambda: not a.alive, 15)
+
+        def takes() -> list[Any]:
+            writes = auditor.writes()
+            return [one for one in writes if one.resource == "leases" and one.identity == b.identity and one.succeeded]
+
+        field.wait("b has taken the Lease, even if nothing is left to bind", lambda: bool(takes()), 15)
         field.drained(space)
         writes = auditor.writes()
         released = [one for one in writes if one.resource == "leases" and one.identity == a.identity][-1]
-        taken = next(one for one in writes if one.resource == "leases" and one.identity == b.identity and one.succeeded)
+        taken = takes()[0]
         assert released.answer["spec"]["holderIdentity"] == ""
         assert taken.received - released.received <= 1.0
         assert "released lease" in a.log()
