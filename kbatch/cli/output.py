@@ -15,6 +15,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kbatch.simulator.result import Result
+
 FAILED: Final = 1
 """Exit status where something else did not work: the cluster does not answer, an object is not there."""
 BAD_INPUT: Final = 2
@@ -53,6 +55,20 @@ def console() -> Iterator[Console]:
 def print_json(value: Any) -> None:
     """The value as JSON, on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_result(result: Result, output: Output) -> None:
+    """What a simulated run came to, on standard output; its warnings on standard error."""
+    for warning in result.warnings:
+        warn(warning)
+    if output is Output.JSON:
+        sys.stdout.buffer.write(result.encode())
+        sys.stdout.buffer.flush()
+    else:
+        from kbatch.simulator.report import print_report
+
+        with console() as out:
+            print_report(result, out)
 
 
 def warn(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, console, fail, warn
+from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
 
 _LONG: Final = 1.0
 """A run that takes longer than these seconds shows on a terminal how far it is."""
@@ -59,16 +59,7 @@ def simulate(
         result = run(load(paths), policy, limits, progress=_progress(context))
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
-    for warning in result.warnings:
-        warn(warning)
-    if output is Output.JSON:
-        sys.stdout.buffer.write(result.encode())
-        sys.stdout.buffer.flush()
-    else:
-        from kbatch.simulator.report import print_report
-
-        with console() as out:
-            print_report(result, out)
+    print_result(result, output)
     if result.limited:
         warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
         raise typer.Exit(LIMIT_REACHED)

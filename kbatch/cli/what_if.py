@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask
-from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, console, fail, warn
+from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result
 
 if TYPE_CHECKING:
     from kbatch.api.objects import AnyObject
@@ -53,16 +52,7 @@ def what_if(
         result = simulate(overlay(live, manifests), policy, Limits(until=round(until * 1000)))
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
-    for warning in result.warnings:
-        warn(warning)
-    if output is Output.JSON:
-        sys.stdout.buffer.write(result.encode())
-        sys.stdout.buffer.flush()
-    else:
-        from kbatch.simulator.report import print_report
-
-        with console() as out:
-            print_report(result, out)
+    print_result(result, output)
     if result.limited:
         raise typer.Exit(LIMIT_REACHED)
 
