@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +35,14 @@ rules:
 - level: None
 """
 
+_LONGEST_LEASE = 60.0
+"""Seconds."""
+
 _TOLERANCE = 0.5
 """Seconds by which the times of a request as its two ends see it may differ on a busy machine."""
+
+_BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io/'
+"""How the server begins each line."""
 
 _AGENT = re.compile(r"kbatch-scheduler/\S+ \((?P<identity>[^)]*)\)")
 
@@ -74,18 +82,51 @@ class Write:
         return 200 <= self.status < 300
 
 
+class AuditLog:
+    """An audit log that is being written: what was read once is not read again. For any thread.
+
+    Full files are renamed by the server (after 100 MB, to `audit-TIME.log`); they belong to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: dict[int, int] = {}
+        """By file (inode): how many bytes, up to the end of a line."""
+        self._writes: list[Write] = []
+        self._lock = threading.Lock()
+
+    def writes(self) -> list[Write]:
+        """All writes so far, in the order in which they were received. A last line cut short is left out."""
+        with self._lock:
+            new = list(_parsed(self._lines()))
+            if new:
+                self._writes = sorted([*self._writes, *new], key=lambda write: write.received)
+            return self._writes
+
+    def _lines(self) -> Iterator[bytes]:
+        renamed = self._path.parent.glob(f"{self._path.stem}-*{self._path.suffix}")
+        for path in [*sorted(renamed), self._path]:
+            with path.open("rb") as file:
+                number = os.fstat(file.fileno()).st_ino
+                file.seek(self._read.get(number, 0))
+                whole, end, _ = file.read().rpartition(b"\n")
+                self._read[number] = self._read.get(number, 0) + len(whole) + len(end)
+            yield from whole.split(b"\n")
+
+
 def read(path: Path) -> list[Write]:
-    """The writes in an audit log, in the order in which they were received. A last line cut short is left out."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        return sorted(_parsed(lines), key=lambda write: write.received)
+    """The writes in an audit log, in the order in which they were received."""
+    return AuditLog(path).writes()
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Write]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[Write]:
     for line in lines:
+        # A server that is killed while it writes leaves half a line, and the next one goes on behind it.
+        start = max(line.rfind(_BEGINNING), 0)
         try:
-            entry = json.loads(line)
+            entry = json.loads(line[start:])
         except ValueError:
-            continue  # the server was killed while it wrote
+            continue
         if entry.get("stage") not in {"ResponseComplete", "Panic"}:
             continue
         reference = entry.get("objectRef") or {}
@@ -163,12 +204,15 @@ def _asks(write: Write, identity: str, lease: str) -> bool:
     return write.resource == "leases" and write.name == lease and write.identity == identity
 
 
-def by_non_leaders(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
-    """Writes of the scheduler's replicas, Leases apart, that were received while another one, or none, led."""
+def by_non_leaders(writes: Iterable[Write], lease: str, since: float = 0.0) -> Iterator[Violation]:
+    """Writes of the scheduler's replicas, Leases apart, that were received while another one, or none, led.
+
+    Only those received after `since` are judged; `writes` from the Lease's beginning on.
+    """
     writes = list(writes)
-    periods = terms(writes, lease)
+    periods = [one for one in terms(writes, lease) if one.until >= since - _LONGEST_LEASE]
     for write in writes:
-        if not write.identity or write.resource == "leases":
+        if write.received < since or not write.identity or write.resource == "leases":
             continue
         if not any(one.holder == write.identity and one.since <= write.received <= one.until for one in periods):
             leading = [one.holder or "nobody" for one in periods if one.since <= write.received <= one.until]

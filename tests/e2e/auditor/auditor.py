@@ -6,6 +6,7 @@ server's audit log at the end. Outages are counted out: lasting is counted while
 
 from __future__ import annotations
 
+import bisect
 import queue
 import threading
 import time
@@ -157,7 +158,7 @@ def recorded(writes: list[audit_log.Write], lease: str, since: float = 0.0) -> l
     found = [
         *audit_log.bound_twice(writes),
         *audit_log.taken_early(writes, lease),
-        *audit_log.by_non_leaders(writes, lease),
+        *audit_log.by_non_leaders(writes, lease, since),
     ]
     return [violation for violation in found if violation.at >= since]
 
@@ -174,7 +175,7 @@ class Auditor:
     def __init__(
         self,
         kubeconfig: Path,
-        log: Path,
+        log: audit_log.AuditLog,
         limits: Limits | None = None,
         *,
         lease: str = "kbatch-scheduler",
@@ -223,14 +224,15 @@ class Auditor:
 
     def writes(self) -> list[audit_log.Write]:
         """What the server has recorded since this auditor began."""
-        return [write for write in audit_log.read(self._log) if write.received >= self._begun]
+        writes = self._log.writes()
+        return writes[bisect.bisect_left(writes, self._begun, key=lambda write: write.received) :]
 
     def verdict(self) -> list[Violation]:
-        """All that was found so far; the audit log is read anew each time, all of it."""
+        """All that was found so far; the audit log is judged anew each time, all of it."""
         if self._failure is not None:
             raise AssertionError("the auditor itself failed") from self._failure
         seen = list(self._judge.violations)
-        return [*seen, *recorded(audit_log.read(self._log), self._lease, self._begun)]
+        return [*seen, *recorded(self._log.writes(), self._lease, self._begun)]
 
     def silent(self) -> None:
         """Fail, with all that was found, unless nothing was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import threading
@@ -20,7 +21,7 @@ from kbatch.localcluster.credentials import TokenSource, write_kubeconfig
 from kbatch.localcluster.errors import ApiError
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
-from tests.e2e.auditor.audit_log import Write
+from tests.e2e.auditor.audit_log import AuditLog, Write
 from tests.e2e.auditor.auditor import Auditor, Limits
 from tests.e2e.auditor.world import GROUP_NAME
 from tests.e2e.chaos.load import GROUPS, create, persist
@@ -49,11 +50,11 @@ class Field:
     replicas: list[Replica] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
 
-    @property
-    def log(self) -> Path:
+    @functools.cached_property
+    def log(self) -> AuditLog:
         """The API server's audit log."""
         assert self.plane.logs is not None
-        return self.plane.logs / "audit.log"
+        return AuditLog(self.plane.logs / "audit.log")
 
     # --- what is set up -----------------------------------------------------------------------------------------------
 

@@ -157,3 +157,26 @@ def test_a_line_cut_short_and_a_dry_run_do_not_count(tmp_path: Path) -> None:
     [write] = [one for one in audit_log.read(record.path) if one.resource == "pods/eviction"]
     assert write.dry_run
     assert record.rules == []
+
+
+def test_a_log_is_followed_while_it_is_written_and_renamed(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    log = audit_log.AuditLog(record.path)
+    record.lease(0, "a")
+    assert [write.name for write in log.writes()] == [LEASE]
+    record.bind(1, "a", "p")
+    assert len(log.writes()) == 2
+    record.bind(2, "a", "q")
+    record.path.rename(tmp_path / "audit-2026-01-01T00-00-00.000.log")
+    record.bind(3, "a", "r")
+    assert [write.name for write in log.writes()] == [LEASE, "p", "q", "r"]
+    assert audit_log.read(record.path) == log.writes()
+
+
+def test_a_line_behind_half_a_line_counts(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    beginning = '{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
+    record.bind(1, "a", "p")
+    whole = record.path.read_text().replace("{", beginning, 1)
+    record.path.write_text(whole[: len(whole) // 2] + whole)
+    assert [write.name for write in audit_log.read(record.path)] == ["p"]
