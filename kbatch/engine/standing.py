@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
+_FUTURE_MS = 60_000
+"""A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
+it counts as long past."""
+
+
 def take_up(session: Session) -> Iterator[Transaction]:
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = list(session.live())
@@ -72,6 +77,8 @@ def _admit(session: Session, job: JobState) -> None:
     job.attempts = group.status.scheduling_attempts
     enqueued = job.job.condition(conditions.ENQUEUED)
     since = timestamp_ms(enqueued.last_transition_time) if enqueued is not None else None
+    if since is not None and since > session.now + _FUTURE_MS:
+        since = 0
     if job.bound > 0:
         return
     job.in_queue = enqueued is not None and enqueued.status == conditions.TRUE

@@ -32,6 +32,9 @@ SHORT_SECONDS: Final = 0.002
 CROWDED_SECONDS: Final = 0.25
 """The gap while decisions wait to be carried out anyway: the processor is then the binds'."""
 
+WRONG_MS: Final = 5_000
+"""A clock that is set back by more than this was wrong before."""
+
 LONGEST_REST: Final = 10.0
 """After cycles that failed one after the other, the wait grows up to this."""
 
@@ -157,8 +160,7 @@ class Scheduler:
 
     async def cycle(self) -> int | None:
         """One cycle; the instant (ms) at which an unchanged cluster should be looked at again, None for never."""
-        # The wall clock may step back; the engine's time does not.
-        self._now = max(self._now, int(self._wall() * 1000))
+        self._tell_time()
         policy = self._policy()
         verdicts: dict[str, Verdict] = {}
         transactions: list[Transaction] = []
@@ -196,6 +198,20 @@ class Scheduler:
         self._count(verdicts)
         self._report(verdicts)
         return item.next_wake
+
+    def _tell_time(self) -> None:
+        """The engine's time does not step back with the wall clock, unless that was far ahead: then it was wrong.
+
+        Objects get their times from clocks that are right: judged by a wrong one, all that waits for a time would be
+        late at once.
+        """
+        wall = int(self._wall() * 1000)
+        if wall < self._now - WRONG_MS:
+            _log.warning("the clock was set back by %.0f s", (self._now - wall) / 1000)
+            self._memo = Memo()  # it may know of times to wait for that are far away now
+            self._now = wall
+        else:
+            self._now = max(self._now, wall)
 
     def _decided(self, transaction: Transaction) -> None:
         counter = self._metrics.decisions

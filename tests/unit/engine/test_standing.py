@@ -119,6 +119,26 @@ def test_a_nomination_ends_with_its_node_or_after_the_grace() -> None:
     assert run(model, ALL).nominated == {"g-0": None}
 
 
+def test_what_a_clock_that_was_an_hour_ahead_has_dated_counts_as_long_past() -> None:
+    def dated(status: str, at: int) -> PodGroup:
+        found = group("g", 2, min_resources={"cpu": "2"}, schedule_timeout_seconds=300)
+        found.status.conditions = (Condition(type="Enqueued", status=status, last_transition_time=stamp(at)),)
+        found.status.scheduling_attempts = 1
+        return found
+
+    def enqueued_at(now: int, status: str, at: int) -> bool | None:
+        sim = Simulation(world(queue(), node("n1", "2"), dated(status, at)))
+        sim.now = now
+        return sim.cycle().verdicts["ns/g"].enqueued
+
+    # Sent back by a scheduler that was ahead: its hour of back-off has not to be waited for.
+    assert enqueued_at(1000, "False", 1000 + 3600) is True
+    assert enqueued_at(1000, "False", 1000 + 3) is False
+    # Let in by it: its room is not held for an hour, though its pods never come.
+    assert enqueued_at(1000, "True", 1000 + 3600) is False
+    assert enqueued_at(1000, "True", 1000 + 3) is True
+
+
 def test_a_late_group_goes_back_and_waits_longer_each_time() -> None:
     sim = Simulation(
         world(queue(), node("n1", "2"), group("g", 2, min_resources={"cpu": "2"}, schedule_timeout_seconds=5))

@@ -44,6 +44,7 @@ class Script:
     """An engine that does what the test says, cycle by cycle, and then nothing."""
 
     def __init__(self, *cycles: Any) -> None:
+        self.now: list[int] = []
         self.cycles = list(cycles)
         self.at: list[float] = []
         self.memos: list[Memo] = []
@@ -54,6 +55,7 @@ class Script:
     ) -> Generator[Transaction | Verdict, None, Outcome]:
         self.at.append(time.monotonic())
         self.memos.append(memo)
+        self.now.append(snapshot.now)
         step = self.cycles.pop(0) if self.cycles else ()
         if isinstance(step, Exception):
             raise step
@@ -119,6 +121,19 @@ async def test_it_wakes_when_the_engine_asked_to_and_after_the_period() -> None:
         assert script.at[1] - script.at[0] >= 0.1
     async with running(cache, Script(), period=0.05) as (scheduler, _, _):
         await until(lambda: scheduler.cycles >= 3)
+
+
+async def test_a_clock_that_trembles_does_not_turn_time_back_but_one_that_was_wrong_is_followed() -> None:
+    script, wall = Script(), [1000.0]
+    async with running(cache_with(node("n")), script, period=0.02, wall=lambda: wall[0]) as (scheduler, _, _):
+        for seconds, expected in ((1000.0, 1000), (999.0, 1000), (4600.0, 4600), (1001.0, 1001), (1002.0, 1002)):
+            wall[0] = seconds
+            seen = scheduler.cycles
+            await until(lambda: scheduler.cycles > seen + 1)  # noqa: B023  (called at once)
+            assert script.now[-1] == expected * 1000
+    index = script.now.index(1_001_000)
+    assert script.memos[index] == Memo(), "nothing is remembered of the time that never was"
+    assert script.memos[index + 1].policy == "next"
 
 
 async def test_it_wakes_when_a_paused_group_may_try_again() -> None:
