@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE
-from kbatch.api.objects import Job, PodSpec, ResourceQuota
+from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE, SUB_GROUP_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.objects import Job, PodTemplate, ResourceQuota
 from kbatch.engine.planning import next_tasks, unplaced
 from kbatch.engine.state import JobState
 from kbatch.model import quota as quotas
+from kbatch.model.jobs_release import RELEASED
 from kbatch.model.quota import Ask, Excess
 from kbatch.model.requests import effective_request
 from kbatch.model.tasks import Task
@@ -19,6 +21,24 @@ from kbatch.resources import QuantityError, Resources, add, scale, subtract, tot
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """Pods of one template that do not exist yet.
+
+    Attributes:
+        template: what they are made of. request: what one of them asks for.
+        count: how many there will be at most, or for a role how many its minimum lacks.
+        role: the role that they will have.
+        sure: they are made as soon as the group is in queue, by kbatch itself or because it resumes their Job.
+    """
+
+    template: PodTemplate
+    request: Resources
+    count: int
+    role: str
+    sure: bool
 
 
 def needs(session: Session, job: JobState) -> Resources | None:
@@ -44,10 +64,10 @@ def needs(session: Session, job: JobState) -> Resources | None:
 def _of_templates(session: Session, job: JobState, count: int) -> Resources | None:
     """What this many pods of the group's templates would ask for; None where its templates make fewer."""
     found: Resources = {}
-    for spec, most in _templates(session, job):
-        taken = min(count, most)
+    for pods in templates(session, job):
+        taken = min(count, pods.count)
         count -= taken
-        found = add(found, scale(effective_request(spec), taken))
+        found = add(found, scale(pods.request, taken))
     return found if count <= 0 else None
 
 
@@ -56,9 +76,9 @@ def to_come(session: Session, job: JobState) -> list[tuple[Resources, int]]:
     missing = job.missing() - len(job.job.waiting) + len(job.placed) + len(job.nominated)
     if missing <= 0:
         return []
-    templates = list(_templates(session, job))
-    spare = sum(most for _, most in templates) - missing
-    return [(effective_request(spec), most - spare) for spec, most in templates if most > spare]
+    found = list(templates(session, job))
+    spare = sum(pods.count for pods in found) - missing
+    return [(pods.request, pods.count - spare) for pods in found if pods.count > spare]
 
 
 def _behind_our_gate(job: JobState) -> list[Task]:
@@ -75,35 +95,49 @@ def _behind_our_gate(job: JobState) -> list[Task]:
     )
 
 
-def _templates(session: Session, job: JobState) -> Iterable[tuple[PodSpec, int]]:
-    """Pods to come: of each role with a template its minimum, and those of the suspended Jobs that name the group."""
+def templates(session: Session, job: JobState) -> Iterator[ToCome]:
+    """Pods to come: of each role with a template its minimum, and those of the suspended Jobs that name the group.
+
+    Templates that cannot be read are left out: whoever makes pods of them will say so.
+    """
     group = job.job.group
     for role in (group.spec.sub_groups or ()) if group is not None else ():
         if role.template is not None:
             existing = sum(1 for task in job.job.tasks.values() if task.role == role.name)
-            spec = _spec_of(role.template)
-            if spec is not None and role.min_member > existing:
-                yield spec, role.min_member - existing
+            if role.min_member > existing:
+                pods = _of_role(role.template, role.min_member - existing, role.name)
+                if pods is not None:
+                    yield pods
     yield from session.job_templates(job.key)
 
 
-def _spec_of(template: dict[str, Any]) -> PodSpec | None:
+def _of_role(raw: dict[str, Any], count: int, role: str) -> ToCome | None:
     try:
-        return msgspec.convert(template.get("spec", {}), PodSpec)
-    except msgspec.ValidationError:
+        template = msgspec.convert(raw, PodTemplate)
+        return ToCome(template, effective_request(template.spec), count, role, sure=True)
+    except (msgspec.ValidationError, QuantityError):
         return None
 
 
-def index_templates(objects: Iterable[object]) -> dict[str, list[tuple[PodSpec, int]]]:
-    """Templates of suspended Jobs by the key of the group that they name, each with how many pods it is for."""
-    found: dict[str, list[tuple[PodSpec, int]]] = {}
+def index_templates(objects: Iterable[object]) -> dict[str, list[ToCome]]:
+    """Pods to come of suspended Jobs, by the key of the group that their template names."""
+    found: dict[str, list[ToCome]] = {}
     for job in objects:
-        if isinstance(job, Job) and job.spec.suspend:
-            name = (job.spec.template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
-            if name:
-                count = job.spec.parallelism if job.spec.parallelism is not None else 1
-                key = f"{job.metadata.namespace}/{name}"
-                found.setdefault(key, []).append((job.spec.template.spec, count))
+        if not isinstance(job, Job) or not job.spec.suspend:
+            continue
+        template = job.spec.template
+        name = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+        if not name:
+            continue
+        try:
+            request = effective_request(template.spec)
+        except QuantityError:
+            continue
+        mark = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION, RELEASED)
+        role = (template.metadata.labels or {}).get(SUB_GROUP_LABEL, "")
+        count = job.spec.parallelism if job.spec.parallelism is not None else 1
+        pods = ToCome(template, request, count, role, sure=mark != RELEASED)
+        found.setdefault(f"{job.metadata.namespace}/{name}", []).append(pods)
     return found
 
 

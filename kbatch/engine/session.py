@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.objects import Job, PodSpec
+from kbatch.api.objects import Job
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.boundary import Memo, Verdict
 from kbatch.engine.budgets import Budgets
-from kbatch.engine.demand import index_templates
+from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.emptied import Emptied
 from kbatch.engine.holds import Holds
 from kbatch.engine.placement import Placement
@@ -70,7 +70,7 @@ class Session:
         self._emptied: Emptied | None = None
         self._vain: dict[object, int] = {}
         self._vain_coupled: dict[object, tuple[int, Reason]] = {}
-        self._templates: dict[str, list[tuple[PodSpec, int]]] | None = None
+        self._templates: dict[str, list[ToCome]] | None = None
         self._load(policy)
         self.budgets = Budgets(self.model)
         self.removed_hooks.append(self.budgets.removed)
@@ -163,8 +163,8 @@ class Session:
             self._live = [self.job(job.key) for job in jobs]
         return self._live
 
-    def job_templates(self, key: str) -> Sequence[tuple[PodSpec, int]]:
-        """Pods to come of suspended Jobs that name the group: each template with its number."""
+    def job_templates(self, key: str) -> Sequence[ToCome]:
+        """Pods to come of suspended Jobs that name the group."""
         if self._templates is None:
             self._templates = index_templates(self.model.objects.get(Job, {}).values())
         return self._templates.get(key, ())

@@ -1,4 +1,4 @@
-from kbatch.api.objects import Job, JobSpec, Metadata, PodTemplate, ResourceQuota, ResourceQuotaSpec
+from kbatch.api.objects import Job, JobSpec, Metadata, PodTemplate, ResourceQuota, ResourceQuotaSpec, SubGroup
 from tests.unit.engine.worlds import EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
 
 ALL = policy(EVERYTHING)
@@ -134,3 +134,17 @@ def test_what_a_cluster_is_too_small_by_is_counted_without_our_pods() -> None:
         "3 of 4 pods would fit the cluster even without kbatch's other pods; short of 24 cpu; "
         "beside them 0/3 nodes fit: 3 insufficient cpu"
     )
+
+
+def test_a_template_that_cannot_be_read_stops_nobody() -> None:
+    unreadable = PodTemplate(
+        metadata=Metadata(annotations={"scheduling.k8s.io/group-name": "b"}),
+        spec=pod("t", "two").spec,
+    )
+    roles = group("a", 2)
+    template = {"spec": {"containers": [{"name": "m", "resources": {"requests": {"cpu": "{{ size }}"}}}]}}
+    roles.spec.sub_groups = (SubGroup(name="w", min_member=2, template=template),)
+    job = Job(metadata=Metadata(name="j", namespace="ns"), spec=JobSpec(suspend=True, template=unreadable))
+    found = run(world(queue(), node("n1"), roles, group("b"), job, group("c", at=1), pod("c-0", of="c")), ALL)
+    assert found.binds == {"c-0": "n1"}
+    assert (found.reason("a"), found.reason("b")) == ("NotEnoughTasks", "NotEnoughTasks")
