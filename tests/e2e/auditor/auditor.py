@@ -10,6 +10,7 @@ import bisect
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,8 @@ class Judge:
     ) -> None:
         self.world = World()
         self.violations: list[Violation] = []
+        self.evictions: Counter[str] = Counter()
+        """By action: victims that the scheduler told of."""
         self._lease = lease
         self._term: tuple[str, int | None] | None = None
         self._renewed = float("-inf")
@@ -80,7 +83,7 @@ class Judge:
             if gone:
                 world.drop_node(obj, at)
             else:
-                world.put_node(obj)
+                world.put_node(obj, at)
         elif kind == "PodGroup":
             if gone:
                 world.drop_group(obj)
@@ -95,6 +98,11 @@ class Judge:
             self._lease_changed(obj, gone=gone, at=at)
         elif kind == "Event" and not gone and obj.get("reason") == "Evicted":
             self._event(obj, at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        """How long what must not last has lasted at most, in seconds, by what it was."""
+        return {what: seconds for rule in self._rules for what, seconds in rule.longest.items() if seconds}
 
     def tick(self, at: float) -> None:
         """Time has passed. Nothing is judged by it while something is unseen, or while nobody leads."""
@@ -117,6 +125,7 @@ class Judge:
         about = obj["involvedObject"]
         eviction = eviction_of(f"{about.get('namespace', '')}/{about['name']}", obj.get("message", ""))
         if eviction is not None:
+            self.evictions[eviction.action] += 1
             for rule in self._rules:
                 self._add(rule.evicted(self.world, eviction, at))
 
@@ -218,6 +227,10 @@ class Auditor:
             bool(pod.node) for pod in list(self._judge.world.pods.values()) if pod.key.startswith(f"{namespace}/")
         )
 
+    def evictions(self, action: str) -> int:
+        """Victims of an action so far."""
+        return self._judge.evictions[action]
+
     def look(self) -> World:
         """The world as it is known now. Changes while you read it: for waiting, not for judging."""
         return self._judge.world
@@ -237,6 +250,9 @@ class Auditor:
     def silent(self) -> None:
         """Fail, with all that was found, unless nothing was."""
         found = self.verdict()
+        print(f"\nauditor: {len(self.writes())} writes, evictions {dict(self._judge.evictions)}, at most:")
+        for what, seconds in sorted(self._judge.longest.items()):
+            print(f"  {seconds:5.1f} s  {what}")
         late = [violation for violation in found if violation.rule == "not the leader"]
         if len(late) <= self.on_the_wire:
             found = [violation for violation in found if violation not in late]

@@ -81,6 +81,11 @@ class Rule:
     def interrupted(self, at: float) -> None:
         """Nothing was seen for a while, or nobody led: what lasts is counted from now on."""
 
+    @property
+    def longest(self) -> dict[str, float]:
+        """How long what must not last has lasted at most, in seconds, by what it was."""
+        return {}
+
 
 class Lasting(Generic[K]):
     """Since when each of some things is as it is."""
@@ -109,11 +114,11 @@ class BoundOnce(Rule):
 
 
 class WithinAllocatable(Rule):
-    """No bind of the audited scheduler takes a node over what it can hold.
+    """No bind of the audited scheduler takes a node over what it can hold, or goes to one that takes no pods.
 
     Args:
         scheduler: whose binds are judged.
-        race: seconds within which nobody can know of another scheduler's bind, or of the end of a node.
+        race: seconds within which nobody can know of another scheduler's bind, or of the end of a node, or its closing.
     """
 
     def __init__(self, scheduler: str, race: float) -> None:
@@ -129,6 +134,11 @@ class WithinAllocatable(Rule):
             if gone is None or at - gone > self._race:
                 yield Violation("over allocatable", pod.node, f"{pod.key} was bound to a node that is not there")
             return
+        closed = world.closed_nodes.get(pod.node)
+        if closed is not None and at - closed > self._race:
+            yield Violation(
+                "closed node", pod.node, f"{pod.key} was bound to it {at - closed:.1f} s after it was closed"
+            )
         used: Amounts = {}
         for other in world.on_node[pod.node].values():
             late = other.scheduler != self._scheduler and at - (other.bound_at or 0.0) <= self._race
@@ -154,9 +164,11 @@ class WholeGangs(Rule):
         self._limit = limit
         self._partial: Lasting[str] = Lasting()
         self._told: set[str] = set()
+        self._longest = 0.0
 
     def tick(self, world: World, at: float) -> Iterable[Violation]:
         for key, seconds in self._partial.keep([g.key for g in world.groups.values() if partial(world, g)], at):
+            self._longest = max(self._longest, seconds)
             if seconds > self._limit and key not in self._told:
                 self._told.add(key)
                 group = world.groups[key]
@@ -166,6 +178,10 @@ class WholeGangs(Rule):
 
     def interrupted(self, at: float) -> None:
         self._partial.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {"placed in part": self._longest}
 
 
 def partial(world: World, group: GroupFact) -> bool:
@@ -187,6 +203,7 @@ class BeneficiaryPlaced(Rule):
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
+        self._longest = 0.0
         self._waiting: dict[str, float] = {}
         """By beneficiary: the first eviction that nothing was placed after."""
         self._unnamed: dict[str, tuple[float, str]] = {}
@@ -204,7 +221,10 @@ class BeneficiaryPlaced(Rule):
             if whole and not winners:
                 self._unnamed[pod.key] = (at, pod.group)
         if change.bound and pod is not None:
-            self._waiting.pop(pod.group or pod.key, None)
+            key = pod.group or pod.key
+            own = world.groups.get(key)
+            if own is None or world.placed(key) >= own.minimum:
+                self._longest = max(self._longest, at - self._waiting.pop(key, at))
         return ()
 
     def evicted(self, world: World, eviction: Eviction, at: float) -> Iterable[Violation]:
@@ -235,6 +255,10 @@ class BeneficiaryPlaced(Rule):
     def interrupted(self, at: float) -> None:
         self._waiting = dict.fromkeys(self._waiting, at)
         self._unnamed = {key: (at, group) for key, (_, group) in self._unnamed.items()}
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {"evicted for a group that waits": self._longest}
 
 
 class WithinDeserved(Rule):
@@ -272,6 +296,9 @@ class WithinDeserved(Rule):
                 )
 
 
+_NUMBERS = re.compile(r"\d+")
+
+
 class TrueConditions(Rule):
     """What a group's status says is what is there, but for a moment.
 
@@ -285,6 +312,7 @@ class TrueConditions(Rule):
         self._phases = phases
         self._wrong: Lasting[tuple[str, str]] = Lasting()
         self._told: set[tuple[str, str]] = set()
+        self._longest: dict[str, float] = {}
         self._ended: set[str] = set()
         """Groups (by uid) of which pods have ended: how many were placed can be seen no more."""
 
@@ -297,12 +325,18 @@ class TrueConditions(Rule):
     def tick(self, world: World, at: float) -> Iterable[Violation]:
         wrong = [(g.key, what) for g in world.groups.values() if not g.deleting for what in self._contradicts(world, g)]
         for (key, what), seconds in self._wrong.keep(wrong, at):
+            kind = _NUMBERS.sub("N", what)
+            self._longest[kind] = max(self._longest.get(kind, 0.0), seconds)
             if seconds > self._limit and (key, what) not in self._told:
                 self._told.add((key, what))
                 yield Violation("untrue condition", key, f"{what}, for {seconds:.0f} s")
 
     def interrupted(self, at: float) -> None:
         self._wrong.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return self._longest
 
     def _contradicts(self, world: World, group: GroupFact) -> Iterator[str]:
         placed = world.placed(group.key)

@@ -69,6 +69,8 @@ class World:
     pods: dict[str, PodFact] = field(default_factory=dict)
     nodes: dict[str, Amounts] = field(default_factory=dict)
     gone_nodes: dict[str, float] = field(default_factory=dict)
+    closed_nodes: dict[str, float] = field(default_factory=dict)
+    """Nodes that are cordoned or not Ready, and since when that is known."""
     groups: dict[str, GroupFact] = field(default_factory=dict)
     queues: dict[str, QueueFact] = field(default_factory=dict)
     members: dict[str, dict[str, PodFact]] = field(default_factory=dict)
@@ -134,15 +136,21 @@ class World:
         self.members.get(pod.group, {}).pop(pod.key, None)
         self.on_node.get(pod.node, {}).pop(pod.key, None)
 
-    def put_node(self, obj: dict[str, Any]) -> None:
+    def put_node(self, obj: dict[str, Any], at: float) -> None:
         """Take over a node."""
-        name = obj["metadata"]["name"]
-        self.nodes[name] = amounts((obj.get("status") or {}).get("allocatable"))
+        name, status = obj["metadata"]["name"], obj.get("status") or {}
+        self.nodes[name] = amounts(status.get("allocatable"))
         self.gone_nodes.pop(name, None)
+        ready = all(one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready")
+        if ready and not (obj.get("spec") or {}).get("unschedulable"):
+            self.closed_nodes.pop(name, None)
+        else:
+            self.closed_nodes.setdefault(name, at)
 
     def drop_node(self, obj: dict[str, Any], at: float) -> None:
         """A node is gone."""
         self.nodes.pop(obj["metadata"]["name"], None)
+        self.closed_nodes.pop(obj["metadata"]["name"], None)
         self.gone_nodes[obj["metadata"]["name"]] = at
 
     def put_group(self, obj: dict[str, Any]) -> None:

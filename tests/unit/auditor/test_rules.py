@@ -41,9 +41,12 @@ class Story:
         self.leader = who
         self.tell("Lease", "MODIFIED", {"metadata": {"name": "kbatch-scheduler"}, "spec": {"holderIdentity": who}})
 
-    def node(self, name: str, cpu: str, change: str = "ADDED") -> None:
+    def node(
+        self, name: str, cpu: str = "4", change: str = "ADDED", *, cordoned: bool = False, ready: str = "True"
+    ) -> None:
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
-        self.tell("Node", change, {"metadata": {"name": name}, "status": {"allocatable": allocatable}})
+        status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]}
+        self.tell("Node", change, {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status})
 
     def queue(self, name: str, **spec: Any) -> None:
         self.tell("Queue", "ADDED", {"metadata": {"name": name}, "spec": spec})
@@ -187,6 +190,24 @@ def test_a_bind_to_a_node_that_is_gone(seconds: int, rules: list[str]) -> None:
     assert story.rules == rules
 
 
+@pytest.mark.parametrize("closed", [{"cordoned": True}, {"ready": "False"}, {"ready": "Unknown"}])
+@pytest.mark.parametrize(("seconds", "rules"), [(0, []), (3, ["closed node"])])
+def test_a_bind_to_a_node_that_takes_no_pods(closed: dict[str, Any], seconds: int, rules: list[str]) -> None:
+    story = Story()
+    story.pod("p")
+    story.pod("early")
+    story.pod("early", node="n1")
+    story.node("n1", change="MODIFIED", **closed)
+    story.wait(seconds)
+    story.node("n1", change="MODIFIED", **closed)  # a heartbeat, say: it is closed all the same
+    story.pod("p", node="n1")
+    assert story.rules == rules
+    story.node("n1", change="MODIFIED")
+    story.pod("late")
+    story.pod("late", node="n1")
+    assert story.rules == rules
+
+
 def test_a_gang_left_partial() -> None:
     story = Story()
     story.gang("g", 4, bound=2)
@@ -244,6 +265,27 @@ def test_an_eviction_whose_beneficiary_is_placed() -> None:
     story.evict("low-0", "evicted from node n1 by preempt for ns/high")
     story.wait(60)
     assert story.rules == []
+
+
+def test_an_eviction_whose_beneficiary_is_placed_only_in_part() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 2)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.evict("low-0", "evicted from node n1 by reclaim for ns/high")
+    story.pod("high-0", "high", node="n1")
+    story.wait(35)
+    assert sorted(story.rules) == ["evicted in vain", "partial gang"]
+
+
+def test_how_long_things_lasted_is_told_even_where_they_were_within_their_limits() -> None:
+    story = Story()
+    story.gang("g", 4, bound=2, Scheduled="True x")
+    story.wait(4)
+    story.group("g", 4, Scheduled="False y")
+    assert story.rules == []
+    assert story.judge.longest["placed in part"] >= 4
+    assert story.judge.longest["Scheduled=True, though fewer than its N pods are placed"] >= 4
 
 
 def test_an_eviction_for_nobody() -> None:
