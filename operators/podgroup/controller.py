@@ -25,7 +25,8 @@ from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import Phase
 from kbatch.process.workqueue import WorkQueue
-from operators.podgroup.jobs import FIELD_MANAGER, Jobs
+from operators.podgroup.groups import FIELD_MANAGER
+from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.reconcile import ADMITTED, OwnStatus, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
@@ -169,8 +170,7 @@ class Controller:
         """
         group = self.world.groups.get(key)
         if group is None:
-            self._members.forget(key)
-            self._differs.pop(key, None)
+            self._forget(key)
             return "written" if await self._jobs.make_group(key) else "gone"
         if group.metadata.deletion_timestamp is not None:
             return "gone"
@@ -186,6 +186,7 @@ class Controller:
             result = await self._write(key, group, wanted)
             self._differs.pop(key, None)
         if result == "gone":
+            self._forget(key)
             return result
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
@@ -198,6 +199,15 @@ class Controller:
         if again is not None:
             self.queue.add(key, again)
         return "written" if changed or made else result
+
+    def remembered(self) -> int:
+        """How many groups and pods anything is remembered of besides what stands in `world`; none when all are gone."""
+        return len(self._members) + len(self._teller) + len(self._differs) + len(self._failures) + len(self.queue)
+
+    def _forget(self, key: str) -> None:
+        self._members.forget(key)
+        self._teller.forget(key)
+        self._differs.pop(key, None)
 
     def _patience(self, key: str, group: PodGroup, wanted: OwnStatus) -> float:
         """For how many seconds the status may still be left as it stands, because more is about to change.
@@ -228,7 +238,7 @@ class Controller:
             raise
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
-        self.world.put_group(decoder(PodGroup).decode(answer))
+        self.world.answered(decoder(PodGroup).decode(answer))
         if wanted.phase != group.status.phase:
             self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
         return "written"

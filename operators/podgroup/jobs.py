@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Any
 
 from kbatch.api.objects import Job, PodGroup
 from kbatch.kube.client import Api
@@ -19,12 +19,11 @@ from kbatch.kube.kinds import JOBS, PODGROUPS, key_of
 from kbatch.kube.writes import create, merge_patch
 from kbatch.model.jobs_release import Step, group_for, named_group, patch, step, wants_group
 from kbatch.resources import QuantityError, parse_resources
+from operators.podgroup.groups import FIELD_MANAGER, patch_group
 from operators.podgroup.tell import Teller
 from operators.podgroup.world import World
 
 _log = logging.getLogger(__name__)
-
-FIELD_MANAGER: Final = "kbatch-podgroup"
 
 
 class Jobs:
@@ -109,19 +108,8 @@ class Jobs:
             return False
         if _same(group, wanted):
             return False
-        change: dict[str, Any] = {
-            "metadata": {"resourceVersion": group.metadata.resource_version},
-            "spec": {"minResources": None, "priorityClassName": None, **wanted},
-        }
-        answer = await merge_patch(
-            self._api,
-            PODGROUPS,
-            namespace=group.metadata.namespace,
-            name=group.metadata.name,
-            patch=change,
-            field_manager=FIELD_MANAGER,
-        )
-        self._world.put_group(decoder(PodGroup).decode(answer))
+        spec = {"minResources": None, "priorityClassName": None, **wanted}
+        await patch_group(self._api, self._world, group, spec=spec)
         return True
 
     def _of(self, key: str) -> list[Job]:

@@ -19,7 +19,6 @@ from kbatch.model.phase import Phase
 from operators.podgroup.world import Maker
 
 _STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
-_MEMORY: Final = 10_000
 
 
 class Recorder(Protocol):
@@ -48,6 +47,14 @@ class Teller:
         self._recorder = recorder
         self._since = since
         self._waits: dict[str, tuple[str, str]] = {}
+
+    def __len__(self) -> int:
+        """Groups of which it is remembered what was told."""
+        return len(self._waits)
+
+    def forget(self, key: str) -> None:
+        """The group is gone."""
+        self._waits.pop(key, None)
 
     def phase(self, group: PodGroup, old: str, new: Phase, makers: list[Maker]) -> None:
         """The group's phase changed, and that was written."""
@@ -78,8 +85,6 @@ class Teller:
         known = self._waits.get(key)
         if known == (uid, code):
             return
-        if len(self._waits) > _MEMORY:
-            self._waits.clear()
         self._waits[key] = (uid, code)
         first = known is None or known[0] != uid
         if not code or (first and (group.metadata.creation_timestamp or "") < self._since):

@@ -139,6 +139,12 @@ class World:
             self._owned.setdefault(owner.uid, set()).add(key)
         return {key}
 
+    def answered(self, group: PodGroup) -> None:
+        """Take what a write of ours answered, unless the group is gone by now, or newer."""
+        known = self.groups.get(key_of(group.metadata.namespace, group.metadata.name))
+        if known is not None and known.metadata.uid == group.metadata.uid:
+            self.put_group(group)
+
     def drop_group(self, key: str, uid: str | None = None) -> set[str]:
         """Forget a group; only the one with this uid, where given."""
         known = self.groups.get(key)

@@ -15,7 +15,9 @@ from kbatch.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupStatus, Sche
 from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.phase import Phase
-from operators.podgroup.members import AT_ONCE, Members, manifest_of
+from operators.podgroup.making import AT_ONCE
+from operators.podgroup.manifest import manifest_of
+from operators.podgroup.members import Members
 from operators.podgroup.reconcile import observe, reconcile, retries_left
 from operators.podgroup.tell import Nobody, Teller
 from operators.podgroup.world import World

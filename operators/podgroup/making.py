@@ -1,0 +1,272 @@
+"""Member pods made from the roles' templates, made again when they are gone, and taken back.
+
+What is to be done follows from the group and its pods (`kbatch.model.members`). Only the number of members that failed
+and were made again is kept, as an annotation of the group, written before such a pod is deleted: a crash forgets none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kbatch.api.names import REPLACED_ANNOTATION
+from kbatch.api.objects import PodGroup
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError
+from kbatch.kube.kinds import PODS, key_of
+from kbatch.kube.writes import create, delete
+from kbatch.model.members import Plan, State, plan, sizes
+from kbatch.model.phase import Phase
+from kbatch.model.templates import TemplateError
+from operators.podgroup.groups import FIELD_MANAGER, patch_group
+from operators.podgroup.manifest import manifest_of
+from operators.podgroup.podwrites import PodWrites, Sent, all_of
+from operators.podgroup.reconcile import ADMITTED, Stalled, number, retries_left
+from operators.podgroup.tell import Teller
+from operators.podgroup.world import Member, Stage, World
+
+AT_ONCE: Final = 200
+"""Pods of one group that are made before it is looked at again."""
+
+_REST_SECONDS: Final = 60.0
+_STALLED_SECONDS: Final = 30.0
+_LONGEST_BACKOFF: Final = 300.0
+
+_STATES: Final = {
+    Stage.PENDING: State.WAITING,
+    Stage.BOUND: State.PLACED,
+    Stage.RUNNING: State.PLACED,
+    Stage.SUCCEEDED: State.SUCCEEDED,
+    Stage.FAILED: State.FAILED,
+    Stage.LEAVING: State.LEAVING,
+}
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of one group; nothing that a new process could not do without.
+
+    Attributes:
+        created: members that were asked for and may not be seen yet.
+        present: members that waited or had nodes when it was last looked at, and their roles.
+        resting: roles that do not grow, and until when.
+        failed: failed members, and since when that is known.
+        tried: whether anything was made since the process started.
+        stalled, generation, stalled_until: what stands in the way, for which generation, and when to try again.
+        stalls: how often something stood in the way.
+    """
+
+    uid: str
+    created: set[str] = field(default_factory=set)
+    present: dict[str, str] = field(default_factory=dict)
+    resting: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, float] = field(default_factory=dict)
+    tried: bool = False
+    stalled: Stalled | None = None
+    stalls: int = 0
+    generation: int = 0
+    stalled_until: float = 0.0
+
+
+class Making:
+    """Makes and deletes the members of groups with templates; remembers of each a little, until `forget`.
+
+    Args:
+        backoff: seconds until a member that failed is made again; doubles with each of the group.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        world: World,
+        teller: Teller,
+        writes: PodWrites,
+        *,
+        backoff: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._world = world
+        self._teller = teller
+        self._writes = writes
+        self._backoff = backoff
+        self._clock = clock
+        self._groups: dict[str, _Memory] = {}
+
+    def __len__(self) -> int:
+        """Groups of which anything is remembered."""
+        return len(self._groups)
+
+    def forget(self, key: str) -> None:
+        """The group is gone."""
+        self._groups.pop(key, None)
+
+    def stalled(self, key: str, group: PodGroup) -> tuple[bool, Stalled | None]:
+        """Whether making members was tried since this process started, and what stood in the way, if anything."""
+        memory = self._groups.get(key)
+        if memory is None or memory.uid != group.metadata.uid or not memory.tried:
+            return False, None
+        return True, memory.stalled
+
+    async def keep(
+        self, key: str, group: PodGroup, phase: Phase, members: Mapping[str, Member], waits: list[float]
+    ) -> int:
+        """Make and delete what the plan says; how many writes. `waits`: seconds after which to look again.
+
+        Raises:
+            KubeError: a write failed; what it was for is asked for again.
+        """
+        memory = self._groups.get(key)
+        if memory is None or memory.uid != group.metadata.uid:
+            memory = self._groups[key] = _Memory(group.metadata.uid)
+        stalls, waiting = memory.stalls, memory.stalled is not None
+        changed = await all_of(await self._changes(key, group, phase, memory, members, waits))
+        if phase in ADMITTED and memory.stalls == stalls and (changed or not waiting):
+            memory.tried, memory.stalled = True, None
+        return changed
+
+    async def _changes(
+        self,
+        key: str,
+        group: PodGroup,
+        phase: Phase,
+        memory: _Memory,
+        members: Mapping[str, Member],
+        waits: list[float],
+    ) -> list[Coroutine[Any, Any, object]]:
+        now = self._clock()
+        namespace = group.metadata.namespace
+        own = {pod.partition("/")[2]: one for pod, one in members.items() if one.controller == group.metadata.uid}
+        made = self._made(group, memory, own)
+        self._notice(memory, own, made, now, namespace)
+        replaced, left = number(group, REPLACED_ANNOTATION, 0), retries_left(group)
+        delay = min(_LONGEST_BACKOFF, self._backoff * 2.0 ** min(replaced, 20))
+        wanted = plan(
+            group.metadata.name,
+            group.spec,
+            made,
+            phase,
+            retries=left,
+            due=[name for name, since in memory.failed.items() if now - since >= delay],
+            disrupted=[name for name, one in own.items() if one.disrupted],
+            resting=[role for role, until in memory.resting.items() if until > now],
+            at_most=AT_ONCE + 1,
+        )
+        waits += [until - now for until in memory.resting.values() if until > now]
+        if left and phase in ADMITTED:
+            waits += [since + delay - now for since in memory.failed.values() if since + delay > now]
+        if wanted.retried:
+            count = str(replaced + wanted.retried)
+            await patch_group(self._api, self._world, group, annotations={REPLACED_ANNOTATION: count})
+        for name in wanted.remove:
+            memory.present.pop(name, None)
+        removals: list[Coroutine[Any, Any, object]] = [
+            self._delete(key_of(namespace, name), own[name].uid) for name in wanted.remove if name in own
+        ]
+        return removals + self._create(key, group, wanted, memory, waits)
+
+    def _made(self, group: PodGroup, memory: _Memory, own: Mapping[str, Member]) -> dict[str, State]:
+        """The group's pods as they are, or will be when what was sent has had its effect."""
+        made = {name: _STATES[one.stage] for name, one in own.items()}
+        namespace = group.metadata.namespace
+        for name in own:
+            if self._writes.unseen(key_of(namespace, name)) is Sent.DELETE:
+                made[name] = State.LEAVING
+        for name in tuple(memory.created):
+            if self._writes.unseen(key_of(namespace, name)) is Sent.CREATE:
+                made.setdefault(name, State.WAITING)
+            else:
+                memory.created.discard(name)
+        return made
+
+    def _notice(
+        self, memory: _Memory, own: Mapping[str, Member], made: Mapping[str, State], now: float, namespace: str
+    ) -> None:
+        """Remember since when members have failed, and let roles rest that others have taken members from."""
+        failed = {name for name, state in made.items() if state is State.FAILED}
+        memory.failed = {name: memory.failed.get(name, now) for name in failed}
+        memory.resting = {role: until for role, until in memory.resting.items() if until > now}
+        for name, role in memory.present.items():
+            state = made.get(name)
+            taken = state is None or state is State.LEAVING
+            if taken and self._writes.unseen(key_of(namespace, name)) is not Sent.DELETE:
+                memory.resting[role] = now + _REST_SECONDS
+        memory.present = {name: one.role for name, one in own.items() if made[name] in {State.WAITING, State.PLACED}}
+
+    def _create(
+        self, key: str, group: PodGroup, wanted: Plan, memory: _Memory, waits: list[float]
+    ) -> list[Coroutine[Any, Any, object]]:
+        now = self._clock()
+        if not wanted.create:
+            return []
+        again_in = memory.stalled_until - now
+        if memory.stalled is not None and memory.generation == group.metadata.generation and again_in > 0:
+            waits.append(again_in)
+            return []
+        if len(wanted.create) > AT_ONCE:
+            waits.append(0.0)
+        roles = {role.name: role for role in group.spec.sub_groups or ()}
+        counts = {size.role: size for size in sizes(group.spec)}
+        changes: list[Coroutine[Any, Any, object]] = []
+        try:
+            for role, index in wanted.create[:AT_ONCE]:
+                manifest = manifest_of(group, roles[role], index, counts[role].most, self._world.scheduler_name)
+                surplus = index >= counts[role].base
+                changes.append(self._post(key, group, role, manifest, memory, surplus=surplus))
+        except TemplateError as error:
+            self._stall(memory, group, "TemplateError", f"subGroups {role!r}: {error}")
+            waits.append(_STALLED_SECONDS)
+            for change in changes:
+                change.close()
+            return []
+        return changes
+
+    async def _post(
+        self, key: str, group: PodGroup, role: str, manifest: Mapping[str, Any], memory: _Memory, *, surplus: bool
+    ) -> None:
+        name = manifest["metadata"]["name"]
+        pod = key_of(group.metadata.namespace, name)
+        memory.created.add(name)
+        error = await self._writes.send(
+            pod,
+            Sent.CREATE,
+            lambda: create(self._api, PODS, manifest, field_manager=FIELD_MANAGER),
+            over=(400, 403, 409, 422),
+        )
+        if error is None:
+            return
+        if error.reason == "AlreadyExists":
+            if pod not in self._world.named_members(key):  # a pod of that name which is not the group's
+                self._stall(memory, group, "PodNameTaken", f"pod {name} exists and does not belong to the group")
+            return
+        self._writes.forget(pod)
+        if error.status in {400, 422}:
+            self._stall(memory, group, "PodRefused", f"pod {name}: {error.message}")
+            return
+        if error.status == 403:
+            if surplus:
+                memory.resting[role] = self._clock() + _REST_SECONDS
+                return
+            self._teller.trouble(group, "PodRefused", f"pod {name}: {error.message}")
+        raise error
+
+    def _stall(self, memory: _Memory, group: PodGroup, reason: str, message: str) -> None:
+        memory.stalls += 1
+        if memory.stalled is None or memory.stalled.reason != reason:
+            self._teller.trouble(group, reason, message)
+        memory.tried, memory.stalled = True, Stalled(reason, message[:1024])
+        memory.generation = group.metadata.generation
+        memory.stalled_until = self._clock() + _STALLED_SECONDS
+
+    async def _delete(self, pod: str, uid: str) -> ApiError | None:
+        if self._writes.unseen(pod):
+            return None
+        namespace, _, name = pod.partition("/")
+        return await self._writes.send(
+            pod,
+            Sent.DELETE,
+            lambda: delete(self._api, PODS, namespace=namespace, name=name, uid=uid, propagation="Background"),
+            over=(404, 409),
+        )
