@@ -128,9 +128,12 @@ def test_a_disk_too_full_is_noticed_before_anything_is_compiled(
 
 def test_an_interrupted_build_ends_the_compiler_and_leaves_nothing(workshop: Workshop) -> None:
     workshop.go(f"echo $$ > {workshop.root}/compiler; exec sleep 600")
+    # A run of tests in the background may have been told to ignore ctrl-C, and its children with it.
     script = textwrap.dedent(f"""
+        import signal
         from pathlib import Path
         from kbatch.localcluster.programs import ensure_programs
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         ensure_programs(print, module=Path({str(workshop.module)!r}), cache=Path({str(workshop.cache)!r}))
     """)
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
