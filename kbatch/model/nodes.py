@@ -7,9 +7,9 @@ the columns, so it costs what changed. Arrays in a table are never written while
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ Mask = npt.NDArray[np.bool_]
 
 DEFAULT_PODS = 110
 """Places on a node that does not say how many it has: the kubelet's own default."""
+
+
+_ROWS_AT_ONCE: Final = 1000
+"""So many rows take a millisecond or two."""
 
 
 @dataclass(eq=False, slots=True)
@@ -100,6 +104,20 @@ def _accumulate(vector: Resources, needs: Iterable[tuple[str, int]], sign: int) 
         vector[name] = vector.get(name, 0) + sign * amount
 
 
+def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, tuple[Column, Column, Column, Column]]:
+    """Of one dimension what the records have allocatable, used, releasing and in use by others; in pieces."""
+    found: tuple[list[int], list[int], list[int], list[int]] = ([], [], [], [])
+    for start in range(0, len(records), _ROWS_AT_ONCE):
+        part = records[start : start + _ROWS_AT_ONCE]
+        found[0].extend([record.allocatable.get(name, 0) for record in part])
+        found[1].extend([record.used.get(name, 0) for record in part])
+        found[2].extend([record.releasing.get(name, 0) for record in part])
+        found[3].extend([record.foreign.get(name, 0) for record in part])
+        yield
+    allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
+    return allocatable, used, releasing, foreign
+
+
 class NodeTable:
     """All nodes as columns; row i is the i-th node by name.
 
@@ -163,32 +181,43 @@ class NodeTable:
 
     # --- kept up to date by the ClusterModel --------------------------------------------------------------------------
 
-    def rebuild(self, records: Mapping[str, NodeRecord], dimensions: Iterable[str]) -> None:
-        """Take over all records that have a Node, after nodes came, went or changed in themselves."""
-        self.names = sorted(name for name, record in records.items() if record.node is not None)
-        self.row = {name: row for row, name in enumerate(self.names)}
-        self.records = [records[name] for name in self.names]
-        self.allocatable, self.idle, self.releasing, self.capacity = {}, {}, {}, {}
-        found = set(dimensions)
-        for record in self.records:
-            found.update(record.allocatable)
-        self.open = np.array([not record.closed_by for record in self.records], np.bool_)
-        self.ready = np.array([record.ready for record in self.records], np.bool_)
-        self.cordoned = np.array(
-            [record.node is not None and record.node.spec.unschedulable for record in self.records], np.bool_
-        )
-        self.taint_set = np.array([self._taints(record) for record in self.records], np.int32)
+    def rebuilding(self, records: Mapping[str, NodeRecord]) -> Iterator[None]:
+        """Take over all records that have a Node, after nodes came, went or changed in themselves.
+
+        In pieces of a few milliseconds; nothing is changed before the last of them.
+        """
+        names = sorted(name for name, record in records.items() if record.node is not None)
+        found = [records[name] for name in names]
+        ready: list[bool] = []
+        cordoned: list[bool] = []
+        taint_set: list[int] = []
+        dimensions: set[str] = set()
+        for at, record in enumerate(found, start=1):
+            ready.append(record.ready)
+            cordoned.append(record.node is not None and record.node.spec.unschedulable)
+            taint_set.append(self._taints(record))
+            dimensions.update(record.allocatable)
+            if not at % _ROWS_AT_ONCE:
+                yield
+        masks = np.array([not record.closed_by for record in found], np.bool_), np.array(ready, np.bool_)
+        usable = masks[0] & masks[1] & ~np.array(cordoned, np.bool_)
+        filled = {}
+        for name in sorted(dimensions):
+            filled[name] = yield from _columns(found, name)
+        self.names, self.records = names, found
+        self.row = {name: row for row, name in enumerate(names)}
+        self.open, self.ready = masks
+        self.cordoned = np.array(cordoned, np.bool_)
+        self.taint_set = np.array(taint_set, np.int32)
         self._labels = {}
         self.static_cache = {}
         self.static_generation += 1
-        for name in sorted(found):
-            self._fill(name)
-
-    def ensure(self, dimensions: Iterable[str]) -> None:
-        """Make sure that each of these dimensions has columns."""
-        for name in dimensions:
-            if name not in self.idle:
-                self._fill(name)
+        self.allocatable = {name: columns[0] for name, columns in filled.items()}
+        self.idle = {name: columns[0] - columns[1] for name, columns in filled.items()}
+        self.releasing = {name: columns[2] for name, columns in filled.items()}
+        self.capacity = {
+            name: np.where(usable, np.maximum(columns[0] - columns[3], 0), 0) for name, columns in filled.items()
+        }
 
     def update(self, records: Iterable[NodeRecord]) -> None:
         """Take over what these records hold now; their nodes themselves did not change."""
@@ -206,17 +235,6 @@ class NodeTable:
             self.releasing[name][index] = [record.releasing.get(name, 0) for record in picked]
             self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
         self.open[index] = [not record.closed_by for record in picked]
-
-    def _fill(self, name: str) -> None:
-        records = self.records
-        allocatable = np.array([record.allocatable.get(name, 0) for record in records], np.int64)
-        used = np.array([record.used.get(name, 0) for record in records], np.int64)
-        foreign = np.array([record.foreign.get(name, 0) for record in records], np.int64)
-        self.allocatable[name] = allocatable
-        self.idle[name] = allocatable - used
-        self.releasing[name] = np.array([record.releasing.get(name, 0) for record in records], np.int64)
-        usable = self.open & self.ready & ~self.cordoned
-        self.capacity[name] = np.where(usable, np.maximum(allocatable - foreign, 0), 0)
 
     def _taints(self, record: NodeRecord) -> int:
         taints = (record.node.spec.taints or ()) if record.node is not None else ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
 from kbatch.model.requests import effective_request
 from kbatch.model.selectors import host_ports
@@ -87,6 +88,11 @@ class Task:
     never_preempts: bool = False
     started: int = 0
 
+    def assume(self, node: str) -> None:
+        """Its bind to this node is under way."""
+        self.node, self.assumed, self.nominated = node, True, ""
+        self.started = started_ms(self.pod) or self.created
+
     @property
     def pending(self) -> bool:
         """Waits for a node and could take one, but for its gates."""
@@ -96,6 +102,63 @@ class Task:
     def holds(self) -> bool:
         """Stands on a node for good: bound or assumed, not on its way out."""
         return bool(self.node) and not (self.terminal or self.terminating)
+
+
+def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
+    """What the pod itself says; its priority stays unread. Pods of other schedulers belong to no job."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    task = Task(f"{meta.namespace}/{meta.name}", meta.uid, pod, cls)
+    task.created = timestamp_ms(meta.creation_timestamp) or 0
+    task.node = spec.node_name
+    task.succeeded = status.phase == "Succeeded"
+    task.terminal = task.succeeded or status.phase == "Failed"
+    task.running = status.phase == "Running"
+    if meta.deletion_timestamp is not None:
+        task.terminating = not task.terminal
+        task.release_at = timestamp_ms(meta.deletion_timestamp)
+    task.gated = bool(spec.scheduling_gates)
+    if spec.scheduler_name == scheduler_name:
+        task.job = _job_key(pod)
+        task.role = (meta.labels or {}).get(SUB_GROUP_LABEL, "")
+        if not task.node and not task.terminal:
+            task.nominated = status.nominated_node_name
+    if task.node:
+        task.started = started_ms(pod) or task.created
+    return task
+
+
+def same_class(one: Pod, other: Pod) -> bool:
+    """Whether two states of one pod are of one class for sure."""
+    return one.metadata.labels == other.metadata.labels and one.spec == other.spec
+
+
+def same_task(task: Task, pod: Pod) -> bool:
+    """Whether a new state of the pod says nothing that the task does not say already."""
+    was, now = task.pod.metadata, pod.metadata
+    before, after = task.pod.status, pod.status
+    return (
+        after.phase == before.phase
+        and now.deletion_timestamp == was.deletion_timestamp
+        and after.nominated_node_name == before.nominated_node_name
+        and now.uid == was.uid
+        and now.labels == was.labels
+        and now.annotations == was.annotations
+        and now.owner_references == was.owner_references
+        and now.creation_timestamp == was.creation_timestamp
+        and pod.spec == task.pod.spec
+        and (not task.node or (started_ms(pod) or task.created) == task.started)
+    )
+
+
+def _job_key(pod: Pod) -> str:
+    meta = pod.metadata
+    group = (meta.annotations or {}).get(GROUP_NAME_ANNOTATION)
+    if group:
+        return f"{meta.namespace}/{group}"
+    for owner in meta.owner_references:
+        if owner.controller:
+            return f"{meta.namespace}/{owner.name}#{owner.uid}"
+    return f"{meta.namespace}/{meta.name}#{meta.uid}"
 
 
 @dataclass

@@ -87,13 +87,13 @@ class Source:
         self._pods, self._nodes = pods, nodes
         self._sizes = {PODS.path(): pods, NODES.path(): nodes, PODGROUPS.path(): pods // GANG, QUEUES.path(): 4}
 
-    def pod(self, number: int, version: int, second: int = 1) -> str:
+    def pod(self, number: int, version: int, *, second: int = 1, phase: str = "Running") -> str:
         """One pod as the server would write it; the last ones wait and ask for more than any node has."""
         waits = number >= self._pods - WAITING
         group = f"g{number // GANG:05}"
         return _POD % {
             "name": f"{group}-{number % GANG}", "group": group, "number": number, "version": version, "second": second,
-            "node": "" if waits else f"n{number % self._nodes:05}", "phase": "Pending" if waits else "Running",
+            "node": "" if waits else f"n{number % self._nodes:05}", "phase": "Pending" if waits else phase,
             "cpu": "33" if waits else "1",
         }  # fmt: skip
 
@@ -162,7 +162,12 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
     feed = Feed([Informer(source, kind) for kind in KINDS], cache.receive, WatchMetrics(registry))
     verdicts: list[dict[str, Verdict]] = []
     policy = build_policy(DEFAULT)
-    scheduler = Scheduler(cache, lambda: policy, Idle(), verdicts.append, metrics=SchedulerMetrics(registry))
+
+    def report(found: dict[str, Verdict]) -> tuple[None, ...]:
+        verdicts.append(found)
+        return ()
+
+    scheduler = Scheduler(cache, lambda: policy, Idle(), report, metrics=SchedulerMetrics(registry))
     began = time.process_time()
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -182,7 +187,8 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
         assert scheduler.cycles > cycles
         stopping.set()
         await deciding
-        per_event = await _events(source, cache, pods)
+        per_event = await _events(source, cache, pods, 2_000_000, second=5)
+        per_end = await _events(source, cache, pods, 3_000_000, phase="Succeeded")
         memory = resident()
         feeding.cancel()
     return [
@@ -190,14 +196,19 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
         Figure("scale-memory", f"{what}: resident", memory, 1536.0, "MiB", pods=pods, nodes=nodes),
         Figure("scale-idle", f"{what}: a second without events", idle, 0.02, pods=pods, nodes=nodes),
         Figure("scale-event", f"{what}: a pod event, decoded and taken", per_event, 30.0, "µs", pods=pods, nodes=nodes),
+        Figure("scale-end", f"{what}: a pod's end, decoded and taken", per_end, 30.0, "µs", pods=pods, nodes=nodes),
     ]  # fmt: skip
 
 
-async def _events(source: Source, cache: Cache, pods: int) -> float:
+async def _events(
+    source: Source, cache: Cache, pods: int, version: int, *, second: int = 1, phase: str = "Running"
+) -> float:
     """Microseconds of CPU for each change of a running pod, from the watch's bytes to the model."""
     spread = max(1, (pods - WAITING) // EVENTS)
     lines = [
-        b'{"type":"MODIFIED","object":' + source.pod(number * spread, 2_000_000 + number, second=5).encode() + b"}"
+        b'{"type":"MODIFIED","object":'
+        + source.pod(number * spread, version + number, second=second, phase=phase).encode()
+        + b"}"
         for number in range(min(EVENTS, pods - WAITING))
     ]
     before = cache.model.generation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import fields
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kbatch.api.objects import AnyObject, Metadata, Pod
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
+from kbatch.model.image import build_model, take_image
 from tests.unit.engine.worlds import group, node, pod, priority_class, queue
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -60,6 +62,8 @@ def _pod(draw: st.DrawFn, name: str) -> Pod:
         found.metadata.deletion_timestamp = "2026-01-01T00:00:30Z"
     if not found.spec.node_name and draw(st.booleans()):
         found.status.nominated_node_name = "n1"
+    found.status.start_time = draw(st.sampled_from([None, "2026-01-01T00:00:10Z"]))
+    found.metadata.resource_version = str(draw(st.integers(1, 3)))
     return found
 
 
@@ -81,6 +85,31 @@ def test_sums_follow_any_events(stream: list[Event], own: list[tuple[int, str]])
             else:
                 model.not_evicting(f"ns/{name}", uid)
         model.validate()
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(events(), max_size=25), st.lists(st.tuples(st.booleans(), NAMES), max_size=10))
+def test_a_task_changed_in_place_is_as_one_read_anew(stream: list[Event], own: list[tuple[bool, str]]) -> None:
+    model = ClusterModel()
+    for at, event in enumerate(stream):
+        model.apply(event)
+        if at < len(own):
+            evicts, name = own[at]
+            if evicts:
+                model.evicting(f"ns/{name}", f"u-{name}")
+            else:
+                model.assume(f"ns/{name}", f"u-{name}", "n1")
+    assert _tasks(model) == _tasks(build_model(take_image(model)))
+
+
+def _tasks(model: ClusterModel) -> Any:
+    return {
+        key: (
+            {field.name: getattr(task, field.name) for field in fields(task) if field.name != "cls"},
+            task.cls.request,
+        )
+        for key, task in model.tasks.items()
+    }
 
 
 @settings(deadline=None, max_examples=100)

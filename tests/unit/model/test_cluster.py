@@ -108,6 +108,28 @@ def test_nodes_that_cannot_be_used_are_no_capacity() -> None:
     assert model.table.cordoned.tolist() == [False, False, True]
 
 
+def test_what_of_a_pod_no_decision_reads_moves_only_the_generation() -> None:
+    model = world(node("n1"), group("g", 1), queue(), pod("a", of="g", on="n1"))
+    task, job = model.tasks["ns/a"], model.jobs["ns/g"]
+    before = (model.generation, model.room_generation, job.generation)
+    again = pod("a", of="g", on="n1")
+    again.status.conditions = (PodCondition(type="Ready", status="True"),)
+    model.apply(Upsert(again))
+    assert (model.generation, model.room_generation, job.generation) == (before[0] + 1, before[1], before[2])
+    assert model.tasks["ns/a"] is task
+    assert task.pod is again
+    model.apply(Upsert(copy.deepcopy(again)))
+    assert model.generation == before[0] + 1
+    bound = copy.deepcopy(again)
+    bound.status.conditions = (
+        PodCondition(type="PodScheduled", status="True", last_transition_time="2026-01-01T00:01:00Z"),
+    )
+    model.apply(Upsert(bound))
+    assert model.tasks["ns/a"].started > task.started
+    assert job.generation > before[2]
+    model.validate()
+
+
 def test_a_heart_beat_of_a_node_moves_nothing() -> None:
     model = world(node("n1"))
     before = (model.table.static_generation, model.generation, model.room_generation)

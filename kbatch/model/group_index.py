@@ -1,0 +1,239 @@
+"""All groups and queues: which pod belongs to which group, which group to which queue, and their sums.
+
+An event marks the groups that it touched; `refreshing` works out only these again and carries the difference to their
+queues. A group lives as long as its PodGroup or any pod that names it; a queue as long as its Queue or any such group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
+from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_ms
+from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.others import OtherObjects
+from kbatch.model.shares import Claim
+from kbatch.model.tasks import Task
+
+_AT_ONCE: Final = 128
+_WORK: Final = 1000
+"""So many groups, or pods of theirs, take a millisecond or two."""
+
+
+class GroupIndex:
+    """The groups and queues of a cluster. Changed by the `ClusterModel` alone.
+
+    Attributes:
+        jobs, queues: by key and by name, sums as of the last `refreshing`.
+        live: the jobs that are not settled.
+    """
+
+    def __init__(self, default_queue: str, others: OtherObjects) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.queues: dict[str, QueueRecord] = {}
+        self.live: dict[str, Job] = {}
+        self._default_queue: Final = default_queue
+        self._others: Final = others
+        self._dirty: dict[str, Job] = {}
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def swap(self, old: Task | None, new: Task | None) -> None:
+        """Put `new` in the place of `old`: the same pod before and after, None where it is not there."""
+        left = old.job if old is not None else ""
+        if new is not None and new.job:
+            job = self.jobs.get(new.job)
+            if job is None:
+                job = self.jobs[new.job] = _shadow_or_missing(new)
+            job.tasks[new.key] = new
+            self._touch(job)
+            if new.job == left:
+                return
+        if old is not None and left:
+            job = self.jobs[left]
+            job.tasks.pop(old.key, None)
+            self._touch(job)
+            self._drop_if_empty(job)
+
+    # --- PodGroups and Queues -----------------------------------------------------------------------------------------
+
+    def upsert_group(self, group: PodGroup) -> bool:
+        """Take over what the PodGroup says. Whether it is news.
+
+        Raises:
+            QuantityError: its minResources cannot be read.
+        """
+        meta = group.metadata
+        key = f"{meta.namespace}/{meta.name}"
+        job = self.jobs.get(key)
+        if job is not None and job.group == group:
+            return False
+        if job is None:
+            job = Job(key, key, meta.namespace, shadow=False)
+            job.read(group)
+            self.jobs[key] = job
+        else:
+            job.read(group)
+        job.created = timestamp_ms(meta.creation_timestamp) or 0
+        self._enter(job, group.spec.queue or self._default_queue)
+        self._touch(job)
+        return True
+
+    def remove_group(self, key: str) -> None:
+        """The PodGroup is gone; pods that name it keep its job."""
+        job = self.jobs.get(key)
+        if job is not None and job.group is not None:
+            job.read(None)
+            self._leave(job)
+            self._touch(job)
+            self._drop_if_empty(job)
+
+    def upsert_queue(self, queue: Queue) -> bool:
+        """Take over what the Queue says. Whether its spec is news.
+
+        Raises:
+            QuantityError: its capability cannot be read.
+        """
+        name = queue.metadata.name
+        record = self.queues.get(name)
+        if record is not None and record.queue is not None and record.queue.spec == queue.spec:
+            record.queue = queue
+            return False
+        if record is None:
+            record = QueueRecord(name)
+        record.read(queue)
+        self.queues[name] = record
+        self._touch_all(record)
+        return True
+
+    def remove_queue(self, name: str) -> None:
+        """The Queue is gone; groups that name it keep its record."""
+        record = self.queues.get(name)
+        if record is not None and record.queue is not None:
+            record.queue = None
+            self._touch_all(record)
+            if not record.jobs:
+                del self.queues[name]
+
+    # --- sums ---------------------------------------------------------------------------------------------------------
+
+    def touch_all(self) -> None:
+        """Something changed that any group may depend on."""
+        for job in self.jobs.values():
+            self._touch(job)
+
+    @property
+    def stale(self) -> bool:
+        """Whether any sum is out of date."""
+        return bool(self._dirty)
+
+    def refreshing(self) -> Iterator[None]:
+        """Bring all sums up to date, in pieces; what is not done when it is left off is done next time."""
+        while self._dirty:
+            work = 0
+            for key, job in list(islice(self._dirty.items(), _AT_ONCE)):
+                del self._dirty[key]
+                self._refresh(job)
+                work += 3 + len(job.tasks)
+                if work > _WORK:
+                    break
+            yield
+
+    def claims(self) -> list[Claim]:
+        """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
+        oldest: dict[str, int] = {}
+        for job in self.live.values():
+            if job.waiting or job.outstanding:
+                oldest[job.queue] = min(oldest.get(job.queue, job.created), job.created)
+        return [
+            Claim(
+                name,
+                record.weight,
+                record.request if record.open else record.allocated,
+                record.capability,
+                record.allocated,
+                oldest.get(name) if record.open else None,
+            )
+            for name, record in sorted(self.queues.items())
+            if record.queue is not None
+        ]
+
+    def _refresh(self, job: Job) -> None:
+        if job.group is None and job.tasks:
+            oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
+            job.created = oldest.created
+            if job.shadow:  # what its oldest pod says of it
+                job.minimum = _shadow_minimum(oldest.pod)
+                self._enter(job, (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL) or self._default_queue)
+        job.refresh()
+        name = job.group.spec.priority_class_name if job.group is not None else ""
+        found = self._others.priority_class(name) if name else None
+        job.priority_class_missing = name if name and found is None else ""
+        if found is not None:
+            job.priority = found.value
+        else:
+            priorities = [task.priority for task in job.tasks.values() if not task.terminal]
+            job.priority = max(priorities) if priorities else 0
+        if job.queue:
+            queue = self.queues[job.queue]
+            if job.counted is not None:
+                queue.count(job.counted[1], job.counted[2], -1)
+            job.counted = (job.queue, job.allocated, job.request)
+            queue.count(job.allocated, job.request, 1)
+        if job.settled:
+            self.live.pop(job.key, None)
+        else:
+            self.live[job.key] = job
+
+    # --- who belongs where --------------------------------------------------------------------------------------------
+
+    def _drop_if_empty(self, job: Job) -> None:
+        if not job.tasks and job.group is None:
+            self.jobs.pop(job.key, None)
+            self._dirty.pop(job.key, None)
+            self.live.pop(job.key, None)
+            self._leave(job)
+
+    def _enter(self, job: Job, name: str) -> None:
+        if job.queue != name:
+            self._leave(job)
+            job.queue = name
+            queue = self.queues.get(name)
+            if queue is None:
+                queue = self.queues[name] = QueueRecord(name)
+            queue.jobs[job.key] = job
+
+    def _leave(self, job: Job) -> None:
+        if not job.queue:
+            return
+        queue = self.queues[job.queue]
+        if job.counted is not None:
+            queue.count(job.counted[1], job.counted[2], -1)
+            job.counted = None
+        queue.jobs.pop(job.key, None)
+        if not queue.jobs and queue.queue is None:
+            del self.queues[job.queue]
+        job.queue = ""
+
+    def _touch(self, job: Job) -> None:
+        job.generation += 1
+        self._dirty[job.key] = job
+
+    def _touch_all(self, queue: QueueRecord) -> None:
+        for job in queue.jobs.values():
+            self._touch(job)
+
+
+def _shadow_or_missing(task: Task) -> Job:
+    """The job of a pod that is the first to name it: a shadow group, or a PodGroup that is not known yet."""
+    meta = task.pod.metadata
+    shadow = not (meta.annotations or {}).get(GROUP_NAME_ANNOTATION)
+    return Job(task.job, task.job.partition("#")[0], meta.namespace, shadow)
+
+
+def _shadow_minimum(pod: Pod) -> int:
+    """The minimum that a pod without a group asks for; what is no number above zero counts as 1."""
+    text = (pod.metadata.annotations or {}).get(GROUP_MIN_MEMBER_ANNOTATION, "")
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else 1

@@ -1,0 +1,157 @@
+"""All nodes: what stands on each, the columns that the engine reads, and the capacity that they make together.
+
+An event marks the records that it changed; `refreshing` carries only these over into columns and capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from kbatch.api.objects import Node
+from kbatch.model.nodes import NodeRecord, NodeTable, read_allocatable
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources
+
+_AT_ONCE: Final = 256
+"""So many changed records take a millisecond or two."""
+
+
+class NodeIndex:
+    """The nodes of a cluster, also such as are only named by pods. Changed by the `ClusterModel` alone.
+
+    Attributes:
+        records: by name. table: those that have a Node, as columns; up to date after `refreshing`.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[str, NodeRecord] = {}
+        self.table = NodeTable()
+        self._capacity: Resources = {}
+        self._capacities: dict[str, Resources] = {}
+        self._dirty: dict[str, NodeRecord] = {}
+        self._rebuild = True
+        self._any_closed = False
+
+    def capacity(self) -> Resources:
+        """What schedulable nodes hold, less what foreign pods use; `pods` left out. As of the last `refreshing`."""
+        return {name: amount for name, amount in self._capacity.items() if amount > 0 and name != PODS}
+
+    def upsert(self, node: Node) -> bool:
+        """Take over what the Node says. Whether anything changed that decisions read.
+
+        Raises:
+            QuantityError: its allocatable amounts cannot be read.
+        """
+        allocatable = read_allocatable(node)
+        record = self._record(node.metadata.name)
+        old = record.node
+        same = old is not None and _content(old) == _content(node) and record.allocatable == allocatable
+        record.node, record.allocatable = node, allocatable
+        if not same:
+            self._changed(record)
+        return not same
+
+    def remove(self, name: str) -> bool:
+        """The Node object is gone. Whether it was known."""
+        record = self.records.get(name)
+        if record is None or record.node is None:
+            return False
+        record.node, record.allocatable = None, {}
+        self._changed(record)
+        self._drop_if_empty(record)
+        return True
+
+    def swap(self, old: Task | None, new: Task | None) -> None:
+        """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
+        was = old if old is not None and old.node and not old.terminal else None
+        now = new if new is not None and new.node and not new.terminal else None
+        if was is not None and now is not None and was.node == now.node and was.cls is now.cls:
+            record = self.records[now.node]
+            if was.terminating is now.terminating and bool(was.job) is bool(now.job):
+                record.tasks[now.key] = now
+                return
+            record.count(was, -1)
+            record.count(now, 1)
+            self._dirty[record.name] = record
+            return
+        if was is not None:
+            record = self.records[was.node]
+            record.count(was, -1)
+            self._dirty[record.name] = record
+            self._drop_if_empty(record)
+        if now is not None:
+            record = self._record(now.node)
+            record.count(now, 1)
+            self._dirty[record.name] = record
+
+    def close(self, name: str, pod_key: str) -> None:
+        """An unreadable pod stands there: nothing may be placed beside it."""
+        record = self._record(name)
+        record.closed_by.add(pod_key)
+        self._any_closed = True
+        self._changed(record)
+
+    def reopen(self, pod_key: str) -> bool:
+        """The pod can be read again, or is gone: nodes that it closed open. Whether there were any."""
+        if not self._any_closed:
+            return False
+        closed = [record for record in self.records.values() if pod_key in record.closed_by]
+        for record in closed:
+            record.closed_by.discard(pod_key)
+            self._changed(record)
+            self._drop_if_empty(record)
+        return bool(closed)
+
+    def static_changed(self) -> None:
+        """Something besides the nodes changed that is kept with what depends on nodes alone."""
+        self._rebuild = True
+
+    @property
+    def stale(self) -> bool:
+        """Whether columns or capacity are out of date."""
+        return self._rebuild or bool(self._dirty)
+
+    def refreshing(self) -> Iterator[None]:
+        """Bring columns and capacity up to date, in pieces; what is not done when it is left off is done next time."""
+        while self._dirty:
+            part = dict(islice(self._dirty.items(), _AT_ONCE))
+            for name, record in part.items():
+                del self._dirty[name]
+                self._count(self._capacities.pop(name, None), -1)
+                if self.records.get(name) is record and record.node is not None:
+                    capacity = self._capacities[name] = record.capacity()
+                    self._count(capacity, 1)
+            if not self._rebuild:
+                self.table.update(part.values())
+            yield
+        if self._rebuild:
+            yield from self.table.rebuilding(self.records)
+            self._rebuild = False
+            self._any_closed = any(record.closed_by for record in self.records.values())
+
+    def _record(self, name: str) -> NodeRecord:
+        record = self.records.get(name)
+        if record is None:
+            record = self.records[name] = NodeRecord(name)
+        return record
+
+    def _drop_if_empty(self, record: NodeRecord) -> None:
+        if record.node is None and not record.tasks and not record.closed_by:
+            self.records.pop(record.name, None)
+
+    def _changed(self, record: NodeRecord) -> None:
+        """Something but the use of a node changed."""
+        self._rebuild = True
+        self._dirty[record.name] = record
+
+    def _count(self, vector: Resources | None, sign: int) -> None:
+        for name, amount in (vector or {}).items():
+            self._capacity[name] = self._capacity.get(name, 0) + sign * amount
+
+
+def _content(node: Node) -> tuple[object, ...]:
+    """All of a node that decisions read, and nothing that beats like a heart."""
+    facts = tuple((condition.type, condition.status) for condition in node.status.conditions or ())
+    return node.metadata.labels, node.spec, facts, node.status.images
