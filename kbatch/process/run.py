@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
-from kbatch.process import logs
+from kbatch.process import logs, turns
 from kbatch.process.health import Health, HealthServer
 from kbatch.process.settings import ProcessSettings, parse_or_exit
 
@@ -112,7 +112,7 @@ def main(
     chosen = parse_or_exit(settings, prog=f"kbatch-{name}", argv=argv)
     logs.configure(level=chosen.log_level, style=chosen.log_format)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter that nobody asks for
-    status = asyncio.run(run(name, chosen, serve, on_stop=_exit_at_last))
+    status = turns.run(run(name, chosen, serve, on_stop=_exit_at_last))
     logging.shutdown()
     # Threads of libraries (kopf's, an executor's) must not keep a stopped process alive.
     os._exit(status)
