@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from kbatch.decisions.records import Delta, Mark, PolicyText
-from kbatch.engine import Memo, Observer, Outcome, Policy, Snapshot, Transaction, Verdict
+from kbatch.engine import Memo, Observer, Outcome, Policy, Snapshot, Step, Transaction, Turn, Verdict
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event
 from kbatch.model.image import Image, take_image
 
-Decide: TypeAlias = Callable[[Snapshot, Policy, Memo, Observer], Generator[Transaction | Verdict, None, Outcome]]
+Decide: TypeAlias = Callable[[Snapshot, Policy, Memo, Observer], Generator[Step, None, Outcome]]
 
 MOST_DELTAS: Final = 200_000
 """More changes than this between two cycles are not kept: the log ends, and the next starts whole."""
@@ -115,7 +115,7 @@ class Recorder:
 
         def listened(
             snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer
-        ) -> Generator[Transaction | Verdict, None, Outcome]:
+        ) -> Generator[Step, None, Outcome]:
             self._number += 1
             heard, memo = self._begin(snapshot, policy, memo)
             if heard is None:
@@ -124,12 +124,13 @@ class Recorder:
             try:
                 while True:
                     try:
-                        decision = next(deciding)
+                        step = next(deciding)
                     except StopIteration as end:
                         outcome: Outcome = end.value
                         break
-                    heard.decisions.append(decision)
-                    yield decision
+                    if not isinstance(step, Turn):
+                        heard.decisions.append(step)
+                    yield step
             except GeneratorExit:
                 heard.cut = True
                 raise

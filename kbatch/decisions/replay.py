@@ -25,7 +25,7 @@ from kbatch.decisions.records import (
     read_object,
     write_decision,
 )
-from kbatch.engine import Memo, NullObserver, Policy, build_policy, cycle, take_snapshot
+from kbatch.engine import Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
 from kbatch.model.image import Image, build_model
@@ -143,7 +143,9 @@ def _decide(
     try:
         while not (record.cut and len(decided) >= heard):
             try:
-                decided.append(write_decision(next(deciding)))
+                step = next(deciding)
+                if not isinstance(step, Turn):
+                    decided.append(write_decision(step))
             except StopIteration as end:
                 return decided, end.value.memo, (end.value.next_wake, "")
     except Exception as error:  # noqa: BLE001 - an engine that fails is what may have been recorded

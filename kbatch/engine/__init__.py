@@ -3,12 +3,12 @@
     policy = build_policy(parse(text, "scheduler.yaml"))
     memo = Memo()
     snapshot = take_snapshot(model, now_ms)
-    for decision in cycle(snapshot, policy, memo, NullObserver()):   # `yield from` it to get the Outcome
-        ...                                                          # dispatch a Transaction, note a Verdict
+    for step in cycle(snapshot, policy, memo, NullObserver()):   # `yield from` it to get the Outcome
+        ...                                                      # carry out a Transaction, note a Verdict, skip a Turn
 
-`cycle` is a generator: it works between two decisions, never longer than a gang takes, so the caller may give its
-event loop a turn after each. The model must not change until the generator has ended. Its return value is the
-`Outcome`, whose memo goes into the next cycle.
+`cycle` is a generator that works for a few milliseconds between two steps, so the caller may give its event loop a turn
+after each; where there is nothing to tell yet it yields a `Turn`. The model must not change until the generator has
+ended. Its return value is the `Outcome`, whose memo goes into the next cycle.
 """
 
 from kbatch.engine.boundary import (
@@ -19,7 +19,9 @@ from kbatch.engine.boundary import (
     NullObserver,
     Observer,
     Outcome,
+    Step,
     Transaction,
+    Turn,
     Verdict,
     verdict_conditions,
 )
@@ -38,7 +40,9 @@ __all__ = [
     "Outcome",
     "Policy",
     "Snapshot",
+    "Step",
     "Transaction",
+    "Turn",
     "Verdict",
     "build_policy",
     "cycle",

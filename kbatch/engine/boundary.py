@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition
@@ -59,9 +59,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a group stands. The last one of a cycle counts; an early one says how far it has come, and may lack a reason.
-
-    Groups that need no word are left out.
+    """How a group stands at the end of a cycle. Groups that need no word are left out.
 
     Attributes:
         group: `namespace/name`; of a shadow group that of its owner or its only pod. `job` is its key in the model.
@@ -83,6 +81,38 @@ class Verdict:
     pods_unschedulable: bool = False
     attempts: int = 0
     job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Nothing is decided here, but some work is done: the cycle's caller may do something else before it goes on.
+
+    How often a cycle offers a turn says nothing about what it decides, and may differ where the decisions are equal.
+    """
+
+
+TURN: Final = Turn()
+
+Step: TypeAlias = Transaction | Verdict | Turn
+"""What a cycle yields."""
+
+WORK_BETWEEN_TURNS: Final = 200
+"""In units of about ten microseconds: what it takes to look at one group."""
+
+
+class Pace:
+    """Says when a turn is due. It counts work and not time: the engine reads no clock."""
+
+    def __init__(self) -> None:
+        self._left = WORK_BETWEEN_TURNS
+
+    def due(self, work: int = 1) -> bool:
+        """Some work is done (in the units above): whether the caller should get a turn."""
+        self._left -= work
+        if self._left > 0:
+            return False
+        self._left = WORK_BETWEEN_TURNS
+        return True
 
 
 def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:

@@ -13,7 +13,7 @@ from kbatch.api.reasons import (
     most_specific,
 )
 from kbatch.engine.actions import ACTIONS
-from kbatch.engine.boundary import Memo, Observer, Outcome, Transaction, Verdict
+from kbatch.engine.boundary import TURN, Memo, Observer, Outcome, Step, Transaction, Turn, Verdict
 from kbatch.engine.policy import Policy
 from kbatch.engine.session import Session
 from kbatch.engine.snapshot import Snapshot
@@ -21,13 +21,15 @@ from kbatch.engine.standing import take_up
 from kbatch.engine.state import JobState
 
 
-def cycle(
-    snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer
-) -> Generator[Transaction | Verdict, None, Outcome]:
+def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
     """Decide on a snapshot: yields transactions as they are found and verdicts at the end; returns the `Outcome`.
 
-    The same snapshot, policy and memo give the same decisions, byte for byte; the memo saves work, and changes none.
+    In between it yields a `Turn` every few milliseconds, however much there is to look at. The same snapshot, policy
+    and memo give the same decisions, byte for byte; the memo saves work, and changes none.
     """
+    with observer.span("snapshot"):
+        for _ in snapshot.open():
+            yield TURN
     if memo.policy != policy.fingerprint:
         memo = Memo(policy.fingerprint)
     if memo.idle is not None:
@@ -37,21 +39,24 @@ def cycle(
             return Outcome(memo, wake)
     with observer.span("session"):
         session = Session(snapshot, policy, memo)
+        yield TURN
+        yield from session.open()
     decided = False
     with observer.span("standing"):
-        for transaction in take_up(session):
-            decided = True
-            yield transaction
+        for step in take_up(session):
+            decided = decided or isinstance(step, Transaction)
+            yield step
     for action in policy.actions:
         with observer.span(f"action:{action}"):
-            for decision in ACTIONS[action](session):
-                decided = decided or isinstance(decision, Transaction)
-                yield decision
+            for step in ACTIONS[action](session):
+                decided = decided or isinstance(step, Transaction)
+                yield step
     with observer.span("verdicts"):
         found = []
-        for verdict in _verdicts(session):
-            found.append(verdict)
-            yield verdict
+        for word in _verdicts(session):
+            if isinstance(word, Verdict):
+                found.append(word)
+            yield word
     wake = min((instant for instant in session.wake if instant > snapshot.now), default=None)
     after = Memo(policy.fingerprint)
     after.failed = {mark: (snapshot.room_generation, why) for mark, (moves, why) in session.failed.items() if not moves}
@@ -60,7 +65,7 @@ def cycle(
     return Outcome(after, wake)
 
 
-def _verdicts(session: Session) -> Iterator[Verdict]:
+def _verdicts(session: Session) -> Iterator[Verdict | Turn]:
     for job in session.live():
         model = job.job
         if model.group is None and not model.shadow:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason
+from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.emptied import Trial, shortage
 from kbatch.engine.placement import When
 from kbatch.engine.state import JobState
@@ -15,6 +16,12 @@ from kbatch.model.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
+
+
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 500
+"""As many pods are placed between two turns: a few milliseconds."""
 
 
 def unplaced(job: JobState) -> list[Task]:
@@ -61,6 +68,21 @@ def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
 
 
 def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
+    """`placing`, without turns."""
+    return finish(placing(statement, when))
+
+
+def finish(steps: Generator[Turn, None, _T]) -> _T:
+    """The result of work in pieces, done in one."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+
+
+def placing(statement: Statement, when: Sequence[When]) -> Generator[Turn, None, bool]:
     """Place what the job's minimum lacks; whether it is complete. What could be placed stays in the statement.
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
@@ -75,7 +97,7 @@ def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
                 candidates = [task for task in tasks if not job.full(task.role)]
             else:
                 candidates = [task for task in tasks if task.role == role]
-            placed = _place(statement, candidates, count, moment, role is None)
+            placed = yield from _place(statement, candidates, count, moment, role is None)
             if placed and moment is When.LATER:
                 waits = True
             if placed:
@@ -87,7 +109,9 @@ def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
     return not job.missing()
 
 
-def _place(statement: Statement, tasks: Sequence[Task], count: int, when: When, capped: bool) -> int:
+def _place(
+    statement: Statement, tasks: Sequence[Task], count: int, when: When, capped: bool
+) -> Generator[Turn, None, int]:
     """Place up to `count` of the tasks, in order; a class that does not fit is passed over."""
     placement, job = statement.session.placement, statement.job
     placed = 0
@@ -101,7 +125,7 @@ def _place(statement: Statement, tasks: Sequence[Task], count: int, when: When, 
         todo = iter(run)
         left = min(count - placed, len(run))
         while left:
-            rows = fit.choose(left)
+            rows = fit.choose(min(left, _AT_ONCE))
             if not rows:
                 full.add(cls.id)
                 break
@@ -114,6 +138,8 @@ def _place(statement: Statement, tasks: Sequence[Task], count: int, when: When, 
                     statement.nominate(task, row)
                 placed += 1
             left -= len(rows)
+            if len(rows) == _AT_ONCE:
+                yield TURN
     return placed
 
 

@@ -12,7 +12,7 @@ engine works it out again only for what a decision touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -171,6 +171,12 @@ class Plugin:
     def __init__(self, arguments: Any, view: View) -> None:
         self.arguments = arguments
         self.view = view
+
+    def prepare(self) -> Iterable[None]:
+        """Work of a plugin that takes long, done before anything is asked: a generator that yields every few
+        milliseconds, so that whoever runs the engine may do something else in between.
+        """
+        return ()
 
     # --- order --------------------------------------------------------------------------------------------------------
 

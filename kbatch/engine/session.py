@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.objects import Job
+from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.boundary import Memo, Verdict
+from kbatch.engine.boundary import TURN, Memo, Pace, Turn
 from kbatch.engine.budgets import Budgets
 from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.emptied import Emptied
@@ -21,6 +21,7 @@ from kbatch.engine.policy import Policy
 from kbatch.engine.room import Room
 from kbatch.engine.snapshot import Snapshot
 from kbatch.engine.state import JobState, QueueState
+from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -37,6 +38,7 @@ class Session:
         holds: room kept for a group that has waited too long.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
         wake: instants (ms) at which the same snapshot could be decided otherwise.
+        due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, memo: Memo) -> None:
@@ -60,10 +62,11 @@ class Session:
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
         self.wake: list[int] = []
+        self.due = Pace().due
         self.failed: dict[object, tuple[int, Reason]] = {}
         self.holds = Holds()
         self._promises: list[tuple[JobState, Resources]] | None = None
-        self._live: list[JobState] | None = None
+        self._live: list[JobState] = []
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
@@ -79,6 +82,7 @@ class Session:
         plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
             (part.tier, part.enabled, part.plugin(part.arguments, self)) for part in policy.plugins
         ]
+        self._plugins = [plugin for _, _, plugin in plugins]
 
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
             return [
@@ -117,6 +121,19 @@ class Session:
         }  # fmt: skip
         self.placement = Placement(self.room, self.predicates, self.scores, policy.fingerprint)
 
+    def open(self) -> Iterator[Turn]:
+        """What takes long before anything can be asked: the plugins' preparations, and a look at each live group."""
+        for plugin in self._plugins:
+            for _ in plugin.prepare():
+                yield TURN
+        found: list[JobState] = []
+        for job in sorted(self.model.live.values(), key=lambda job: (job.created, job.key)):
+            state = self._jobs[job.key] = self._state(job)
+            found.append(state)
+            if self.due(1 + len(job.waiting) // 10):
+                yield TURN
+        self._live = found
+
     # --- View ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -132,11 +149,10 @@ class Session:
         """A group; raises KeyError where there is none."""
         found = self._jobs.get(key)
         if found is None:
-            found = self._jobs[key] = self._state(key)
+            found = self._jobs[key] = self._state(self.model.jobs[key])
         return found
 
-    def _state(self, key: str) -> JobState:
-        job = self.model.jobs[key]
+    def _state(self, job: Job) -> JobState:
         state = JobState(job, job.queue, dict(job.bound))
         state.bound = job.holding + job.succeeded
         waiting = [task for task in job.waiting if not task.gated]
@@ -158,15 +174,12 @@ class Session:
 
     def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
-        if self._live is None:
-            jobs = sorted(self.model.live.values(), key=lambda job: (job.created, job.key))
-            self._live = [self.job(job.key) for job in jobs]
         return self._live
 
     def job_templates(self, key: str) -> Sequence[ToCome]:
         """Pods to come of suspended Jobs that name the group."""
         if self._templates is None:
-            self._templates = index_templates(self.model.objects.get(Job, {}).values())
+            self._templates = index_templates(self.model.objects.get(BatchJob, {}).values())
         return self._templates.get(key, ())
 
     def promises(self) -> Sequence[tuple[JobState, Resources]]:
@@ -330,11 +343,6 @@ class Session:
         return False
 
     # --- reasons ------------------------------------------------------------------------------------------------------
-
-    def word(self, job: JobState) -> Verdict:
-        """An early word on a job that was tried in vain, so that the cycle's caller gets a turn before the next one."""
-        shadow = job.job.shadow
-        return Verdict(job.name, shadow=shadow, enqueued=None if shadow else job.in_queue, scheduled=False, job=job.key)
 
     def refuse(self, job: JobState, reason: Reason, *, attempted: bool = False) -> None:
         """Note why the job waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kbatch.model.cluster import ClusterModel
@@ -14,14 +15,33 @@ class Snapshot:
     """The cluster at `now` (ms). Whoever took it leaves the model alone until the cycle has ended."""
 
     now: int
-    generation: int
-    room_generation: int
     model: ClusterModel
-    table: NodeTable
-    capacity: Resources
+
+    def open(self) -> Iterator[None]:
+        """Bring the model's sums up to date, in pieces of a few milliseconds. The cycle does this first of all."""
+        return self.model.refreshing()
+
+    @property
+    def generation(self) -> int:
+        """Of the model."""
+        return self.model.generation
+
+    @property
+    def room_generation(self) -> int:
+        """Of the model."""
+        return self.model.room_generation
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as columns."""
+        return self.model.table
+
+    @property
+    def capacity(self) -> Resources:
+        """What schedulable nodes hold, less what foreign pods use."""
+        return self.model.capacity
 
 
 def take_snapshot(model: ClusterModel, now_ms: int) -> Snapshot:
-    """Bring the model's sums up to date and hold on to them."""
-    model.refresh()
-    return Snapshot(now_ms, model.generation, model.room_generation, model, model.table, model.capacity)
+    """Hold on to the model as it is."""
+    return Snapshot(now_ms, model)

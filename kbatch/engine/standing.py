@@ -18,7 +18,7 @@ from kbatch.api.reasons import (
     QueueNotFound,
     Reason,
 )
-from kbatch.engine.boundary import Nomination, Transaction
+from kbatch.engine.boundary import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, place_minimum, unplaced
 from kbatch.engine.state import JobState
@@ -33,19 +33,21 @@ _FUTURE_MS = 60_000
 it counts as long past."""
 
 
-def take_up(session: Session) -> Iterator[Transaction]:
+def take_up(session: Session) -> Iterator[Transaction | Turn]:
     """Bring the session to where the last cycle left the cluster, and end what is over."""
-    jobs = list(session.live())
+    jobs = session.live()
     for job in jobs:
         _admit(session, job)
+        if session.due():
+            yield TURN
     for job in jobs:
         if job.job.nominees:
             ended = _nominations(session, job)
-            if ended is not None:
-                yield ended
+            yield ended if ended is not None else TURN
     for job in jobs:
         if job.in_queue and _bound_in_part(job):
             yield from _complete(session, job)
+            yield TURN
 
 
 def impossible(session: Session, job: JobState) -> Reason | None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -24,6 +26,9 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 
 _log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 50
+"""So many events take a millisecond or two."""
 
 ReportUnreadable = Callable[[Unreadable], None]
 
@@ -47,7 +52,8 @@ class Cache:
         self.listeners: list[Callable[[tuple[Event, ...]], None]] = []
         self._report = report_unreadable
         self._held = False
-        self._later: list[Callable[[], None]] = []
+        self._later: deque[tuple[Callable[[], None], int]] = deque()
+        """What waits for the end of a cycle, with how many events it is."""
         self._decided: dict[str, tuple[str, Condition, int]] = {}
         """By group: its uid, and what was decided about its being in queue and the API server does not say yet."""
         self._written: dict[str, int] = {}
@@ -66,17 +72,35 @@ class Cache:
         try:
             yield self.model
         finally:
+            for _ in self.catching_up():
+                pass
             self._held = False
-            later, self._later = self._later, []
-            for action in later:
-                action()
+
+    def catching_up(self) -> Iterator[None]:
+        """Do in order what has waited for the cycle to be done with the model, in pieces of a few milliseconds.
+
+        What comes between two pieces waits its turn. What is not done at the end of `held` is done there.
+        """
+        done = 0
+        while self._later:
+            action, events = self._later.popleft()
+            action()
+            done += events
+            if done >= _AT_ONCE:
+                done = 0
+                yield
 
     # --- what the API server says -------------------------------------------------------------------------------------
 
     def receive(self, batch: Batch) -> None:
         """Take over a batch of an informer."""
-        if batch.events:
-            self._do(functools.partial(self._receive, batch.events))
+        if not self._held:
+            if batch.events:
+                self._receive(batch.events)
+            return
+        for start in range(0, len(batch.events), _AT_ONCE):
+            part = batch.events[start : start + _AT_ONCE]
+            self._later.append((functools.partial(self._receive, part), len(part)))
 
     def observed(self, group: PodGroup) -> None:
         """A write of this process was answered with the object as it is now: it is known before the watch tells."""
@@ -230,7 +254,7 @@ class Cache:
 
     def _do(self, action: Callable[[], None]) -> None:
         if self._held:
-            self._later.append(action)
+            self._later.append((action, 1))
         else:
             action()
 

@@ -1,8 +1,9 @@
 """The scheduling loop: wait until something could be decided, run a cycle, hand out what it decides.
 
 Driven by events, with a gap between two cycles so that a burst of events makes one cycle; otherwise asleep until an
-unchanged cluster could be decided otherwise, or for the schedule period. After each transaction the event loop gets a
-turn: binds go out while the cycle is still at work.
+unchanged cluster could be decided otherwise, or for the schedule period. The event loop gets a turn whenever a few
+milliseconds have gone into a cycle: binds go out, and the Lease is renewed, while it is still at work. The same goes
+for what follows a cycle: telling how the groups stand, and catching up with what has happened meanwhile.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kbatch.engine import Memo, Outcome, Policy, Snapshot, Transaction, Verdict, cycle, take_snapshot
+from kbatch.engine import Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
 from kbatch.engine.boundary import Observer
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
@@ -24,7 +25,7 @@ from operators.scheduler.story import Story
 _log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.01
-"""A cycle that yields nothing but verdicts lets go of the event loop after so long."""
+"""A cycle that yields nothing to carry out lets go of the event loop after so long."""
 
 SHORT_SECONDS: Final = 0.002
 """The same after a transaction, so that its binds go out; many small ones share a turn of the loop."""
@@ -38,7 +39,7 @@ WRONG_MS: Final = 5_000
 LONGEST_REST: Final = 10.0
 """After cycles that failed one after the other, the wait grows up to this."""
 
-Decide = Callable[[Snapshot, Policy, Memo, Observer], Generator[Transaction | Verdict, None, Outcome]]
+Decide = Callable[[Snapshot, Policy, Memo, Observer], Generator[Step, None, Outcome]]
 
 
 class Hands(Protocol):
@@ -61,7 +62,7 @@ class Scheduler:
         cache: what to decide on.
         policy: gives the policy in force; asked before each cycle.
         hands: get each transaction at once.
-        report: gets a cycle's last verdict of each group, by the group's key in the model.
+        report: gets a cycle's verdict on each group, by the group's key in the model; goes over them in pieces.
         gap: seconds between the starts of two cycles, at least.
         period: seconds after which a cycle runs though nothing has happened.
         decide: the engine.
@@ -72,7 +73,7 @@ class Scheduler:
         cache: Cache,
         policy: Callable[[], Policy],
         hands: Hands,
-        report: Callable[[dict[str, Verdict]], None],
+        report: Callable[[dict[str, Verdict]], Iterable[None]],
         *,
         metrics: SchedulerMetrics,
         gap: float = 0.05,
@@ -166,12 +167,9 @@ class Scheduler:
         transactions: list[Transaction] = []
         self._started += 1
         number = self._started
-        spent = 0.0
         with self._cache.held() as model:
-            turn = time.perf_counter()
-            snapshot = take_snapshot(model, self._now)
-            spans = _Spans(self._metrics)
-            deciding = self._decide(snapshot, policy, self._memo, spans)
+            slices = _Slices(self._metrics)
+            deciding = self._decide(take_snapshot(model, self._now), policy, self._memo, _Spans(self._metrics, slices))
             with contextlib.closing(deciding):
                 while True:
                     item = _next(deciding)
@@ -183,20 +181,17 @@ class Scheduler:
                         transactions.append(item)
                     if isinstance(item, Outcome):
                         break
-                    if time.perf_counter() - turn > (SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS):
-                        spent += self._turn(turn)
-                        let_go = time.perf_counter()
-                        await asyncio.sleep(0)
-                        turn = time.perf_counter()
-                        spans.others += turn - let_go
-            spent += self._turn(turn)
-        self._metrics.cycle.observe(spent)
-        self._story.tell(number, transactions, verdicts)
-        self._spent = spent
-        self._memo = item.memo
-        self.cycles += 1
-        self._count(verdicts)
-        self._report(verdicts)
+                    await slices.turn(SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS)
+            self._spent = slices.end()
+            self._metrics.cycle.observe(self._spent)
+            self._story.tell(number, transactions, verdicts)
+            self._memo = item.memo
+            self.cycles += 1
+            self._count(verdicts)
+            for _ in self._report(verdicts):
+                await slices.turn(TURN_SECONDS)
+            for _ in self._cache.catching_up():
+                await slices.turn(TURN_SECONDS)
         return item.next_wake
 
     def _tell_time(self) -> None:
@@ -225,11 +220,6 @@ class Scheduler:
     def _oldest_age(self) -> float:
         return 0.0 if self._oldest is None else max(0.0, self._wall() - self._oldest / 1000)
 
-    def _turn(self, began: float) -> float:
-        seconds = time.perf_counter() - began
-        self._metrics.slice.observe(seconds)
-        return seconds
-
     def _count(self, verdicts: dict[str, Verdict]) -> None:
         waiting: dict[str, int] = {}
         scheduled = 0
@@ -255,24 +245,51 @@ class Scheduler:
         self._reasons |= waiting.keys()
 
 
-class _Spans:
-    """Times the parts of a cycle into a histogram, without what others did while the cycle had let go."""
+class _Slices:
+    """The stretches of a cycle between which the event loop has its turns, timed. `others` is what those took."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self.others = 0.0
         self._metrics = metrics
+        self._spent = 0.0
+        self._began = time.perf_counter()
+
+    async def turn(self, seconds: float) -> None:
+        """Give the event loop a turn, if the last one is longer ago than this."""
+        if time.perf_counter() - self._began > seconds:
+            self.end()
+            let_go = self._began
+            await asyncio.sleep(0)
+            self._began = time.perf_counter()
+            self.others += self._began - let_go
+
+    def end(self) -> float:
+        """A slice ends here; the seconds of all so far."""
+        now = time.perf_counter()
+        self._metrics.slice.observe(now - self._began)
+        self._spent += now - self._began
+        self._began = now
+        return self._spent
+
+
+class _Spans:
+    """Times the parts of a cycle into a histogram, without what others did while the cycle had let go."""
+
+    def __init__(self, metrics: SchedulerMetrics, slices: _Slices) -> None:
+        self._slices = slices
+        self._metrics = metrics
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        began, others = time.perf_counter(), self.others
+        began, others = time.perf_counter(), self._slices.others
         try:
             yield
         finally:
-            seconds = time.perf_counter() - began - (self.others - others)
+            seconds = time.perf_counter() - began - (self._slices.others - others)
             self._metrics.span.labels(name).observe(max(0.0, seconds))
 
 
-def _next(deciding: Generator[Transaction | Verdict, None, Outcome]) -> Transaction | Verdict | Outcome:
+def _next(deciding: Generator[Step, None, Outcome]) -> Step | Outcome:
     """What the generator gives next, its return value included."""
     try:
         return next(deciding)

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -245,10 +245,10 @@ class _Assembly:
                     task.cancel()
                 await self.log.close()
 
-    def report(self, verdicts: dict[str, Verdict]) -> None:
-        """Hand a cycle's verdicts to those who write them down."""
-        self.status.report(verdicts)
-        self.pods.report(verdicts)
+    def report(self, verdicts: dict[str, Verdict]) -> Iterator[None]:
+        """Hand a cycle's verdicts to those who write them down, in pieces."""
+        yield from self.status.report(verdicts)
+        yield from self.pods.report(verdicts)
 
     def refused(self, why: str) -> None:
         """Say where people look that a configuration is not in force."""

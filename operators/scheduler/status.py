@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -43,6 +43,9 @@ FIRST_SECONDS: Final = 2.0
 """What a new group lacks pods for is said only after so long."""
 
 MESSAGES_A_SECOND: Final = 20
+
+GROUPS_AT_ONCE: Final = 50
+"""To say how so many groups stand takes a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +96,19 @@ class StatusWriter:
         """Groups whose status is still to be written, the unhurried ones included."""
         return len(self._urgent) + len(self._patient) + len(self._writing)
 
-    def report(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Note how groups stand after a cycle; returns at once."""
-        before, self._noted = self._noted, {}
-        for key, verdict in verdicts.items():
+    def report(self, verdicts: Mapping[str, Verdict]) -> Iterator[None]:
+        """Note how groups stand after a cycle; never waits, but goes over them in pieces of a few milliseconds."""
+        for key in self._noted.keys() - verdicts.keys():
+            del self._noted[key]
+        for number, (key, verdict) in enumerate(verdicts.items(), start=1):
+            if not number % GROUPS_AT_ONCE:
+                yield
             group = self._cache.groups.get(key)
             if verdict.shadow or group is None:
+                self._noted.pop(key, None)
                 continue
-            noted = before.get(key)
+            noted = self._noted.get(key)
             if noted is not None and noted[1] is group and noted[0] == verdict:
-                self._noted[key] = noted
                 continue
             self._noted[key] = verdict, group
             wanted = Wanted(

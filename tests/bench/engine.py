@@ -73,8 +73,14 @@ class Figure:
 
 @dataclass(slots=True)
 class Result:
+    """`opening`, `slice` and `closing` are the longest slices before the first Transaction, up to the last, and after
+    it; where there is none, all is opening.
+    """
+
     seconds: float = 0.0
+    opening: float = 0.0
     slice: float = 0.0
+    closing: float = 0.0
     binds: int = 0
     evictions: int = 0
     memo: Memo | None = None
@@ -135,18 +141,23 @@ def decide(model: ClusterModel, policy: Policy, memo: Memo | None = None, now: i
     gc.collect()
     began = last = time.process_time()
     steps = cycle(take_snapshot(model, now), policy, memo or Memo(), NullObserver())
-    while True:
+    running = True
+    while running:
         try:
-            decision = next(steps)
+            step = next(steps)
         except StopIteration as end:
             found.memo = end.value.memo
-            break
+            running = False
         moment = time.process_time()
-        if isinstance(decision, Transaction):
-            transactions.append(decision)
-        if len(transactions) > 1:
-            found.slice = max(found.slice, moment - last)
-        last = moment
+        taken, last = moment - last, moment
+        if not transactions:
+            found.opening = max(found.opening, taken)
+        else:
+            found.closing = max(found.closing, taken)
+        if running and isinstance(step, Transaction):
+            if transactions:
+                found.slice, found.closing = max(found.slice, found.closing), 0.0
+            transactions.append(step)
     found.seconds = time.process_time() - began
     for transaction in transactions:
         for bind in transaction.binds:

@@ -16,7 +16,7 @@ from kbatch.api.objects import (
     Queue,
     ResourceRequirements,
 )
-from kbatch.engine import Memo, NullObserver, Transaction, build_policy, cycle, take_snapshot
+from kbatch.engine import Memo, NullObserver, Transaction, Verdict, build_policy, cycle, take_snapshot
 from kbatch.engine.building import known_plugins
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
@@ -53,7 +53,7 @@ def decide(*nodes: Node, pods: int) -> tuple[dict[str, str], list[str]]:
     for decision in cycle(take_snapshot(model, 0), policy, Memo(), NullObserver()):
         if isinstance(decision, Transaction):
             binds.update({bind.pod: bind.node for bind in decision.binds})
-        elif decision.reason is not None:
+        elif isinstance(decision, Verdict) and decision.reason is not None:
             messages.append(decision.reason.message)
     return binds, messages
 

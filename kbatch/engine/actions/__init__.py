@@ -1,6 +1,5 @@
-"""The actions, by the name that stands in configurations. Each is a generator of transactions over a session.
-
-An action may yield a verdict early, so that its caller gets a turn; a later one for the same group replaces it.
+"""The actions, by the name that stands in configurations. Each is a generator over a session: of transactions, and of
+turns for its caller.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from kbatch.engine.actions.backfill import backfill
 from kbatch.engine.actions.enqueue import enqueue
 from kbatch.engine.actions.preempt import preempt
 from kbatch.engine.actions.reclaim import reclaim
-from kbatch.engine.boundary import Transaction, Verdict
+from kbatch.engine.boundary import Transaction, Turn
 
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
-Action: TypeAlias = "Callable[[Session], Iterator[Transaction | Verdict]]"
+Action: TypeAlias = "Callable[[Session], Iterator[Transaction | Turn]]"
 
 ACTIONS: Final[dict[str, Action]] = {
     "enqueue": enqueue,

@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import QueueCapabilityExceeded, Reason
-from kbatch.engine.boundary import Transaction, Verdict
+from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.holds import keep_for_the_aged, reserved
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, next_tasks, place_minimum, signature, too_small, unplaced
+from kbatch.engine.planning import explain, next_tasks, place_minimum, placing, signature, too_small, unplaced
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def allocate(session: Session) -> Iterator[Transaction | Verdict]:
+def allocate(session: Session) -> Iterator[Transaction | Turn]:
     """Run the action."""
     best_effort = not session.policy.has("backfill")
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
@@ -33,13 +33,15 @@ def allocate(session: Session) -> Iterator[Transaction | Verdict]:
     yield from _settle(session)
     keep_for_the_aged(session, session.holds)
     for job in session.live():
+        if session.due():
+            yield TURN
         line = by_name.get(job.queue)
         if line is not None and job.in_queue and job.possible and not job.idle:
             line.add(job)
     for modest in (True, False):
         heap: list[tuple[Any, int]] = []
         for at, line in enumerate(lines):
-            line.begin()
+            yield from line.begin()
             if line:
                 heap.append((session.queue_key(line.queue), at))
         heapq.heapify(heap)
@@ -54,10 +56,10 @@ def allocate(session: Session) -> Iterator[Transaction | Verdict]:
     session.holds.end(session)
     session.refresh_below()
     for line in lines:
-        line.end()
+        yield from line.end()
 
 
-def _settle(session: Session) -> Iterator[Transaction | Verdict]:
+def _settle(session: Session) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
     waiting = [job for job in session.live() if job.nominated]
     waiting.sort(key=session.job_key)
@@ -67,14 +69,14 @@ def _settle(session: Session) -> Iterator[Transaction | Verdict]:
         for task in tasks:
             statement.withdraw(job, task)
         if job.missing():
-            if place_minimum(statement, (When.NOW,)):
+            if (yield from placing(statement, (When.NOW,))):
                 for task in tasks:
                     if task.key not in job.placed:
                         _bind_one(session, statement, task)
                 yield from statement.commit()
             else:
                 statement.rollback()
-                yield session.word(job)
+                yield TURN
             continue
         statement.rollback()
         for task in tasks:
@@ -131,19 +133,24 @@ class _Line:
         """Let the job stand in line."""
         self._put_off.append(job)
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[Turn]:
         """Bring those that were put off back into line."""
-        self._heap = [(self.session.job_key(job), job) for job in self._put_off]
+        for job in self._put_off:
+            self._heap.append((self.session.job_key(job), job))
+            if self.session.due():
+                yield TURN
         self._put_off = []
         heapq.heapify(self._heap)
 
-    def end(self) -> None:
+    def end(self) -> Iterator[Turn]:
         """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
         for job, reason in self._passed.values():
             if job.missing() and self.session.others_first(job):
                 self.session.refuse(job, reason)
+            if self.session.due():
+                yield TURN
 
-    def step(self, *, modest: bool) -> Generator[Transaction | Verdict, None, bool]:
+    def step(self, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         """Try the first job's next step. Returns whether the queue's sums changed."""
         job = heapq.heappop(self._heap)[1]
         if modest:
@@ -151,18 +158,20 @@ class _Line:
             if reason is not None:
                 self._put_off.append(job)
                 self._passed[job.key] = job, reason
+                if self.session.due():
+                    yield TURN
                 return False
         if job.missing():
             done = yield from self._minimum(job)
         else:
             done = job.whole and (yield from self._one_more(job))
         if not done:
-            yield self.session.word(job)
+            yield TURN
         if done and not job.idle:
             heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done
 
-    def _minimum(self, job: JobState) -> Generator[Transaction, None, bool]:
+    def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool]:
         session = self.session
         reason = session.valid(job)
         if reason is not None:
@@ -194,7 +203,8 @@ class _Line:
                 return True
             session.refuse(job, known, attempted=True)
             return False
-        if place_minimum(statement, (When.NOW, When.LATER)):
+        if (yield from placing(statement, (When.NOW, When.LATER))):
+            yield TURN
             yield from statement.commit()
             return True
         statement.rollback()

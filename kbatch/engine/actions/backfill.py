@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbatch.engine.boundary import Transaction, Verdict
+from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.placement import When
 from kbatch.engine.planning import unplaced
 from kbatch.engine.statement import Statement
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def backfill(session: Session) -> Iterator[Transaction | Verdict]:
+def backfill(session: Session) -> Iterator[Transaction | Turn]:
     """Run the action. Shares do not matter: such pods take nothing that is shared."""
     for job in session.live():
+        if session.due():
+            yield TURN
         if job.idle or not (job.in_queue and job.possible) or job.missing():
             continue
         statement = Statement(session, job)
@@ -29,4 +31,6 @@ def backfill(session: Session) -> Iterator[Transaction | Verdict]:
                 statement.bind(task, rows[0])
             else:
                 full.add(task.cls.id)
+            if session.due(10):
+                yield TURN
         yield from statement.commit()

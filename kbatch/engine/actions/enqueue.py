@@ -24,9 +24,8 @@ from kbatch.api.reasons import (
     QuotaExceeded,
     Reason,
     WaitingInQueue,
-    most_specific,
 )
-from kbatch.engine.boundary import Verdict
+from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, signature, too_small, unplaced
@@ -40,8 +39,8 @@ QUOTA_GRACE_MS: Final = 5_000
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
 
 
-def enqueue(session: Session) -> Iterator[Verdict]:
-    """Run the action. It makes no transactions: being in queue is a verdict, given out one by one."""
+def enqueue(session: Session) -> Iterator[Turn]:
+    """Run the action. It makes no transactions: being in queue is part of a verdict."""
     return _Door(session).open()
 
 
@@ -58,11 +57,13 @@ class _Door:
         self.preempts = session.policy.has("preempt")
         self.aged_is_in = False
 
-    def open(self) -> Iterator[Verdict]:
-        """Let in whoever fits, in order; says of each how it stands."""
+    def open(self) -> Iterator[Turn]:
+        """Let in whoever fits, in order."""
         session = self.session
         lines: dict[str, list[JobState]] = {}
         for job in session.live():
+            if session.due(2):
+                yield TURN
             if not job.possible or job.job.over:
                 continue
             if job.in_queue:
@@ -92,10 +93,7 @@ class _Door:
                 heapq.heapreplace(heap, (self._key(name), name))
             else:
                 waiting[name] += 1
-            yield Verdict(
-                job.name, shadow=False, enqueued=job.in_queue, scheduled=False,
-                reason=most_specific(session.reasons.get(job.key, ())), attempts=job.attempts, job=job.key,
-            )  # fmt: skip
+            yield TURN
 
     def _key(self, name: str) -> Any:
         """Order of a queue, with what its groups were promised counted as held."""

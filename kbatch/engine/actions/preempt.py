@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kbatch.engine.boundary import Transaction, Verdict
+from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.planning import signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def preempt(session: Session) -> Iterator[Transaction | Verdict]:
+def preempt(session: Session) -> Iterator[Transaction | Turn]:
     """Run the action."""
     lines: dict[str, list[tuple[Any, JobState]]] = {}
     for job in session.live():
+        if session.due():
+            yield TURN
         if not job.idle and job.in_queue and job.possible and not job.nominated:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
     hunts: Hunts = {}
@@ -34,7 +36,7 @@ def preempt(session: Session) -> Iterator[Transaction | Verdict]:
         while line:
             job = heapq.heappop(line)[1]
             moved = yield from _step(session, queue, job, hunts)
-            yield session.word(job)
+            yield TURN
             if moved:
                 heapq.heappush(line, (session.job_key(job), job))
 

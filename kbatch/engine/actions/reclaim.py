@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.allocate import over_capability
-from kbatch.engine.boundary import Transaction, Verdict
+from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.placement import When
 from kbatch.engine.planning import place_minimum, signature, unplaced
 from kbatch.engine.plugin import Claim
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-def reclaim(session: Session) -> Iterator[Transaction | Verdict]:
+def reclaim(session: Session) -> Iterator[Transaction | Turn]:
     """Run the action."""
     if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
     lines: dict[str, list[tuple[Any, JobState]]] = {}
     for job in session.live():
+        if session.due():
+            yield TURN
         queue = session.queues.get(job.queue)
         if not job.idle and queue is not None and job.in_queue and job.possible and not job.nominated:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
@@ -47,7 +49,7 @@ def reclaim(session: Session) -> Iterator[Transaction | Verdict]:
         line = lines[name]
         job = heapq.heappop(line)[1]
         moved = yield from _step(session, session.queue(name), job, aside, hunts)
-        yield session.word(job)
+        yield TURN
         if moved:
             heapq.heappush(line, (session.job_key(job), job))
         if line:

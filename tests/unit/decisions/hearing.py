@@ -8,7 +8,7 @@ from kbatch.api.configuration import DEFAULT, parse
 from kbatch.decisions.recording import Decide, Heard, RecordedModel, Recorder
 from kbatch.decisions.records import PolicyText
 from kbatch.decisions.writing import beginning, line_of
-from kbatch.engine import Memo, NullObserver, Policy, Transaction, Verdict, build_policy, cycle, take_snapshot
+from kbatch.engine import Memo, NullObserver, Policy, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
 from kbatch.model.image import Image
 
 TEXT = """
@@ -70,14 +70,16 @@ class Hearing:
         found: list[Transaction | Verdict] = []
         try:
             while True:
-                found.append(next(steps))
+                step = next(steps)
+                if not isinstance(step, Turn):
+                    found.append(step)
         except StopIteration as end:
             self.memo = end.value.memo
-        for step in found:
-            if assume and isinstance(step, Transaction):
-                for bind in step.binds:
+        for decision in found:
+            if assume and isinstance(decision, Transaction):
+                for bind in decision.binds:
                     self.model.assume(bind.pod, bind.uid, bind.node)
-                for victim in step.evictions:
+                for victim in decision.evictions:
                     self.model.evicting(victim.pod, victim.uid)
         return found
 

@@ -188,7 +188,7 @@ def run(model: ClusterModel, by: Policy | None = None, *, now: int = 0, memo: Me
             return found
         if isinstance(decision, Transaction):
             found.transactions.append(decision)
-        else:
+        elif isinstance(decision, Verdict):
             found.verdicts[decision.group] = decision
 
 

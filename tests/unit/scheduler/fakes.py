@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +166,12 @@ def cache_with(*objects: Any) -> Cache:
     cache = Cache(ClusterModel())
     cache.receive(told(*objects))
     return cache
+
+
+def finish(steps: Iterable[None]) -> None:
+    """Work that is done in pieces, done in one."""
+    for _ in steps:
+        pass
 
 
 async def until(condition: Callable[[], Any], seconds: float = 5.0) -> None:

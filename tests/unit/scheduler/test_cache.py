@@ -32,6 +32,28 @@ def test_nothing_changes_while_a_cycle_holds_the_model() -> None:
     cache.model.validate()
 
 
+def test_what_has_waited_is_done_in_order_and_in_pieces_with_what_comes_in_between() -> None:
+    cache = cache_with(node("n"))
+    told_of: list[int] = []
+    cache.listeners.append(lambda events: told_of.append(len(events)))
+    with cache.held() as model:
+        cache.receive(told(*[pod(f"p{number}") for number in range(300)]))
+        cache.assume("ns/p299", "uid-p299", "n")
+        pieces = 0
+        for _ in cache.catching_up():
+            pieces += 1
+            if pieces == 1:
+                assert 0 < len(model.tasks) < 300
+                cache.forget("ns/p299", "uid-p299")
+        assert pieces > 2
+        assert len(model.tasks) == 300
+        assert sum(told_of) == 300
+        assert model.tasks["ns/p299"].node == "", "assumed, and then forgotten"
+        cache.receive(told(pod("late")))
+    assert "ns/late" in cache.model.tasks, "what is not done by the end is done there"
+    cache.model.validate()
+
+
 def test_a_failed_bind_is_taken_back_after_what_the_watch_said_meanwhile() -> None:
     cache = cache_with(node("n"), node("m"), pod("a"))
     with cache.held():

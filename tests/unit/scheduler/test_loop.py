@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 from kbatch.api.configuration import parse
-from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Verdict, build_policy
+from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Turn, Verdict, build_policy
 from operators.scheduler.cache import Cache
-from operators.scheduler.loop import CROWDED_SECONDS, SHORT_SECONDS, Scheduler
+from operators.scheduler.loop import CROWDED_SECONDS, SHORT_SECONDS, TURN_SECONDS, Scheduler
 from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
 
 POLICY = build_policy(
@@ -68,7 +68,12 @@ async def running(cache: Cache, decide: Any, **options: Any) -> AsyncIterator[tu
     hands = Hands(cache)
     reports: list[Any] = []
     options = {"gap": 0.01, "period": 60.0} | options
-    scheduler = Scheduler(cache, lambda: POLICY, hands, reports.append, metrics=metrics(), decide=decide, **options)
+
+    def report(verdicts: Any) -> tuple[None, ...]:
+        reports.append(verdicts)
+        return ()
+
+    scheduler = Scheduler(cache, lambda: POLICY, hands, report, metrics=metrics(), decide=decide, **options)
     stopping = asyncio.Event()
     task = asyncio.create_task(scheduler.run(stopping))
     try:
@@ -193,13 +198,52 @@ async def test_the_time_of_a_span_is_the_cycles_own() -> None:
         assert 0 <= spent < 0.04
 
 
-async def test_the_last_verdict_of_a_group_counts() -> None:
-    early = Verdict("ns/g", shadow=False, enqueued=False, scheduled=False, job="ns/g")
-    late = Verdict("ns/g", shadow=False, enqueued=True, scheduled=True, job="ns/g")
+async def test_turns_are_nothing_but_turns() -> None:
+    word = Verdict("ns/g", shadow=False, enqueued=True, scheduled=True, job="ns/g")
     other = Verdict("ns/h", shadow=False, enqueued=True, scheduled=False, job="ns/h")
-    async with running(cache_with(), Script([early, transaction("x"), other, late])) as (_, _, reports):
+    steps = [Turn(), transaction("x"), other, Turn(), word]
+    async with running(cache_with(), Script(steps)) as (_, hands, reports):
         await until(lambda: len(reports) == 1)
-        assert reports[0] == {"ns/g": late, "ns/h": other}
+        assert reports[0] == {"ns/g": word, "ns/h": other}
+        assert hands.transactions == [transaction("x")]
+
+
+async def test_the_event_loop_has_its_turns_before_during_and_after_a_cycle() -> None:
+    """However long the cycle, and what follows it, take: the Lease is renewed in between."""
+    turns, seen = 0, dict[str, int]()
+    cache = cache_with(node("n"))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def work(where: str) -> Generator[Any, None, None]:
+        before = turns
+        for _ in range(3):
+            time.sleep(2 * TURN_SECONDS)
+            yield Turn()
+        seen[where] = turns - before
+
+    def decide(*_: Any) -> Generator[Any, None, Outcome]:
+        yield from work("decide")
+        cache.receive(told(*[pod(f"p{number}") for number in range(200)]))
+        assert len(cache.model.tasks) == 0, "it waits for the end of the cycle"
+        yield Transaction("ns/g")
+        return Outcome(Memo(), None)
+
+    def report(_: Any) -> Generator[Any, None, None]:
+        yield from work("report")
+        assert len(cache.model.tasks) == 0
+
+    other = asyncio.create_task(others())
+    scheduler = Scheduler(cache, lambda: POLICY, Hands(), report, metrics=metrics(), decide=decide)
+    await scheduler.cycle()
+    other.cancel()
+    assert seen["decide"] >= 2
+    assert seen["report"] >= 2
+    assert len(cache.model.tasks) == 200
 
 
 async def test_an_engine_that_fails_does_not_end_the_loop() -> None:

@@ -12,7 +12,7 @@ from kbatch.engine import Verdict
 from kbatch.kube.errors import NoAnswerError
 from operators.scheduler.cache import Cache
 from operators.scheduler.pods import PodReporter
-from tests.unit.scheduler.fakes import FakeApi, cache_with, group, pod, queue, recorder, told, until
+from tests.unit.scheduler.fakes import FakeApi, cache_with, finish, group, pod, queue, recorder, told, until
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +52,7 @@ def saying(reason: str, name: str = "a", version: str = "2") -> Pod:
 async def test_pods_say_unschedulable_for_lack_of_capacity_once() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"), pod("b"))
     async with reporting(api, cache) as reporter:
-        reporter.report(verdict(lacks_capacity=True))
+        finish(reporter.report(verdict(lacks_capacity=True)))
         await until(lambda: len(api.calls) == 2 and not reporter.pending)
         condition = api.calls[0].body["status"]["conditions"][0]
         assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -64,21 +64,21 @@ async def test_pods_say_unschedulable_for_lack_of_capacity_once() -> None:
         assert api.calls[0].body["metadata"]["uid"] == "uid-a"
         cache.receive(told(saying("Unschedulable"), saying("Unschedulable", "b")))
         for _ in range(3):
-            reporter.report(verdict(lacks_capacity=True))
+            finish(reporter.report(verdict(lacks_capacity=True)))
         assert reporter.pending == 0
 
 
 async def test_shares_and_quotas_are_no_matter_for_an_autoscaler() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"))
     async with reporting(api, cache) as reporter:
-        reporter.report(verdict(lacks_capacity=False))
+        finish(reporter.report(verdict(lacks_capacity=False)))
         assert reporter.pending == 0
 
 
 async def test_it_is_taken_back_when_capacity_is_not_what_is_missing() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), saying("Unschedulable"))
     async with reporting(api, cache, lasting=60.0) as reporter:
-        reporter.report(verdict(lacks_capacity=False))
+        finish(reporter.report(verdict(lacks_capacity=False)))
         await until(lambda: len(api.calls) == 1)
         condition = api.calls[0].body["status"]["conditions"][0]
         assert (condition["status"], condition["reason"]) == ("False", "NotEnoughTasks")
@@ -88,7 +88,7 @@ async def test_it_is_taken_back_when_capacity_is_not_what_is_missing() -> None:
 async def test_a_pod_that_finds_its_node_in_time_says_nothing() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"))
     async with reporting(api, cache, lasting=0.05) as reporter:
-        reporter.report(verdict(lacks_capacity=True))
+        finish(reporter.report(verdict(lacks_capacity=True)))
         assert reporter.pending == 1
         cache.receive(told(pod("a", node="n", version="2")))
         await until(lambda: reporter.pending == 0)
@@ -98,7 +98,7 @@ async def test_a_pod_that_finds_its_node_in_time_says_nothing() -> None:
 async def test_nothing_is_written_while_binds_wait() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"))
     async with reporting(api, cache, binding=True) as reporter:
-        reporter.report(verdict(lacks_capacity=True))
+        finish(reporter.report(verdict(lacks_capacity=True)))
         await asyncio.sleep(0.3)
         assert api.calls == []
         assert reporter.pending == 1
@@ -108,10 +108,10 @@ async def test_a_write_that_failed_is_noted_again_by_the_next_cycle() -> None:
     api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"))
     api.on("PATCH", "/status", NoAnswerError("PATCH", "/x", sent=True, why="cut"), {})
     async with reporting(api, cache) as reporter:
-        reporter.report(verdict(lacks_capacity=True))
+        finish(reporter.report(verdict(lacks_capacity=True)))
         await until(lambda: len(api.calls) == 1 and not reporter.pending)
         await until(lambda: not reporter._looked)
-        reporter.report(verdict(lacks_capacity=True))
+        finish(reporter.report(verdict(lacks_capacity=True)))
         await until(lambda: len(api.calls) == 2)
 
 
@@ -120,7 +120,7 @@ async def test_without_a_podgroup_one_pod_gets_an_event() -> None:
     missing = Verdict("ns/g", shadow=True, enqueued=None, scheduled=False, reason=PodGroupNotFound("ns/g"), job="ns/g")
     async with reporting(api, cache) as reporter:
         for _ in range(3):
-            reporter.report({"ns/g": missing})
+            finish(reporter.report({"ns/g": missing}))
         await until(lambda: len(api.calls) == 1)
         body = api.calls[0].body
         assert (body["reason"], body["regarding"]["name"]) == ("PodGroupNotFound", "a")

@@ -18,7 +18,7 @@ from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
 from operators.scheduler.status import FIRST_SECONDS, StatusWriter
-from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, group, metrics, told, until
+from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, told, until
 
 END = "/status"
 
@@ -75,7 +75,7 @@ async def test_conditions_are_applied_once_and_not_again() -> None:
     foreign = Condition(type="Completed", status="False", reason="X", last_transition_time="2026-01-01T00:00:00Z")
     api, cache = FakeApi(), cache_with(group(conditions=(foreign,)))
     async with writing(api, cache) as writer:
-        writer.report(waiting())
+        finish(writer.report(waiting()))
         assert await writer.drain(2)
         (call,) = api.calls
         assert call.path.endswith("/namespaces/ns/podgroups/g/status")
@@ -86,7 +86,7 @@ async def test_conditions_are_applied_once_and_not_again() -> None:
         assert "1 of 3" in conditions["Scheduled"]["message"]
         assert all(one["lastTransitionTime"] for one in conditions.values())
         for _ in range(5):
-            writer.report(waiting())
+            finish(writer.report(waiting()))
         await asyncio.sleep(0.05)
         assert len(api.calls) == 1
         assert writer.pending == 0
@@ -99,10 +99,10 @@ async def test_a_flip_moves_the_time_and_new_words_do_not() -> None:
     )
     api, cache = FakeApi(), cache_with(group(conditions=before))
     async with writing(api, cache) as writer:
-        writer.report(waiting(created=2))
+        finish(writer.report(waiting(created=2)))
         await until(lambda: len(api.calls) == 1 and not writer.pending)
         assert {one["lastTransitionTime"] for one in api.calls[0].body["status"]["conditions"]} == {old}
-        writer.report(whole())
+        finish(writer.report(whole()))
         await until(lambda: len(api.calls) == 2)
         times = {one["type"]: one["lastTransitionTime"] for one in api.calls[1].body["status"]["conditions"]}
         assert times["Enqueued"] == old
@@ -114,10 +114,10 @@ async def test_only_the_newest_word_about_a_group_is_written() -> None:
     async with writing(api, cache) as writer:
         for created in range(3):
             for number in range(30):
-                writer.report(waiting(created, name=f"g{number}"))
+                finish(writer.report(waiting(created, name=f"g{number}")))
         await until(lambda: api.open_ == 16)
         for number in range(30):
-            writer.report(whole(f"g{number}"))
+            finish(writer.report(whole(f"g{number}")))
         assert api.gate is not None
         api.gate.set()
         assert await writer.drain(3)
@@ -132,7 +132,7 @@ async def test_while_binds_wait_few_writes_are_on_the_wire() -> None:
     api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(f"g{number}") for number in range(30)))
     async with writing(api, cache, binding=lambda: True) as writer:
         for number in range(30):
-            writer.report(waiting(name=f"g{number}"))
+            finish(writer.report(waiting(name=f"g{number}")))
         await until(lambda: api.open_ == 4)
         await asyncio.sleep(0.02)
         assert api.most_open == 4
@@ -145,10 +145,10 @@ async def test_a_message_alone_can_wait() -> None:
     api, cache = FakeApi(), cache_with(group())
     now = 100.0
     async with writing(api, cache, message_seconds=5.0, clock=lambda: now) as writer:
-        writer.report(waiting(created=0))
+        finish(writer.report(waiting(created=0)))
         assert await writer.drain(2)
         for created in (1, 2):
-            writer.report(waiting(created))
+            finish(writer.report(waiting(created)))
             await asyncio.sleep(0.02)
         assert len(api.calls) == 1
         now = 105.1
@@ -159,9 +159,9 @@ async def test_a_message_alone_can_wait() -> None:
 async def test_attempts_are_sent_every_time_because_what_is_left_out_is_removed() -> None:
     api, cache = FakeApi(), cache_with(group())
     async with writing(api, cache) as writer:
-        writer.report(waiting(attempts=2))
+        finish(writer.report(waiting(attempts=2)))
         assert await writer.drain(2)
-        writer.report({"ns/g": msgspec_replace(whole()["ns/g"], attempts=2)})
+        finish(writer.report({"ns/g": msgspec_replace(whole()["ns/g"], attempts=2)}))
         assert await writer.drain(2)
         assert [call.body["status"]["schedulingAttempts"] for call in api.calls] == [2, 2]
 
@@ -178,7 +178,7 @@ async def test_failures_are_tried_again_and_the_vanished_are_not() -> None:
     api.on("PATCH", "/a/status", NoAnswerError("PATCH", "/a", sent=True, why="cut"), answer)
     api.on("PATCH", "/b/status", ApiError(404, "NotFound"))
     async with writing(api, cache) as writer:
-        writer.report(waiting(name="a") | waiting(name="b"))
+        finish(writer.report(waiting(name="a") | waiting(name="b")))
         await until(lambda: len(api.made("PATCH", "/a/status")) == 2)
         assert await writer.drain(2)
         assert len(api.made("PATCH", "/b/status")) == 1
@@ -189,7 +189,7 @@ async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> No
     api, cache = FakeApi(), cache_with()
     shadow = Verdict("ns/p", shadow=True, enqueued=None, scheduled=False, reason=NotEnoughTasks(0, 1), job="ns/p#u")
     async with writing(api, cache) as writer:
-        writer.report({"ns/p#u": shadow} | waiting())
+        finish(writer.report({"ns/p#u": shadow} | waiting()))
         await asyncio.sleep(0.02)
         assert api.calls == []
 
@@ -197,10 +197,10 @@ async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> No
 async def test_somebody_elses_change_of_our_condition_is_mended() -> None:
     api, cache = FakeApi(), cache_with(group())
     async with writing(api, cache) as writer:
-        writer.report(waiting())
+        finish(writer.report(waiting()))
         assert await writer.drain(2)
         cache.receive(told(group(version="2000")))
-        writer.report(waiting())
+        finish(writer.report(waiting()))
         assert await writer.drain(2)
         assert len(api.calls) == 2
 
@@ -210,8 +210,8 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
     new.metadata.creation_timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     api, cache = FakeApi(), cache_with(new)
     async with writing(api, cache, message_seconds=FIRST_SECONDS + 0.2) as writer:
-        writer.report(waiting())
-        writer.report(whole())
+        finish(writer.report(waiting()))
+        finish(writer.report(whole()))
         await until(lambda: len(api.made("PATCH", END)) == 1 and writer.pending == 0)
     (call,) = api.made("PATCH", END)
     assert {one["type"]: one["status"] for one in call.body["status"]["conditions"]}["Scheduled"] == "True"
@@ -220,6 +220,6 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
     api, cache = FakeApi(), cache_with(lonely)
     began = time.monotonic()
     async with writing(api, cache, message_seconds=FIRST_SECONDS) as writer:
-        writer.report(waiting(name="lonely"))
+        finish(writer.report(waiting(name="lonely")))
         await until(lambda: len(api.made("PATCH", END)) == 1)
     assert time.monotonic() - began < FIRST_SECONDS + 2
