@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import yaml
@@ -22,6 +22,11 @@ from kbatch.simulator.errors import Fault, InputError, Place
 STANDARD_INPUT: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _MOST_DEPTH: Final = 500
+_MOST_BYTES: Final = 2**29
+"""A text beyond this (512 MiB, more than a million pods) is taken for a mistake, such as a device."""
+_MOST_NODES: Final = 1_000_000
+"""Values of one YAML document with its aliases written out, beyond what a document may have where it uses any."""
+_WHITE: Final = re.compile(r"\s*")
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -42,11 +47,12 @@ def read(paths: Sequence[str]) -> Iterator[Document]:
     """
     for path in paths:
         if path == STANDARD_INPUT:
-            yield from parse(_decode(sys.stdin.buffer.read(), "standard input"), "standard input")
+            yield from parse(_decode(_bounded(sys.stdin.buffer, "standard input"), "standard input"), "standard input")
         else:
             for file in _files(Path(path)):
                 try:
-                    content = file.read_bytes()
+                    with file.open("rb") as opened:
+                        content = _bounded(opened, str(file))
                 except OSError as error:
                     raise _error(Place(str(file)), f"cannot be read: {error.strerror or error}") from None
                 yield from parse(_decode(content, str(file)), str(file))
@@ -80,6 +86,13 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
+def _bounded(stream: BinaryIO, source: str) -> bytes:
+    content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise _error(Place(source), f"is larger than {_MOST_BYTES >> 20} MiB; give it in several files")
+    return content
+
+
 def _decode(content: bytes, source: str) -> str:
     try:
         return content.decode("utf-8-sig")
@@ -97,12 +110,12 @@ def _parse_json(text: str, source: str) -> Iterator[Any]:
     except msgspec.DecodeError:
         pass
     contents: list[Any] = []
-    decoder, position = json.JSONDecoder(), len(text) - len(text.lstrip())
+    decoder, position = json.JSONDecoder(), _after_white(text, 0)
     try:
         while position < len(text):
             content, position = decoder.raw_decode(text, position)
             contents.append(content)
-            position += len(text[position:]) - len(text[position:].lstrip()) if position < len(text) else 0
+            position = _after_white(text, position)
     except RecursionError:
         raise _error(Place(source, len(contents) + 1), "is not YAML: nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -114,6 +127,11 @@ def _parse_json(text: str, source: str) -> Iterator[Any]:
         yield from _parse_yaml(text, source)
         return
     yield from contents
+
+
+def _after_white(text: str, position: int) -> int:
+    match = _WHITE.match(text, position)
+    return match.end() if match is not None else position
 
 
 class _Loader(yaml.CSafeLoader):
@@ -151,10 +169,13 @@ def _parse_yaml(text: str, source: str) -> Iterator[Any]:
     if _too_deep(text):
         raise _error(Place(source), "is not YAML: nested too deeply")
     loader = _Loader(text)
-    number = 1
+    number, aliases = 1, "*" in text and "&" in text
     try:
         while loader.check_node():
-            yield loader.construct_document(loader.get_node())
+            node = loader.get_node()
+            if aliases and node is not None:
+                _check_size(node)
+            yield loader.construct_document(node)
             number += 1
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -168,6 +189,44 @@ def _parse_yaml(text: str, source: str) -> Iterator[Any]:
         raise _error(Place(source, number), f"is not YAML: {what}") from None
     finally:
         loader.dispose()
+
+
+def _check_size(root: yaml.Node) -> None:
+    """Refuse a document whose aliases stand for far more than is written, or for what they are part of.
+
+    PyYAML lets aliases share what they stand for; whoever walks through that meets it as often as it is named, and a
+    few hundred bytes can name something billions of times.
+
+    Raises:
+        ValueError: it is such a document.
+    """
+    sizes: dict[int, int] = {}  # of what is done; 0 while it is being counted
+    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        parts = _parts(node)
+        if done:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
+            continue
+        if id(node) in sizes:
+            continue
+        sizes[id(node)] = 0
+        stack.append((node, True))
+        for part in parts:
+            size = sizes.get(id(part))
+            if size is None:
+                stack.append((part, False))
+            elif size == 0:
+                raise ValueError(f"an alias stands for what it is part of (line {node.start_mark.line + 1})")
+    most = max(_MOST_NODES, 20 * len(sizes))
+    if sizes[id(root)] > most:
+        raise ValueError(f"its aliases stand for more than {most} values, {len(sizes)} are written")
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def _name_of(content: object) -> str:

@@ -5,7 +5,6 @@ Every fault of the whole input is collected, so that one run names them all: fil
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +20,11 @@ from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
 from kbatch.simulator.errors import Fault, FieldError, InputError, Place
 from kbatch.simulator.kinds import READ, SKIPPED, ReadKind, listed_kind, split_api_version
+from kbatch.simulator.times import times_of, with_times_as_text
 from kbatch.simulator.validation import check_metadata, check_object, check_pod_spec, check_resources
 
 _MOST_FAULTS: Final = 20
-_MOST_SECONDS: Final = 10 * 366 * 24 * 3600
+_MOST_PODS: Final = 1_000_000
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _Object = TypeVar("_Object", bound=AnyObject)
 
@@ -80,6 +80,7 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
     seen: dict[tuple[type[AnyObject], str, str], Place] = field(default_factory=dict)
     checked: set[bytes] = field(default_factory=set)
+    pods: int = 0
 
 
 def from_documents(documents: Iterator[Document]) -> Manifests:
@@ -153,11 +154,12 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
         if re.fullmatch(r"v[0-9]+((alpha|beta)[0-9]+)?", version) is None or group == GROUP:
             raise FieldError("apiVersion", f"there is no version {version!r} of {kind}; it is {read_as.version}")
         reading.warnings.append(f"{place}: {kind} of {api_version} is read as {group}/{read_as.version}")
-    obj = _decode(_with_times_as_text(content), read_as.type)
+    obj = _decode(with_times_as_text(content), read_as.type)
     _fill_metadata(obj.metadata, read_as, reading)
     _check(obj, content, reading)
+    _count_pods(obj, reading)
     metadata = obj.metadata
-    arrival, departure = _times(obj)
+    arrival, departure = times_of(obj)
     declared = Declared(at_start(obj), place, arrival, departure)
     before = reading.seen.setdefault(declared.key, place)
     if before is not place:
@@ -165,39 +167,6 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
         raise FieldError("metadata.name", f"{kind} {name} stands already in {before}")
     _warn(obj, place, reading)
     reading.declared.append((declared, _created(metadata)))
-
-
-def _with_times_as_text(content: dict[str, Any]) -> dict[str, Any]:
-    """The document, with the simulation's own annotations as text where they were written as numbers."""
-    changed = _metadata_with_text(content)
-    spec = changed.get("spec")
-    if isinstance(spec, dict):
-        if isinstance(spec.get("template"), dict):
-            changed = {**changed, "spec": {**spec, "template": _metadata_with_text(spec["template"])}}
-        if isinstance(spec.get("subGroups"), list):
-            roles = [
-                {**role, "template": _metadata_with_text(role["template"])}
-                if isinstance(role, dict) and isinstance(role.get("template"), dict)
-                else role
-                for role in spec["subGroups"]
-            ]
-            changed = {**changed, "spec": {**spec, "subGroups": roles}}
-    return changed
-
-
-def _metadata_with_text(holder: dict[str, Any]) -> dict[str, Any]:
-    metadata = holder.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    if not isinstance(annotations, dict):
-        return holder
-    numbers = {
-        name: str(value)
-        for name, value in annotations.items()
-        if name in names.TIMES and isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    if not numbers:
-        return holder
-    return {**holder, "metadata": {**holder["metadata"], "annotations": {**annotations, **numbers}}}
 
 
 def _text(content: dict[str, Any], name: str) -> str:
@@ -269,6 +238,26 @@ def _check(obj: AnyObject, content: dict[str, Any], reading: _Reading) -> None:
         check_object(obj)
 
 
+def _count_pods(obj: AnyObject, reading: _Reading) -> None:
+    """Keep the pods that the input asks for, in all, to what a machine can hold."""
+    match obj:
+        case Pod():
+            count, field_name = 1, ""
+        case Job():
+            count, field_name = 1 if obj.spec.parallelism is None else obj.spec.parallelism, "spec.parallelism"
+            count = count if obj.spec.completions is None else min(count, obj.spec.completions)
+        case ReplicaSet():
+            count, field_name = 1 if obj.spec.replicas is None else obj.spec.replicas, "spec.replicas"
+        case PodGroup():
+            roles = [role for role in obj.spec.sub_groups or () if role.template is not None]
+            count, field_name = sum(max(role.min_member, role.max_member or 0) for role in roles), "spec.subGroups"
+        case _:
+            return
+    reading.pods += count
+    if reading.pods > _MOST_PODS:
+        raise FieldError(field_name, f"with these the input would make more than {_MOST_PODS} pods")
+
+
 @cache
 def _models() -> dict[type[AnyObject], type[Any]]:
     from kbatch.api.podgroup import PodGroup as PodGroupModel
@@ -292,9 +281,7 @@ def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
         given = (
             f", got {first['input']!r}" if isinstance(first["input"], str | int | float) and "should" in what else ""
         )
-        raise FieldError(
-            ".".join(str(part) for part in first["loc"]), what.replace("Input should", "should") + given
-        ) from None
+        raise FieldError(_path(first["loc"]), what.replace("Input should", "should") + given) from None
     if isinstance(obj, Queue):
         check_resources(obj.spec.capability, "spec.capability")
         if obj.spec.parent == obj.metadata.name:
@@ -311,40 +298,9 @@ def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
             raise FieldError(f"{at}.maxMember", f"maxMember {role.max_member} is below minMember {role.min_member}")
 
 
-def _times(obj: AnyObject) -> tuple[int, int | None]:
-    """Arrival and departure; all other times are checked too."""
-    metadata = obj.metadata
-    if isinstance(obj, Job | ReplicaSet):
-        for name in (names.DURATION, names.TERMINATION):
-            try:
-                seconds(obj.spec.template.metadata, name)
-            except FieldError as error:
-                raise FieldError(f"spec.template.{error.field}", error.what) from None
-    for name in (names.DURATION, names.TERMINATION):
-        seconds(metadata, name)
-    arrival = seconds(metadata, names.ARRIVAL) or 0
-    departure = seconds(metadata, names.DEPARTURE)
-    if departure is not None and departure < arrival:
-        raise FieldError(names.path(names.DEPARTURE), "is before the arrival")
-    return arrival, departure
-
-
-def seconds(metadata: Metadata, name: str) -> int | None:
-    """The time in an annotation, in ms; None where there is none.
-
-    Raises:
-        FieldError: not a number of seconds from 0 on.
-    """
-    text = (metadata.annotations or {}).get(name)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= _MOST_SECONDS:
-        raise FieldError(names.path(name), f"{text[:64]!r} is no number of seconds from 0 to {_MOST_SECONDS}")
-    return round(value * 1000)
+def _path(parts: Sequence[str | int]) -> str:
+    """`spec.subGroups[0].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
 
 
 def _created(metadata: Metadata) -> int | None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+PREFIX: Final = "simulate.kbatch.dev/"
 ARRIVAL: Final = "simulate.kbatch.dev/arrival"
 """On any object: when it is created, in seconds after the start."""
 DEPARTURE: Final = "simulate.kbatch.dev/departure"

@@ -13,11 +13,12 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.simulator import pods as changes
 from kbatch.simulator.errors import Fault, InputError
-from kbatch.simulator.manifests import Declared, seconds
+from kbatch.simulator.manifests import Declared
 from kbatch.simulator.names import DEFAULT_TERMINATION_MS, DURATION, TERMINATION
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.timeline import Finish, Gone, Timeline
+from kbatch.simulator.times import seconds
 
 
 class Store:

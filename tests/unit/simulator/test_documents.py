@@ -89,3 +89,40 @@ def test_paths_that_are_not_there_or_hold_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(InputError, match=r"x.yaml: is no UTF-8 text \(byte 3\)"):
         list(read([str(tmp_path / "x.yaml")]))
+
+
+def test_aliases_that_multiply_are_refused_at_once() -> None:
+    levels = "".join(f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 400))
+    with pytest.raises(InputError, match=r"a.yaml, document 1: is not YAML: its aliases stand for more than 1000000"):
+        contents("a0: &a0 [x]\n" + levels)
+
+
+def test_merged_keys_that_multiply_are_refused_at_once() -> None:
+    levels = "".join(f"a{level}: &a{level} {{<<: [{','.join([f'*a{level - 1}'] * 10)}]}}\n" for level in range(1, 30))
+    with pytest.raises(InputError, match="its aliases stand for more than"):
+        contents("a0: &a0 {x: 1}\n" + levels)
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}", "a: &a [[*a]]", "&a {b: {c: *a}}"])
+def test_an_alias_for_what_it_is_part_of_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"an alias stands for what it is part of \(line 1\)"):
+        contents(text)
+
+
+def test_aliases_that_save_writing_are_taken() -> None:
+    shared = "shared: &s {cpu: 4, more: [1, 2, 3]}\nlist:\n" + "- *s\n" * 1000
+    content = contents(shared)[0]
+    assert isinstance(content, dict)
+    assert content["list"] == [{"cpu": 4, "more": [1, 2, 3]}] * 1000
+
+
+def test_a_file_too_large_to_be_meant_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbatch.simulator.documents._MOST_BYTES", 1 << 20)
+    path = tmp_path / "large.yaml"
+    path.write_text("a: " + "x" * (1 << 20))
+    with pytest.raises(InputError, match=r"large.yaml: is larger than 1 MiB; give it in several files"):
+        list(read([str(path)]))
+
+
+def test_many_json_documents_are_read_in_one_pass() -> None:
+    assert len(contents('{"kind": "A"}\n' * 50_000)) == 50_000

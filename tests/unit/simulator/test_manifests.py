@@ -206,3 +206,32 @@ def test_times_in_a_status_begin_with_the_simulation() -> None:
     obj = loaded.objects[0].obj
     assert isinstance(obj, PodGroup)
     assert [each.last_transition_time for each in obj.status.conditions or ()] == ["2000-01-01T00:00:00Z"]
+
+
+def test_an_annotation_of_the_simulation_that_it_does_not_know_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"metadata.annotations\[simulate.kbatch.dev/durtion\]: .*mean simulate.kbatch.dev/duration\?"
+    ):
+        load(pod("name: p, annotations: {simulate.kbatch.dev/durtion: '5'}"))
+    made = "{metadata: {annotations: {simulate.kbatch.dev/x: '5'}}, spec: {containers: []}}"
+    with pytest.raises(
+        InputError, match=r"spec.template.metadata.annotations\[simulate.kbatch.dev/x\]: .*known: simul"
+    ):
+        load(f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: {{template: {made}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 2000000000", "spec.parallelism"),
+        ("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: r}, spec: {replicas: 2000000000", "spec.replicas"),
+    ],
+)
+def test_more_pods_than_a_machine_can_hold_are_refused(text: str, field: str) -> None:
+    with pytest.raises(InputError, match=rf"{field}: with these the input would make more than 1000000 pods"):
+        load(text + ", template: {metadata: {}, spec: {containers: []}}}}")
+    roles = ", ".join(f"{{name: {name}, maxMember: 600000, template: {{spec: {{containers: []}}}}}}" for name in "ab")
+    with pytest.raises(InputError, match=r"spec.subGroups: with these the input would make more than 1000000 pods"):
+        load(group(f"subGroups: [{roles}]"))
+    taken = "{apiVersion: batch/v1, kind: Job, metadata: {name: k}, spec: {parallelism: 3, completions: 2000000000"
+    assert load(taken + ", template: {metadata: {}, spec: {containers: []}}}}").objects
