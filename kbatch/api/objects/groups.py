@@ -1,0 +1,104 @@
+"""kbatch's own kinds as its processes read them; `kbatch.api.podgroup` and `kbatch.api.queue` make their schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kbatch.api.objects.meta import Metadata, Object, RawResources, Value
+
+
+class Condition(Value, kw_only=True, frozen=True):
+    """An entry of `status.conditions`; list-map by `type`. `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class GroupTopology(Value, kw_only=True, frozen=True):
+    max_hops: int | None = None
+    mode: str = "Preferred"
+
+
+class SubGroup(Value, kw_only=True, frozen=True):
+    name: str
+    min_member: int = 0
+    max_member: int | None = None
+    template: dict[str, Any] | None = None
+    topology: GroupTopology | None = None
+
+
+class PodGroupSpec(Object, kw_only=True):
+    min_member: int = 1
+    queue: str = "default"
+    priority_class_name: str = ""
+    min_resources: RawResources | None = None
+    sub_groups: tuple[SubGroup, ...] | None = None
+    lifetime_seconds: int | None = None
+    min_runtime_seconds: int = 0
+    disruption: str = "Surplus"
+    topology: GroupTopology | None = None
+    schedule_timeout_seconds: int = 300
+
+
+class SubGroupStatus(Value, kw_only=True, frozen=True):
+    name: str
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    pending: int = 0
+
+
+class PodGroupStatus(Object, kw_only=True):
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    pending: int = 0
+    sub_groups: tuple[SubGroupStatus, ...] | None = None
+    allocated: RawResources | None = None
+    conditions: tuple[Condition, ...] | None = None
+    scheduling_attempts: int = 0
+    estimated_start: str | None = None
+
+
+class PodGroup(Object, kw_only=True):
+    api_version: str = "scheduling.incubator.k8s.io/v1alpha1"
+    kind: str = "PodGroup"
+    metadata: Metadata
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+
+class QueueSpec(Object, kw_only=True):
+    weight: int = 1
+    capability: RawResources | None = None
+    reclaimable: bool = True
+    state: str = "Open"
+    parent: str = ""
+
+
+class QueueStatus(Object, kw_only=True):
+    state: str = ""
+    deserved: RawResources | None = None
+    allocated: RawResources | None = None
+    requested: RawResources | None = None
+    share: str | None = None
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+    completed: int = 0
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Queue(Object, kw_only=True):
+    api_version: str = "scheduling.incubator.k8s.io/v1alpha1"
+    kind: str = "Queue"
+    metadata: Metadata
+    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)

@@ -1,0 +1,70 @@
+"""What all kinds have in common: the structs' bases, metadata, label selectors, amounts and times."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+RawQuantity: TypeAlias = str | int | float
+RawResources: TypeAlias = dict[str, RawQuantity]
+
+
+class Object(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """Base of all structs: camelCase in JSON, defaults left out."""
+
+
+class Value(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, frozen=True):
+    """Base of parts that are never changed."""
+
+
+class OwnerReference(Value, kw_only=True, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(Object, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    generate_name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class ListMeta(Object, kw_only=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class LabelSelectorRequirement(Value, kw_only=True, frozen=True):
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(Value, kw_only=True, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+@functools.lru_cache(maxsize=8192)  # many objects share a second, and each is read at every change
+def timestamp_ms(text: str | None) -> int | None:
+    """Milliseconds since the epoch of an RFC 3339 time as Kubernetes writes it; None where there is none."""
+    if text is None:
+        return None
+    moment: datetime = msgspec.convert(text, datetime, strict=False)
+    return round(moment.timestamp() * 1000)
