@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -35,13 +36,21 @@ class Kind(Generic[T]):
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
-            root += f"/namespaces/{quote(namespace, safe='')}"
+            root += f"/namespaces/{_quoted(namespace)}"
         elif self.namespaced and name:
             raise ValueError(f"a {self.name} lives in a namespace")
         path = f"{root}/{self.plural}"
         if name:
-            path += f"/{quote(name, safe='')}"
+            path += f"/{_quoted(name)}"
         return f"{path}/{subresource}" if subresource else path
+
+
+def _quoted(text: str) -> str:
+    """The text as a segment of a path; names of objects hardly ever need it."""
+    return text if _PLAIN(text) else quote(text, safe="")
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 
 
 def key_of(namespace: str, name: str) -> str:

@@ -8,6 +8,7 @@ Retry-After and a body, of known length, in chunks, or up to the end of the conn
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
 from collections import deque
@@ -23,6 +24,8 @@ IDLE_SECONDS: Final = 60.0
 
 _END: Final = b"\r\n\r\n"
 _BODILESS: Final = frozenset({204, 304})
+_READ: Final = (b"content-length", b"transfer-encoding", b"connection", b"retry-after")
+_LENGTHS: Final = frozenset(map(len, _READ))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +119,19 @@ class _Connection(asyncio.Protocol):
             self._finish(body)
 
     def _head(self, head: bytes) -> None:
-        lines = head.split(b"\r\n")
-        version, _, rest = lines[0].partition(b" ")
+        first, *lines = head.split(b"\r\n")
+        version, _, rest = first.partition(b" ")
         if not version.startswith(b"HTTP/1."):
-            raise ValueError(f"begins with {lines[0][:40]!r}")
+            raise ValueError(f"begins with {first[:40]!r}")
         status = int(rest[:3])
         if 100 <= status < 200:  # the real answer follows
             return
         self._status, self._retry_after, self._chunked, self._rest, self._parts = status, None, False, -1, []
         keep = version != b"HTTP/1.0"
-        for line in lines[1:]:
+        for line in lines:
             name, _, value = line.partition(b":")
+            if len(name) not in _LENGTHS:  # most headers are none of those that matter here
+                continue
             name = name.lower()
             if name == b"content-length":
                 self._rest = _length(value.strip(), 10)
@@ -370,7 +375,7 @@ def _plain(text: str) -> str:
     Raises:
         ValueError: it would.
     """
-    if not text.isascii() or any(character in text for character in "\r\n\0 "):
+    if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError(f"not for a request line: {text[:80]!r}")
     return text
 
@@ -381,7 +386,11 @@ def _lines(headers: dict[str, str]) -> str:
     Raises:
         ValueError: a value would end its line.
     """
-    for name, value in headers.items():
-        if not value.isascii() or not value.isprintable():
-            raise ValueError(f"not for a header: {name}")
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return "".join([_line(name, value) for name, value in headers.items()])
+
+
+@functools.lru_cache(maxsize=128)  # a token of a thousand characters is looked through once
+def _line(name: str, value: str) -> str:
+    if not value.isascii() or not value.isprintable():
+        raise ValueError(f"not for a header: {name}")
+    return f"{name}: {value}\r\n"

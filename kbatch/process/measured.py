@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
+from prometheus_client import Counter
+
 from kbatch.kube.client import ATTEMPTS, JSON, Api
 from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
 from kbatch.kube.events import EventRecorder
@@ -20,6 +22,7 @@ class Measured:
     def __init__(self, api: Api, metrics: RequestMetrics) -> None:
         self._api = api
         self._metrics = metrics
+        self._counters: dict[tuple[str, str, str], Counter] = {}
 
     async def request(
         self,
@@ -59,8 +62,16 @@ class Measured:
             outcome = "unanswered"
             raise
         finally:
-            self._metrics.requests.labels(_VERBS.get(method, method.lower()), resource_of(path), outcome).inc()
+            self._count(method, resource_of(path), outcome)
         return answer
+
+    def _count(self, method: str, resource: str, outcome: str) -> None:
+        key = (method, resource, outcome)
+        counter = self._counters.get(key)
+        if counter is None:
+            verb = _VERBS.get(method, method.lower())
+            counter = self._counters[key] = self._metrics.requests.labels(verb, resource, outcome)
+        counter.inc()
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, silence: float
