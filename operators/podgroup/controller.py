@@ -213,12 +213,16 @@ class Controller:
         """For how many seconds the status may still be left as it stands, because more is about to change.
 
         Not where pods are made or released by the phase: whoever watches the group sees the phase before the pods.
+        But a gang in the middle of being bound looks like one of which only a part can be placed, until the scheduler
+        has withdrawn what it said before.
         """
+        before = standing(group.status)
+        now = time.monotonic()
+        if wanted.phase == Phase.UNKNOWN and before.phase not in {Phase.RUNNING, Phase.UNKNOWN}:
+            return self._counting - (now - self._differs.setdefault(key, now))
         if any(self.world.makers(key)) or any(role.template for role in group.spec.sub_groups or ()):
             return 0.0
-        before = standing(group.status)
         counts = (wanted.phase, wanted.conditions) == (before.phase, before.conditions)
-        now = time.monotonic()
         waited = now - self._differs.setdefault(key, now)
         starting = wanted.phase == Phase.RUNNING and wanted.pending > 0
         return (self._counting if counts or starting else self._settle) - waited

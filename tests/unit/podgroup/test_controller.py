@@ -19,7 +19,7 @@ from kbatch.model.events import Delete, Upsert
 from operators.podgroup import controller as controlling
 from operators.podgroup.controller import FIELD_MANAGER, Controller
 from operators.podgroup.reconcile import Observed
-from tests.unit.podgroup.build import NOW, condition, group, pod
+from tests.unit.podgroup.build import NOW, condition, group, job, pod
 
 
 class FakeApi:
@@ -210,3 +210,30 @@ async def test_changes_that_follow_each_other_are_written_as_one(api: FakeApi) -
     settling.receive(Batch((Upsert(pod("b", "Running", node="n")),), complete=True))
     assert await settling.reconcile("ns/pg") == "unchanged", "numbers alone wait longer"
     assert len(api.writes) == 1
+
+
+async def test_a_gang_that_is_just_being_bound_has_lost_nothing(api: FakeApi) -> None:
+    patient = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, counting=30.0)
+    missing = (condition("Enqueued", "True"), condition("Scheduled", "False", reason="NotEnoughTasks"))
+    maker = job()
+    patient.hint(Upsert(maker))
+    patient.hint(Upsert(api.put(group(2, conditions=missing, phase="InQueue"))))
+    patient.receive(Batch((Upsert(pod("a", "Running", node="n")), Upsert(pod("b"))), complete=True))
+    assert await patient.reconcile("ns/pg") == "unchanged"
+    patient.receive(Batch((Upsert(pod("b", node="n")),), complete=True))
+    assert await patient.reconcile("ns/pg") == "written"
+    (written,) = api.writes
+    assert written["phase"] == "Running"
+
+
+async def test_a_gang_of_which_a_part_cannot_be_placed_is_told_of_after_a_while(api: FakeApi) -> None:
+    patient = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, counting=0.05)
+    refused = (condition("Enqueued", "True"), condition("Scheduled", "False"))
+    patient.hint(Upsert(api.put(group(2, conditions=refused, phase="InQueue"))))
+    patient.receive(Batch((Upsert(pod("a", "Running", node="n")), Upsert(pod("b"))), complete=True))
+    assert await patient.queue.get() == "ns/pg"
+    assert await patient.reconcile("ns/pg") == "unchanged"
+    patient.queue.done("ns/pg")
+    assert await patient.queue.get() == "ns/pg", "it comes again by itself"
+    assert await patient.reconcile("ns/pg") == "written"
+    assert api.writes[-1]["phase"] == "Unknown"
