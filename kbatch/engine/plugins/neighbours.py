@@ -1,0 +1,205 @@
+"""What pods anywhere decide for one: required inter-pod affinity and anti-affinity, topology spread (DoNotSchedule).
+
+Counters per domain, kept while a cycle places and removes pods. Pods are first counted when a class is asked about that
+looks at other pods, or that others look at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
+from kbatch.api.objects import TopologySpreadConstraint
+from kbatch.api.reasons import Reason
+from kbatch.engine.plugin import View
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, taking_part
+from kbatch.engine.plugins.terms import (
+    hard_constraints,
+    namespace_labels,
+    required_terms,
+    who_alike,
+    who_of,
+    who_of_all,
+)
+from kbatch.engine.room import Index, Rows
+from kbatch.model.nodes import Ids, Mask
+from kbatch.model.tasks import TaskClass
+
+_ANTI: Final = "required anti-affinity"
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A constraint of topology spread for one class: pods alike by domain, among the nodes that take part.
+
+    `domain` is that of every node with the label, also of such as do not take part; `present` are those that do.
+    """
+
+    counter: Counter
+    domain: Ids
+    present: Index
+    constraint: TopologySpreadConstraint
+    own: int
+
+    def violated(self) -> Mask:
+        """The rows on which one more pod would make the domains too uneven, or that stand in no domain."""
+        counts, domain = self.counter.counts, self.domain
+        least = 0
+        if len(self.present) and len(self.present) >= (self.constraint.min_domains or 1):
+            least = int(counts[self.present].min())
+        return (domain < 0) | (counts[domain] + self.own - least > self.constraint.max_skew)
+
+
+@dataclass(slots=True)
+class _Coupled:
+    """What one class demands of pods elsewhere, as counters.
+
+    `own` says that pods of the class satisfy their own required affinity, `company` how many waiting pods do.
+    `anti_now` and `leaving_facing` count terminating pods as well (or alone): a pod that binds now must avoid them too.
+    """
+
+    affinity: tuple[Counter, ...] = ()
+    own: bool = False
+    company: int = 0
+    anti: tuple[Counter, ...] = ()
+    facing: list[Counter] = field(default_factory=list)
+    anti_now: tuple[Counter, ...] = ()
+    leaving_facing: list[Counter] = field(default_factory=list)
+    spread: tuple[_Spread, ...] = ()
+
+    def is_first(self) -> bool:
+        """Whether the class wants to be with its own kind and would be the first of it."""
+        return self.own and not any(counter.total for counter in self.affinity)
+
+
+class Neighbours:
+    """What required terms and hard constraints of pods say, in one cycle of a cluster that has such pods."""
+
+    def __init__(self, view: View) -> None:
+        self._model = view.model
+        self._table = view.nodes
+        self._couplings: dict[int, _Coupled] = {}
+        self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
+        self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
+        self._counted = False
+        self._waits: Counted[TaskClass] | None = None
+        for cls in couples(self._model, self._table):
+            self._standing.meet(cls)
+
+    def concern(self, cls: TaskClass) -> bool:
+        """Whether the class looks at other pods, or others look at it."""
+        demands = any(required_terms(cls.spec)) or bool(hard_constraints(cls.spec))
+        return demands or bool(self._standing.facing(cls, _ANTI))
+
+    def together(self, cls: TaskClass) -> bool:
+        """Whether pods of the class satisfy their own required affinity."""
+        return self._coupled(cls).own
+
+    def refusals(self, cls: TaskClass, *, later: bool) -> Iterator[tuple[Mask, type[Reason]]]:
+        """The rows that other pods keep the class from, and why; of several reasons for a row the last counts.
+
+        Args:
+            cls: whose pod asks.
+            later: it will bind once terminating pods are gone.
+        """
+        coupled = self._coupled(cls)
+        for spread in coupled.spread:
+            yield spread.violated(), TopologySpreadViolated
+        against = (*coupled.anti, *coupled.facing)
+        if not later:
+            against = (*coupled.anti_now, *coupled.facing, *coupled.leaving_facing)
+        for counter in against:
+            if counter.total:
+                yield counter.everywhere() > 0, PodAntiAffinityViolated
+        first = coupled.is_first()  # of a group that wants to be with its own kind: it may stand in any domain
+        for counter in coupled.affinity:
+            yield counter.domain < 0 if first else counter.everywhere() <= 0, PodAffinityUnsatisfied
+
+    def roomiest(self, cls: TaskClass, rows: Rows, allowed: Mask) -> Mask | None:
+        """For the first of pods that must stay together: those of `rows` in the domains that take most of them.
+
+        `allowed` says of all rows whether the node alone would take the class. None: all are alike, or others stand.
+        """
+        coupled = self._coupled(cls)
+        if coupled.company < 2 or not coupled.is_first():
+            return None
+        finest = max(coupled.affinity, key=lambda counter: len(counter.counts))
+        fitting = np.where(allowed, np.int64(coupled.company), np.int64(0))
+        for name, amount in cls.needs:
+            free = rows.room.future[name] if rows.later else np.minimum(rows.room.future[name], rows.room.idle[name])
+            np.minimum(fitting, np.maximum(free, 0) // amount, out=fitting)
+        inside = finest.domain >= 0
+        capacity = np.zeros(len(finest.counts), np.int64)
+        np.add.at(capacity, finest.domain[inside], fitting[inside])
+        np.minimum(capacity, coupled.company, out=capacity)
+        best = int(capacity.max())
+        return (capacity[finest.domain] == best)[rows.index] if best else None
+
+    def move(self, cls: TaskClass, row: int, sign: int, *, stays: bool) -> None:
+        """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there."""
+        self._standing.add(cls, row, sign)
+        if stays:
+            self._leaving.add(cls, row, -sign)
+
+    def _coupled(self, cls: TaskClass) -> _Coupled:
+        found = self._couplings.get(cls.id)
+        if found is None:
+            found = self._couplings[cls.id] = self._couple(cls)
+        return found
+
+    def _couple(self, cls: TaskClass) -> _Coupled:
+        self._count()
+        standing, leaving = self._standing, self._leaving
+        affinity, anti = required_terms(cls.spec)
+        found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
+        if affinity:
+            who = who_of_all(affinity, cls)
+            found.affinity = tuple(standing.target(term.topology_key, who) for term in affinity)
+            found.own = who.match(cls, self._namespace_labels)
+            if found.own:
+                found.company = sum(
+                    count for other, count in self._waiting().items() if who.match(other, self._namespace_labels)
+                )
+        found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
+        found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
+        found.spread = tuple(self._spreads(cls))
+        return found
+
+    def _waiting(self) -> Counted[TaskClass]:
+        """How many pods of each class wait for a node."""
+        if self._waits is None:
+            self._waits = Counted(task.cls for job in self._model.live.values() for task in job.waiting)
+        return self._waits
+
+    def _count(self) -> None:
+        """Count the snapshot's pods, once, when the first class that looks at pods is asked about."""
+        if not self._counted:
+            self._counted = True
+            staying, terminating = occupants(self._model, self._table)
+            self._standing.add_all(staying)
+            self._leaving.add_all(terminating)
+
+    def _spreads(self, cls: TaskClass) -> Iterator[_Spread]:
+        constraints = hard_constraints(cls.spec)
+        for at, constraint in enumerate(constraints):
+            ids, values = self._table.labels(constraint.topology_key)
+            domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
+            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
+            counter = self._standing.target_among(("hard spread", cls.id, at), domain, len(values), who)
+            present = np.unique(domain[domain >= 0])
+            own = int(who.match(cls, self._namespace_labels))
+            yield _Spread(counter, ids, present, constraint, own)
+
+    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return namespace_labels(self._model, namespace)
+
+
+def _carried(cls: TaskClass) -> Iterator[Carried]:
+    """What pods of a class forbid others: their required anti-affinity holds for whoever comes after them too."""
+    for term in required_terms(cls.spec)[1]:
+        yield Carried(_ANTI, term.topology_key, who_of(term, cls))
