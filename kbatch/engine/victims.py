@@ -1,7 +1,8 @@
 """Finding room where none is: which pods have to go so that a job's next step can be taken.
 
 Victims are *units*: one pod above its group's minimum, or one whole group. Units on offer are ranked (the tier that
-consented, then whether their queue would fall below its share, then priority, then age, the youngest first). For each
+consented, then whether their queue would fall below its share, then the job's priority, single pods before groups, the
+pod's priority, and age, the youngest first: that which came last to its node, else the last created). For each
 pod that finds no room, the node is taken on which the cheapest set of units makes some: nodes are kept in a heap by a
 lower bound of that cost, and tried in earnest, against the state after the units already chosen, when they come up;
 since votes only turn against further victims as more are chosen, a bound stays one. In the end every unit that proves
@@ -13,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import total_ordering
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbatch.engine.placement import When
@@ -30,6 +32,25 @@ if TYPE_CHECKING:
 Mark: TypeAlias = tuple[object, ...]
 Hunts: TypeAlias = "dict[Mark, Hunt]"
 """An action's hunts that may go on, by what their claims have in common."""
+
+
+@total_ordering
+class _Last:
+    """A name by which the later one in order comes first."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Last) and self.name == other.name
+
+    def __lt__(self, other: _Last) -> bool:
+        return self.name > other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(eq=False, slots=True)
@@ -61,6 +82,17 @@ class _Chosen:
     rank: int
     deficit: Resources
 
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Its place among units of as many pods that may go as willingly."""
+        return _order(self.unit)
+
+
+def _order(unit: Unit) -> tuple[Any, ...]:
+    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the youngest."""
+    started, created, name = max((task.started, task.created, task.key) for task in unit.tasks)
+    return unit.job.priority, unit.whole, unit.priority, -started, -created, _Last(name)
+
 
 def holding(job: JobState) -> list[Task]:
     """Its pods that could be evicted at all, by key: on a node for sure, not leaving yet."""
@@ -90,7 +122,8 @@ class Hunt:
             self._offer(donor)
         for row, offers in self._rows.items():
             offers.sort(key=lambda offer: offer.order)
-            self._heap.append(((offers[0].rank, 0, offers[0].job.priority, 1), row))
+            priority, *others = offers[0].order[1:]
+            self._heap.append(((offers[0].rank, 0, priority, 1, *others), row))
         heapq.heapify(self._heap)
 
     def again(self, claim: Claim) -> None:
@@ -121,8 +154,7 @@ class Hunt:
             if unit is None or rank is None:
                 continue
             offer.rank = rank
-            youngest = max(task.started for task in unit.tasks)
-            offer.order = (rank, unit.whole, job.priority, unit.priority, -youngest, unit.tasks[0].key)
+            offer.order = (rank, *_order(unit))
             for row in {row_of.get(task.node, -1) for task in unit.tasks}:
                 if row >= 0:
                     self._rows.setdefault(row, []).append(offer)
@@ -235,14 +267,19 @@ class Hunt:
         return kept
 
     def _cost(self, units: Sequence[_Chosen]) -> tuple[Any, ...]:
-        """What a set costs: the least willing tier, queues below their share, the highest priority, how many pods."""
+        """What a set costs: the least willing tier, queues below their share, the highest priority, how many pods.
+
+        Of sets that cost the same in all this, the one is taken whose last to go comes first in order.
+        """
         if not units:
             return (0, 0, -(2**63), 0)
+        priority, *others = max(entry.order for entry in units)
         return (
             max(entry.rank for entry in units),
             sum(1 for entry in units if entry.deficit),
-            max(entry.unit.job.priority for entry in units),
+            priority,
             sum(len(entry.unit.tasks) for entry in units),
+            *others,
         )
 
 
@@ -349,7 +386,7 @@ def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
     steps = statement.recorded()
     needed = list(units)
     dropped = False
-    for unit in sorted(units, key=lambda unit: (-unit.job.priority, -unit.priority, len(unit.tasks))):
+    for unit in sorted(units, key=_order, reverse=True):
         if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
             continue  # it is the rest of a group that goes as a whole
         statement.rollback()
