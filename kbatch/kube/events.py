@@ -109,7 +109,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._queue: asyncio.Queue[_Told] = asyncio.Queue()
         self._later: set[asyncio.TimerHandle] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._remarks: deque[tuple[Regarding, str, str, str, str]] = deque()
+        self._remarks: deque[tuple[Regarding, str, str, str, float]] = deque()
         self._most_remarks = remarks
         self._remarked = asyncio.Event()
         self._last_remark = 0.0
@@ -162,7 +162,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             self.dropped += 1
             return False
         self._last_remark = self._clock()
-        self._remarks.append((regarding, reason, action, note, _stamp()))
+        self._remarks.append((regarding, reason, action, note, time.time()))
         self._remarked.set()
         return True
 
@@ -224,7 +224,8 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             await asyncio.sleep(1 / (_REMARKS_A_SECOND_WHEN_QUIET if quiet else _REMARKS_A_SECOND))
             if self._queue.qsize():
                 continue
-            regarding, reason, action, note, stamp = self._remarks.popleft()
+            regarding, reason, action, note, at = self._remarks.popleft()
+            stamp = _stamp(at)  # not when it was told: most may never be written
             told = _Told(regarding, NORMAL, reason, action, note, stamp, stamp, 0.0)
             told.count = 1
             try:
@@ -276,5 +277,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         return body
 
 
-def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _stamp(at: float | None = None) -> str:
+    """An instant (seconds since the epoch; now if not given) as a MicroTime."""
+    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -7,18 +7,20 @@ is missed.
 from __future__ import annotations
 
 import argparse
-import asyncio
+import functools
 import json
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
-from tests.bench.live.contestants import KBATCH, KUBE_SCHEDULER, Contestant
-from tests.bench.live.limits import judge
+from kbatch.process import turns
+from tests.bench.live.contestants import KBATCH, KBATCH_INSTALLED, KUBE_SCHEDULER, Contestant
+from tests.bench.live.limits import Check, judge
 from tests.bench.live.load import PARALLEL, Shape, clear
 from tests.bench.live.mixed import mixed
 from tests.bench.live.plane import plane
@@ -41,66 +43,115 @@ def arguments() -> argparse.Namespace:
 
 
 async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Contestant]) -> AsyncIterator[Figure]:
-    pods, only = chosen.pods, chosen.only
-
-    def wanted(text: str) -> bool:
-        return not only or any(part in text for part in only)
-
-    shapes = [Shape(pods)] + [Shape(pods, gangs) for gangs in (pods // 20, 20, 1, pods)]
+    """All rows that are wanted, in their order, a bare loop before and after each few of them."""
+    pods = chosen.pods
+    gangs = Shape(pods, pods // 20)
     for nodes in chosen.nodes:
+        blocks = [_block(bench, chosen, contestants, nodes, shape) for shape in shapes(pods)]
+        blocks.append(_extra(bench, chosen, nodes, gangs))
         bench.plane.ensure_nodes(nodes)
-        yield await bench.ceiling(pods)
-        for contestant in contestants:
-            for shape in shapes:
-                if shape.gangs and not contestant.group_path:
-                    continue
-                for mode in ("backlog", "live"):
-                    if wanted(f"{contestant.name} {shape.name} {mode} {nodes} nodes"):
-                        run = bench.backlog if mode == "backlog" else bench.live
-                        yield await run(contestant, shape)
-        yield await bench.ceiling(pods)  # the machine at the end of the rows
-        gangs = Shape(pods, pods // 20)
-        rate = 0.4 * bench.ceilings[nodes]
-        if nodes == chosen.nodes[0] and wanted("kbatch steady"):
-            yield await bench.live(KBATCH, gangs, rate=rate)
-        if nodes == chosen.nodes[0] and wanted("kbatch mixed"):
-            yield await mixed(bench, chosen.pods)
-        if nodes == chosen.nodes[-1] and chosen.standing and wanted("kbatch standing"):
+        looped = False
+        for block in blocks:
+            if not block:
+                continue
+            if not looped:
+                yield await bench.bare_loop(pods)
+            for contestant, shape, mode, run in block:
+                yield await bench.attempt(run(), contestant, shape, mode)
+            yield await bench.bare_loop(pods)
+            looped = True
+        if nodes == chosen.nodes[-1] and chosen.standing and _wanted(chosen, f"kbatch standing {nodes} nodes"):
             standing = await bench.standing(min(chosen.standing, 32 * nodes - pods))
-            figure = await bench.backlog(KBATCH, gangs)
-            figure.mode = "standing"
-            figure.note = f"{len(standing.bound)} pods run already"
-            yield figure
+            yield await bench.bare_loop(pods, beside=len(standing.bound))
+            yield await bench.attempt(
+                bench.backlog(KBATCH, gangs, beside=len(standing.bound)), KBATCH, gangs.name, "standing"
+            )
             await clear(bench.client, standing, ())
+
+
+Row = tuple[Contestant, str, str, Callable[[], Awaitable[Figure]]]
+"""Whose, of which shape and mode, and what runs it."""
+
+
+def shapes(pods: int) -> list[Shape]:
+    """Plain pods, then gangs of 20, gangs of a twentieth, one gang, gangs of one."""
+    return [Shape(pods)] + [Shape(pods, gangs) for gangs in (pods // 20, 20, 1, pods)]
+
+
+def _wanted(chosen: argparse.Namespace, row: str) -> bool:
+    return not chosen.only or any(part in row for part in chosen.only)
+
+
+def _block(
+    bench: Bench, chosen: argparse.Namespace, contestants: list[Contestant], nodes: int, shape: Shape
+) -> list[Row]:
+    """The rows of one shape: each scheduler next to the others."""
+    block: list[Row] = []
+    for contestant in contestants:
+        if shape.gangs and not contestant.group_path:
+            continue
+        for mode, run in (("backlog", bench.backlog), ("live", bench.live)):
+            if _wanted(chosen, f"{contestant.name} {shape.name} {mode} {nodes} nodes"):
+                block.append((contestant, shape.name, mode, functools.partial(run, contestant, shape)))
+    return block
+
+
+def _extra(bench: Bench, chosen: argparse.Namespace, nodes: int, gangs: Shape) -> list[Row]:
+    """Rows that kbatch alone has, with the fewest nodes only."""
+    if nodes != chosen.nodes[0]:
+        return []
+    block: list[Row] = []
+    singles = Shape(chosen.pods, chosen.pods)
+    for shape, mode, run in ((gangs, "live", bench.live), (singles, "backlog", bench.backlog)):
+        if _wanted(chosen, f"{KBATCH_INSTALLED.name} {shape.name} {mode} {nodes} nodes"):
+            block.append((KBATCH_INSTALLED, shape.name, mode, functools.partial(run, KBATCH_INSTALLED, shape)))
+    if _wanted(chosen, f"kbatch steady {nodes} nodes"):
+        block.append((KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=0.4 * (bench.ceiling or 0))))
+    if _wanted(chosen, f"kbatch mixed {nodes} nodes"):
+        block.append((KBATCH, "mixed trace", "mixed", lambda: mixed(bench, chosen.pods)))
+    return block
 
 
 async def main() -> int:
     chosen = arguments()
     contestants = [KUBE_SCHEDULER, KBATCH, *(Contestant.read(path) for path in chosen.peer)]
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as scratch, plane(Path(scratch)) as made:
-        prepare(made, contestants)
-        logs = chosen.logs or Path(scratch)
-        logs.mkdir(parents=True, exist_ok=True)
-        credentials = load_credentials(str(made.cluster.kubeconfig))
-        async with Client(credentials, user_agent="bench", connections=PARALLEL) as client:
-            async for figure in rows(Bench(made, client, logs), chosen, contestants):
-                figures.append(figure)
-                print(table_row(figure), flush=True)
+    began = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as scratch, plane(Path(scratch)) as made:
+            prepare(made, contestants)
+            logs = chosen.logs or Path(scratch)
+            logs.mkdir(parents=True, exist_ok=True)
+            credentials = load_credentials(str(made.cluster.kubeconfig))
+            async with Client(credentials, user_agent="bench", connections=PARALLEL) as client:
+                async for figure in rows(Bench(made, client, logs), chosen, contestants):
+                    figures.append(figure)
+                    against_the_ceiling(figures)  # the loop after it is still to come
+                    print(table_row(figure), flush=True)
+    finally:
+        checks = tell(figures, chosen)
+    print(f"{len(figures)} rows in {(time.monotonic() - began) / 60:.1f} minutes")
+    return 0 if figures and all(check.met for check in checks) else 1
+
+
+def tell(figures: list[Figure], chosen: argparse.Namespace) -> list[Check]:
+    """Print and keep what there is, also where the run was cut short."""
     against_the_ceiling(figures)
     for figure in figures:
         print(json.dumps(figure.json()))
+    for figure in figures:
+        print(table_row(figure))
     if chosen.json is not None:
         chosen.json.write_text("".join(json.dumps(figure.json()) + "\n" for figure in figures), "utf-8")
     checks = judge(figures)
     for check in checks:
         print(check.line)
-    if chosen.keep:
+    if chosen.keep and figures:
         keep(figures, checks)
-    return 0 if all(check.met for check in checks) else 1
+    return checks
 
 
 if __name__ == "__main__":
     # Asked to stop, it must still end its control plane.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    sys.exit(asyncio.run(main()))
+    sys.exit(turns.run(main()))  # as kbatch's own processes

@@ -7,6 +7,8 @@ this run), bin (of kbatch's own console scripts), programs (of the control plane
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -33,6 +35,7 @@ class Contestant:
         group_path: where the object of a gang is created; empty for a scheduler without gangs.
         group: that object.
         metadata: merged into the metadata of a gang's pods.
+        beside: commands of other processes that its users run too; their CPU is counted apart.
     """
 
     name: str
@@ -43,12 +46,14 @@ class Contestant:
     group_path: str = ""
     group: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    beside: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Contestant:
         """A peer's file."""
         content = json.loads(path.read_text("utf-8"))
-        return cls(**{**content, "command": tuple(content["command"])})
+        beside = tuple(tuple(command) for command in content.get("beside", ()))
+        return cls(**{**content, "command": tuple(content["command"]), "beside": beside})
 
 
 KBATCH = Contestant(
@@ -69,6 +74,17 @@ KBATCH = Contestant(
     },
     metadata={"annotations": {"scheduling.k8s.io/group-name": "$group"}},
 )  # fmt: skip
+
+_COMMON = (
+    "--kubeconfig=$kubeconfig", "--lease-namespace=default", "--health-port=0", "--metrics-port=0",
+    "--log-level=warning",
+)  # fmt: skip
+
+KBATCH_INSTALLED = dataclasses.replace(
+    KBATCH,
+    name="kbatch with operators",
+    beside=(("$bin/kbatch-podgroup", *_COMMON), ("$bin/kbatch-queue", *_COMMON)),
+)
 
 KUBE_SCHEDULER = Contestant(
     name="kube-scheduler",
@@ -94,57 +110,75 @@ def filled(value: Any, words: dict[str, str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a process has used so far: seconds of CPU, and bytes that are resident now."""
+    """What a contestant has used so far: seconds of CPU, resident bytes now, and the CPU of what runs beside it."""
 
     cpu: float
     resident: int
+    beside: float = 0.0
 
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
+def used_by(pid: int) -> Use:
+    """What a process has used; zeros once it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:
+        return Use(0.0, 0)
+    return Use((int(stat[11]) + int(stat[12])) / _TICK, int(stat[21]) * os.sysconf("SC_PAGE_SIZE"))
+
+
 class Running:
-    """A contestant's process; ends with the context."""
+    """A contestant's processes; they end with the context."""
 
     def __init__(self, contestant: Contestant, words: dict[str, str], log: Path) -> None:
         self.contestant = contestant
         self.started = 0.0
+        """When the scheduler's own process was started; what runs beside it was started before."""
         self._words = words | {"bin": str(Path(sys.executable).parent)}
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         for name, text in self.contestant.files.items():
             (Path(self._words["folder"]) / name).write_text(text, "utf-8")
-        command = filled(self.contestant.command, self._words)
-        wrapped = [*os.environ.get("KBATCH_BENCH_WRAP", "").split(), *command]
-        self.started = time.time()
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(wrapped, stdout=log, stderr=log)
+        with self._log.open("ab") as log, contextlib.ExitStack() as failed:
+            failed.callback(self._end)
+            for command in self.contestant.beside:
+                self._processes.append(subprocess.Popen(filled(command, self._words), stdout=log, stderr=log))
+            wrapped = [
+                *os.environ.get("KBATCH_BENCH_WRAP", "").split(),
+                *filled(self.contestant.command, self._words),
+            ]
+            self.started = time.time()
+            self._processes.append(subprocess.Popen(wrapped, stdout=log, stderr=log))
+            failed.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        self._end()
+
+    def _end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes:
             try:
-                self._process.wait(30)
+                process.wait(30)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(10)
+                process.kill()
+                process.wait(10)
 
     def use(self) -> Use:
-        """What it has used; zeros once it has ended."""
-        assert self._process is not None
-        try:
-            stat = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        except OSError:
-            return Use(0.0, 0)
-        return Use((int(stat[11]) + int(stat[12])) / _TICK, int(stat[21]) * os.sysconf("SC_PAGE_SIZE"))
+        """What it has used."""
+        *beside, scheduler = self._processes
+        own = used_by(scheduler.pid)
+        return Use(own.cpu, own.resident, sum(used_by(process.pid).cpu for process in beside))
 
     def check(self) -> None:
-        """Raises RuntimeError, with its last words, if it has ended by itself."""
-        assert self._process is not None
-        if self._process.poll() is not None:
-            words = self._log.read_text("utf-8", "replace")[-2000:]
-            raise RuntimeError(f"{self.contestant.name} ended with {self._process.returncode}: {words}")
+        """Raises RuntimeError, with their last words, if one of its processes has ended by itself."""
+        for process in self._processes:
+            if process.poll() is not None:
+                words = self._log.read_text("utf-8", "replace")[-2000:]
+                raise RuntimeError(f"{self.contestant.name} ended with {process.returncode}: {words}")

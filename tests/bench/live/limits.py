@@ -41,10 +41,13 @@ def _checks(figures: list[Figure]) -> Iterator[Check]:
         where = f"{figure.scheduler}, {figure.shape}, {figure.mode}, {figure.nodes} nodes"
         if figure.shape == "plain pods":
             plain.setdefault((figure.nodes, figure.mode), {})[figure.scheduler] = figure
+        if figure.failed:
+            yield Check(f"{where}: ended", None, 1.0, at_least=True)
+            continue
         if figure.scheduler != "kbatch":
             continue
         if figure.mode != "mixed":
-            yield Check(f"{where}: pods bound, of all", figure.bound / figure.pods, 1.0, at_least=True)
+            yield Check(f"{where}: pods bound, of all", figure.bound / max(1, figure.pods), 1.0, at_least=True)
         gangs = figure.shape.partition(" x ")[0]
         if figure.mode == "backlog" and gangs.isdigit():
             limit = 0.6 if int(gangs) == figure.pods else 0.75

@@ -189,3 +189,12 @@ async def clear(client: Client, seen: Seen, groups: Iterable[str]) -> None:
     root = f"/api/v1/namespaces/{NAMESPACE}/pods/"
     await in_parallel([(lambda name=name: remove(root + name)) for name in list(seen.uids)])  # type: ignore[misc]
     await until(lambda: seen.gone >= len(seen.uids), 60)
+
+
+async def sweep(client: Client, contestant: Contestant) -> None:
+    """Delete whatever stands in the namespace, after a row that did not come to its end."""
+    paths = [f"/api/v1/namespaces/{NAMESPACE}/pods"]
+    if contestant.group_path:
+        paths.insert(0, filled(contestant.group_path, {"namespace": NAMESPACE}))
+    for path in paths:
+        await client.request("DELETE", path, body={"gracePeriodSeconds": 0}, timeout_seconds=120)

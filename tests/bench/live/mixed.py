@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from typing import Any
 
 from tests.bench.live.contestants import KBATCH
 from tests.bench.live.load import (
     NAMESPACE,
-    PARALLEL,
     Creation,
     Shape,
     clear,
@@ -23,6 +21,7 @@ from tests.bench.live.load import (
     pod_of,
     until,
 )
+from tests.bench.live.plane import requests_so_far
 from tests.bench.live.rows import Bench, Figure, percentile
 
 API = "scheduling.incubator.k8s.io/v1alpha1"
@@ -76,23 +75,24 @@ async def mixed(bench: Bench, pods: int) -> Figure:
     later = {body["metadata"]["name"] for one in flow for _, body in one if body["kind"] == "Pod"}
     async with observing(client, row) as seen:
         with bench._running(KBATCH) as running:
+            before = await requests_so_far(client)
             await create_all(client, seen, standing)
             await until(lambda: len(seen.bound) >= 2 * nodes, 120, running.check)
-            first = running.use()
+            first, servers = running.use(), bench.plane.cpu()
             async with asyncio.TaskGroup() as group:
                 for one in flow:
                     for path, body in one:
                         group.create_task(create(client, seen, path, body))
                     await asyncio.sleep(0.25)
             await until(lambda: later <= seen.bound.keys(), 120, running.check)
-            await bench._used(figure, running, first, seen)
+            await bench._used(figure, running, first, servers, seen)
         waits = [seen.bound[name] - seen.sent[name] for name in later if name in seen.bound and name in seen.sent]
         figure.pods, figure.bound = len(later), len(waits)
         figure.wait_p50, figure.wait_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
         figure.note = (
             f"{seen.gone} pods ended, were evicted or deleted; waits are of what came after the cluster was full"
         )
-        figure.requests = {"seconds": int(time.time() - running.started)}
+        figure.requests = dict(await requests_so_far(client) - before)
         names = {body["metadata"]["name"] for path, body in standing if path == GROUPS}
         names |= {body["metadata"]["name"] for one in flow for path, body in one if path == GROUPS}
         await clear(client, seen, [f"{GROUPS}/{name}" for name in names])
@@ -102,6 +102,3 @@ async def mixed(bench: Bench, pods: int) -> Figure:
 async def _made(path: str, bench: Bench, body: dict[str, Any]) -> None:
     async with observing(bench.client, "nothing") as seen:
         await create(bench.client, seen, path, body)
-
-
-__all__ = ["PARALLEL", "mixed"]

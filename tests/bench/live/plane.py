@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbatch.kube.client import Client
-from kbatch.localcluster.cluster import Cluster, Options
+from kbatch.localcluster.cluster import COMPONENTS, Cluster, Options
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.programs import Programs, ensure_programs
+from tests.bench.live.contestants import used_by
 
 ROOT = Path(__file__).parents[3]
 AUDIT_POLICY = """\
@@ -49,6 +50,11 @@ class Plane:
             "programs": str(self.programs.bin),
             "port": str(port),
         }
+
+    def cpu(self) -> float:
+        """Seconds of CPU that the control plane and the fake kubelets have used so far."""
+        pids = (self.cluster.pid(component) for component in COMPONENTS)
+        return sum(used_by(pid).cpu for pid in pids if pid is not None)
 
     def ensure_nodes(self, count: int) -> None:
         """Have so many nodes Ready, of 32 CPU, 256 GiB and 110 pods each."""

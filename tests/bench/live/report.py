@@ -20,18 +20,26 @@ def cells(figure: Figure) -> list[str]:
     return [
         str(figure.nodes), figure.scheduler, figure.shape, figure.mode, str(figure.bound),
         number(figure.binds_per_second, 0), number(figure.efficiency), number(figure.wait_p50), number(figure.wait_p99),
-        number(figure.first_bind), number(figure.cpu_per_1000), number(figure.resident, 0), number(figure.load, 1),
+        number(figure.first_bind), number(figure.cpu_per_1000), number(figure.cpu_servers), number(figure.resident, 0),
+        number(figure.load, 1),
     ]  # fmt: skip
 
 
 HEAD = ["nodes", "scheduler", "load", "mode", "bound", "binds/s", "efficiency", "p50 s", "p99 s", "first bind s",
-        "CPU s / 1,000", "MiB", "machine's load"]  # fmt: skip
+        "CPU s / 1,000", "servers' CPU s / 1,000", "MiB", "machine's load"]  # fmt: skip
 
 
 def table_row(figure: Figure) -> str:
-    widths = [5, 15, 12, 9, 6, 6, 6, 7, 7, 7, 6, 6, 5]
+    widths = [5, 21, 12, 9, 6, 6, 6, 7, 7, 7, 6, 6, 6, 5]
     text = " ".join(cell.rjust(width) for cell, width in zip(cells(figure), widths, strict=True))
-    return f"{text}  {figure.note}"
+    return f"{text}  {remark(figure)}"
+
+
+def remark(figure: Figure) -> str:
+    """What else is to be said of a row, in a few words."""
+    beside = f"beside it {figure.cpu_beside:.2f} CPU s / 1,000" if figure.cpu_beside is not None else ""
+    failed = f"FAILED: {figure.failed.splitlines()[0][:200]}" if figure.failed else ""
+    return "; ".join(part for part in (figure.note, beside, failed) if part)
 
 
 def keep(figures: list[Figure], checks: list[Check]) -> None:
@@ -43,7 +51,7 @@ def keep(figures: list[Figure], checks: list[Check]) -> None:
     day = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     lines = ["# Binds on a real API server", "", f"{day}, {machine()}. The method: [benchmarks](../benchmarks.md).", ""]
     lines += ["| " + " | ".join(HEAD) + " | note |", "|" + "---|" * (len(HEAD) + 1)]
-    lines += ["| " + " | ".join(cells(figure)) + f" | {figure.note} |" for figure in figures]
+    lines += ["| " + " | ".join(cells(figure)) + f" | {remark(figure)} |" for figure in figures]
     lines += ["", "## Limits", "", *(f"- {check.line}" for check in checks), ""]
     lines += ["## Requests to the API server, by everybody, during a row", ""]
     for figure in figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,14 @@ from tests.bench.live.load import (
     creations,
     observing,
     pod_of,
+    sweep,
     until,
 )
 from tests.bench.live.plane import Plane, requests_so_far
 
-PATIENCE = 240.0
+PATIENCE = 120.0
+"""Seconds for which a row waits for its binds."""
+
 NOBODY = Contestant("bare loop", (), "nobody")
 
 
@@ -46,8 +49,10 @@ class Figure:
     bound: int = 0
     binds_per_second: float | None = None
     """From the first bind to the last."""
+    ceiling: float | None = None
+    """Binds per second of the neighbouring bare loops: the mean of the last one before the row and the first after."""
     efficiency: float | None = None
-    """Against the bare loop of the same run and the same number of nodes."""
+    """Binds per second over the ceiling's."""
     wait_p50: float | None = None
     """From sending a pod's creation until it is seen with a node."""
     wait_p99: float | None = None
@@ -57,12 +62,18 @@ class Figure:
     """Seconds of the scheduler's CPU per 1,000 binds, from its first bind (live: from the first creation) on."""
     cpu_start: float | None = None
     """Backlog: seconds of CPU before the first bind, the start of the process and its lists included."""
+    cpu_beside: float | None = None
+    """The same of the processes that run beside the scheduler, if any do."""
+    cpu_servers: float | None = None
+    """The same of the control plane and the fake kubelets."""
     resident: float | None = None
     made_per_second: float | None = None
     requests: dict[str, int] = field(default_factory=dict)
     load: float = 0.0
     """The machine's load average when the row began: above the number of CPUs, others were at work."""
     note: str = ""
+    failed: str = ""
+    """Why the row has no figures."""
 
     def json(self) -> dict[str, Any]:
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
@@ -90,14 +101,30 @@ def _fill(figure: Figure, seen: Seen) -> None:
 
 
 def against_the_ceiling(figures: Sequence[Figure]) -> None:
-    """Set every efficiency anew, now that all bare loops have run: against the fastest with as many nodes."""
-    for figure in figures:
-        loops = [
-            one.binds_per_second for one in figures
-            if one.scheduler == NOBODY.name and one.nodes == figure.nodes and one.binds_per_second
-        ]  # fmt: skip
-        if figure.efficiency is not None and figure.binds_per_second and loops:
-            figure.efficiency = figure.binds_per_second / max(loops)
+    """Give each row the bare loops that ran next to it, and its efficiency.
+
+    A machine and an API server are not the same after ten minutes as at the start; next to each other they are.
+    """
+    for index, figure in enumerate(figures):
+        if figure.scheduler == NOBODY.name:
+            figure.ceiling, figure.efficiency = figure.binds_per_second, 1.0
+            continue
+        before = _first_loop(reversed(figures[:index]), figure.nodes)
+        after = _first_loop(figures[index + 1 :], figure.nodes)
+        rates = [rate for rate in (before, after) if rate]
+        figure.ceiling = sum(rates) / len(rates) if rates else None
+        figure.efficiency = None
+        if figure.ceiling and figure.binds_per_second and figure.mode in EFFICIENT_MODES:
+            figure.efficiency = figure.binds_per_second / figure.ceiling
+
+
+EFFICIENT_MODES = frozenset({"backlog", "live", "standing"})
+"""Modes whose rate is the scheduler's: in the others it is that of what arrives."""
+
+
+def _first_loop(figures: Iterable[Figure], nodes: int) -> float | None:
+    rates = (one.binds_per_second for one in figures if one.scheduler == NOBODY.name and one.nodes == nodes)
+    return next(rates, None)
 
 
 def groups_of(row: str, shape: Shape, contestant: Contestant) -> list[str]:
@@ -113,8 +140,8 @@ class Bench:
         self.plane = plane
         self.client = client
         self.logs = logs
-        self.ceilings: dict[int, float] = {}
-        """Binds per second of the bare loop, by the number of nodes."""
+        self.ceiling: float | None = None
+        """Binds per second of the last bare loop."""
         self._count = 0
 
     def _figure(self, scheduler: str, shape: Shape, mode: str) -> Figure:
@@ -122,39 +149,49 @@ class Bench:
         load = float(Path("/proc/loadavg").read_text("ascii").split()[0])
         return Figure(f"row{self._count}", scheduler, shape.name, mode, self.plane.nodes, shape.pods, load=load)
 
-    async def ceiling(self, pods: int) -> Figure:
-        """The bare loop; the best of several becomes what others are measured against."""
+    async def attempt(self, row: Awaitable[Figure], contestant: Contestant, shape: str, mode: str) -> Figure:
+        """A row; where it fails, a figure that says why, and the way is clear for the next."""
+        try:
+            return await row
+        except Exception as error:  # noqa: BLE001 - one row that fails must not take the others' figures with it
+            figure = Figure(f"row{self._count}", contestant.name, shape, mode, self.plane.nodes, 0)
+            figure.failed = f"{type(error).__name__}: {error}"
+            await sweep(self.client, contestant)
+            return figure
+
+    async def bare_loop(self, pods: int, *, beside: int = 0) -> Figure:
+        """The bare loop: what the rows next to it are measured against; `beside` so many pods that run already."""
         shape = Shape(pods)
         figure = self._figure(NOBODY.name, shape, "backlog")
         async with observing(self.client, figure.row) as seen:
             await create_all(self.client, seen, creations(figure.row, shape, NOBODY))
             await until(lambda: len(seen.uids) == pods, 30)
             before = await requests_so_far(self.client)
-            began = time.process_time()
+            began, servers = time.process_time(), self.plane.cpu()
             await bare_loop(self.client, seen, self.plane.nodes)
             await until(lambda: len(seen.bound) == pods, 30)
             figure.cpu_per_1000 = (time.process_time() - began) / pods * 1000
-            figure.note = "CPU is that of loop and observer together"
+            figure.cpu_servers = (self.plane.cpu() - servers) / pods * 1000
+            figure.note = "CPU is that of loop and observer together" + (f"; beside {beside} pods" if beside else "")
             figure.requests = dict(await requests_so_far(self.client) - before)
             _fill(figure, seen)
             await clear(self.client, seen, ())
-        rate = figure.binds_per_second or 0.0
-        self.ceilings[self.plane.nodes] = max(self.ceilings.get(self.plane.nodes, 0.0), rate)
-        figure.efficiency = 1.0
+        self.ceiling = figure.binds_per_second
         return figure
 
-    async def backlog(self, contestant: Contestant, shape: Shape) -> Figure:
-        """Everything is made first; then the scheduler starts."""
-        figure = self._figure(contestant.name, shape, "backlog")
+    async def backlog(self, contestant: Contestant, shape: Shape, *, beside: int = 0) -> Figure:
+        """Everything is made first; then the scheduler starts. `beside`: so many pods run already."""
+        figure = self._figure(contestant.name, shape, "standing" if beside else "backlog")
+        figure.note = f"{beside} pods run already" if beside else ""
         async with observing(self.client, figure.row) as seen:
             await create_all(self.client, seen, creations(figure.row, shape, contestant))
             await until(lambda: len(seen.uids) == shape.pods, 30)
             before = await requests_so_far(self.client)
             with self._running(contestant) as running:
                 await until(lambda: bool(seen.bound), PATIENCE, running.check)
-                first = running.use()
+                first, servers = running.use(), self.plane.cpu()
                 await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
-                await self._used(figure, running, first, seen)
+                await self._used(figure, running, first, servers, seen)
                 figure.cpu_start = first.cpu
                 figure.first_bind = min(seen.bound.values(), default=math.nan) - running.started
                 figure.requests = dict(await requests_so_far(self.client) - before)
@@ -167,7 +204,7 @@ class Bench:
         async with observing(self.client, figure.row) as seen:
             with self._running(contestant) as running:
                 await self._ready(figure.row, contestant, running)
-                before, first = await requests_so_far(self.client), running.use()
+                before, first, servers = await requests_so_far(self.client), running.use(), self.plane.cpu()
                 everything = creations(figure.row, shape, contestant)
                 if rate is None:
                     await create_all(self.client, seen, everything)
@@ -175,11 +212,9 @@ class Bench:
                     await _at_rate(self.client, seen, everything, rate)
                     figure.note = f"{rate:.0f} pods/s"
                 await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
-                await self._used(figure, running, first, seen)
+                await self._used(figure, running, first, servers, seen)
                 figure.requests = dict(await requests_so_far(self.client) - before)
             await self._end(figure, seen, shape, contestant)
-        if rate is not None:
-            figure.efficiency = None
         return figure
 
     def _running(self, contestant: Contestant) -> Running:
@@ -194,17 +229,17 @@ class Bench:
                 raise RuntimeError(f"{contestant.name} binds nothing")
             await clear(self.client, probe, ())
 
-    async def _used(self, figure: Figure, running: Running, since: Use, seen: Seen) -> None:
-        now = running.use()
-        figure.cpu_per_1000 = (now.cpu - since.cpu) / max(1, len(seen.bound)) * 1000
+    async def _used(self, figure: Figure, running: Running, since: Use, servers: float, seen: Seen) -> None:
+        now, thousands = running.use(), max(1, len(seen.bound)) / 1000
+        figure.cpu_per_1000 = (now.cpu - since.cpu) / thousands
+        figure.cpu_servers = (self.plane.cpu() - servers) / thousands
+        if running.contestant.beside:
+            figure.cpu_beside = (now.beside - since.beside) / thousands
         figure.resident = now.resident / 2**20
         await asyncio.sleep(0.3)  # what trails behind the last bind (statuses, Events) counts among the requests
 
     async def _end(self, figure: Figure, seen: Seen, shape: Shape, contestant: Contestant) -> None:
         _fill(figure, seen)
-        ceiling = self.ceilings.get(self.plane.nodes)
-        if ceiling and figure.binds_per_second:
-            figure.efficiency = figure.binds_per_second / ceiling
         await clear(self.client, seen, groups_of(figure.row, shape, contestant))
 
     async def standing(self, pods: int) -> Seen:
