@@ -6,14 +6,16 @@ It takes in what happens (`advance`) and what the engine decided (`carry_out`), 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kbatch.api import conditions
-from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import (
     AnyObject,
     Job,
@@ -31,6 +33,7 @@ from kbatch.api.objects import (
 )
 from kbatch.engine.boundary import Bind, Eviction, Nomination, Transaction, Verdict, verdict_conditions
 from kbatch.model.events import Delete, Upsert
+from kbatch.model.jobs_release import HELD, group_for, group_of, named_group
 from kbatch.model.phase import Phase
 from kbatch.simulator import pods as changes
 from kbatch.simulator.control import Controllers
@@ -84,6 +87,7 @@ class SimulatedCluster:
         self.assumed_queue = False
         self.last_event = 0
         self._controllers = Controllers(self.store)
+        self._in_namespace: dict[str, dict[tuple[str, str], AnyObject]] = defaultdict(dict)
         self._prepare(manifests)
 
     def _prepare(self, manifests: Manifests) -> None:
@@ -133,9 +137,15 @@ class SimulatedCluster:
         """Create objects of the input, and the pods that controllers make of them at once."""
         created: list[tuple[AnyObject, Declared | None]] = []
         for declared in arrivals:
-            created.append((declared.obj, declared))
-            if isinstance(declared.obj, Job | ReplicaSet):
-                created.extend((pod, None) for pod in self._controllers.add(declared.obj))
+            obj = declared.obj
+            if isinstance(obj, Job) and obj.spec.suspend:  # its pods come with its group, whoever suspended it
+                marked = {SUSPENDED_ANNOTATION: HELD, **(obj.metadata.annotations or {})}
+                obj = replace(obj, metadata=replace(obj.metadata, annotations=marked))
+                obj, made_for_it = self._with_group(obj, arrivals)
+                created.extend((group, None) for group in made_for_it)
+            created.append((obj, declared))
+            if isinstance(obj, Job | ReplicaSet):
+                created.extend((pod, None) for pod in self._controllers.add(obj))
         stamps = creation_stamps(now, [obj for obj, _ in created])
         for (obj, from_input), stamp in zip(created, stamps, strict=True):
             if isinstance(obj, Pod):
@@ -143,6 +153,8 @@ class SimulatedCluster:
                 continue
             meta = obj.metadata
             obj = replace(obj, metadata=replace(meta, uid=meta.uid or uid_of(obj), creation_timestamp=stamp))
+            if meta.namespace:
+                self._in_namespace[meta.namespace][type(obj).__name__, meta.name] = obj
             match obj:
                 case PodGroup():
                     self.arrivals[f"{meta.namespace}/{meta.name}"] = now
@@ -165,9 +177,26 @@ class SimulatedCluster:
                     pass
             self.store.model.apply(Upsert(obj))
 
+    def _with_group(self, job: Job, arrivals: Sequence[Declared]) -> tuple[Job, list[PodGroup]]:
+        """A suspended Job with its pods in the group that it gets for its queue, and that group unless it is there."""
+        name = None if named_group(job) else group_of(job, DEFAULT_SCHEDULER_NAME)
+        if name is None:
+            return job, []
+        template = job.spec.template
+        annotations = {**(template.metadata.annotations or {}), GROUP_NAME_ANNOTATION: name}
+        template = replace(template, metadata=replace(template.metadata, annotations=annotations))
+        there = {entry.obj.metadata.name for entry in arrivals if isinstance(entry.obj, PodGroup)}
+        if name in there or f"{job.metadata.namespace}/{name}" in self.store.groups:
+            groups = []
+        else:
+            owned = replace(job, metadata=replace(job.metadata, uid=job.metadata.uid or uid_of(job)))
+            groups = [msgspec.convert(group_for(owned), PodGroup)]
+        return replace(job, spec=replace(job.spec, template=template)), groups
+
     def _depart(self, obj: AnyObject, now: int) -> None:
         """Delete an object of the input, and what goes with it."""
         meta = obj.metadata
+        self._in_namespace[meta.namespace].pop((type(obj).__name__, meta.name), None)
         match obj:
             case Pod():
                 self.store.remove(f"{meta.namespace}/{meta.name}", now)
@@ -176,10 +205,15 @@ class SimulatedCluster:
                 self._remove_owned(Owner(type(obj).__name__, meta.namespace, meta.name), now)
                 if isinstance(obj, PodGroup):
                     self.store.groups.pop(f"{meta.namespace}/{meta.name}", None)
+                for other in list(self._in_namespace[meta.namespace].values()):
+                    if any(reference.uid == (meta.uid or uid_of(obj)) for reference in other.metadata.owner_references):
+                        self._depart(other, now)
             case Node():
                 for record in list(self.store.by_node.pop(meta.name, {}).values()):
                     self._lose(record, now)
             case Namespace():
+                for other in list(self._in_namespace.pop(meta.name, {}).values()):
+                    self._depart(other, now)
                 for key in list(self.store.by_namespace[meta.name]):
                     self.store.remove(key, now)
             case ResourceQuota():

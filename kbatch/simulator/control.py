@@ -91,7 +91,8 @@ class Controllers:
         """The podgroup operator's part: the phase, and the members that wait for it."""
         job = self._store.model.jobs[key]
         standing = group.status.conditions or ()
-        phase = phase_of(job, standing, group.status.phase)
+        ongoing = any(maker.ongoing for maker in self._makers_of_group.get(key, ()))
+        phase = phase_of(job, standing, group.status.phase, ongoing=ongoing)
         merged = conditions.merge(standing, ending(job, phase, standing), timestamp(now))
         if phase.value != group.status.phase or merged != standing:
             derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))

@@ -59,6 +59,15 @@ class Maker:
     alive: int = 0
     succeeded: int = 0
 
+    @property
+    def ongoing(self) -> bool:
+        """It may still make pods although none is there: a Job that has not ended. A ReplicaSet never tells."""
+        if self.owner.kind != "Job":
+            return False
+        if self.completions is None:
+            return self.alive > 0 or self.succeeded == 0
+        return self.succeeded < self.completions
+
     def missing(self) -> int:
         """How many pods to create now."""
         if self.waits:

@@ -9,13 +9,14 @@ from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, deriv
 from kbatch.model.tasks import Task
 
 
-def phase_of(job: Job, standing: tuple[Condition, ...], current: str) -> Phase:
+def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing: bool = False) -> Phase:
     """The phase of a group (or shadow group) of the model.
 
     Args:
         job: the group, its sums up to date.
         standing: its conditions.
         current: its phase so far; empty for none.
+        ongoing: a Job that makes its pods has not ended.
     """
     tasks = list(job.tasks.values())
     return derive(
@@ -29,6 +30,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str) -> Phase:
             enqueued=_verdict(standing, conditions.ENQUEUED),
             scheduled=_verdict(standing, conditions.SCHEDULED),
             unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
+            ongoing=ongoing,
             gave_up=any(_failed(task) and not task.pod.metadata.owner_references for task in tasks),
             current=Phase(current) if current in set(Phase) else None,
         )

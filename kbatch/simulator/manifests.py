@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kbatch.api.conditions import merge
-from kbatch.api.names import GROUP
+from kbatch.api.names import GROUP, QUEUE_LABEL
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_ms
+from kbatch.model.jobs_release import named_group
 from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
 from kbatch.simulator.errors import Fault, FieldError, InputError, Place
@@ -329,5 +330,7 @@ def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
         spec, what = obj.spec, f"pod {meta.namespace}/{meta.name}"
     else:
         return
+    if isinstance(obj, Job) and obj.spec.suspend and not (named_group(obj) or (meta.labels or {}).get(QUEUE_LABEL)):
+        reading.warnings.append(f"{place}: {what} is suspended and names neither a group nor a queue: it never starts")
     if not spec.scheduler_name:
         reading.warnings.append(f"{place}: {what} names no spec.schedulerName: another scheduler's, not kbatch's")

@@ -427,3 +427,52 @@ def test_equal_input_gives_equal_output_in_any_order_of_distinct_timestamps(simu
         generator.shuffle(documents)
         assert timeless(simulate(text(*documents), CONF).text) == timeless(expected.text)
     assert timeless(again.text) == timeless(expected.text)
+
+
+def test_a_namespace_takes_all_that_is_in_it_with_it(simulate: Simulate) -> None:
+    def inside(document: dict[str, Any]) -> dict[str, Any]:
+        document["metadata"]["namespace"] = "x"
+        return document
+
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "annotations": times(departure=5)}}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "x"},
+        "spec": {"hard": {"cpu": "3"}},
+    }
+    outcome = simulate(
+        text(
+            node(cpu="3"),
+            namespace,
+            quota,
+            inside(group("g", 2)),
+            inside(job("j", 2, template(group="g"), {"completions": 20}, duration=2)),
+            inside(pod("alone")),
+            pod("waits", cpu="3"),
+        ),
+        CONF,
+    )
+    assert set(outcome.pods) == {"default/waits"}
+    assert outcome.pods["default/waits"]["bound"] == 5.0
+    assert set(outcome.json["podgroups"]) == {"default/waits"}
+
+
+def test_a_suspended_job_with_a_queue_gets_a_group(simulate: Simulate) -> None:
+    made = job("j", 3, template(cpu="2"), {"suspend": True}, duration=5)
+    made["metadata"]["labels"] = {"kbatch.dev/queue": "default"}
+    enqueue = CONF.replace('"allocate"', '"enqueue, allocate"')
+    outcome = simulate(text(node(cpu="6"), pod("first", cpu="6", duration=10), made), enqueue)
+    assert [bind["time"] for bind in outcome.binds] == [0.0, 10.0, 10.0, 10.0]
+    assert outcome.phase("j") == "Completed"
+    gone = job("j", 3, template(), {"suspend": True}, departure=5)
+    gone["metadata"]["labels"] = {"kbatch.dev/queue": "default"}
+    assert simulate(text(node(), gone), enqueue).json["podgroups"] == {}
+
+
+def test_a_suspended_job_without_a_group_stays_as_it_is(simulate: Simulate) -> None:
+    outcome = simulate(text(node(), job("j", 1, template(), {"suspend": True})), CONF)
+    assert outcome.pods == {}
+    assert outcome.warnings == (
+        "text, document 2: Job default/j is suspended and names neither a group nor a queue: it never starts",
+    )
