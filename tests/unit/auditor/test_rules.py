@@ -66,6 +66,10 @@ class Story:
             },
         )
 
+    def forget(self, name: str) -> None:
+        """A group is deleted."""
+        self.tell("PodGroup", "DELETED", {"metadata": {"namespace": "ns", "name": name, "uid": name}})
+
     def pod(
         self,
         name: str,
@@ -288,6 +292,29 @@ def test_how_long_things_lasted_is_told_even_where_they_were_within_their_limits
     assert story.judge.longest["Scheduled=True, though fewer than its N pods are placed"] >= 4
 
 
+def test_an_eviction_for_a_pod_without_a_group() -> None:
+    for bound in (True, False):
+        story = Story()
+        story.gang("low", 1, bound=1)
+        story.pod("alone", nominated="n1")
+        story.pod("low-0", "low", node="n1", evicted=True)
+        if bound:
+            story.pod("alone", node="n1")
+        story.wait(35)
+        assert story.rules == ([] if bound else ["evicted in vain"])
+
+
+def test_a_beneficiary_that_is_deleted_needs_no_place() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 1)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.forget("high")
+    story.wait(60)
+    assert story.rules == []
+
+
 def test_an_eviction_for_nobody() -> None:
     story = Story()
     story.gang("low", 1, bound=1)
@@ -305,7 +332,8 @@ def test_a_gang_that_could_not_be_completed_is_taken_back_for_nobody() -> None:
     assert story.rules == []
 
 
-def test_a_queue_lifted_above_its_share_by_reclaim() -> None:
+@pytest.mark.parametrize(("action", "rules"), [("reclaim", {"above deserved"}), ("preempt", set())])
+def test_a_queue_lifted_above_its_share(action: str, rules: set[str]) -> None:
     story = Story()
     story.queue("a")
     story.queue("b")
@@ -317,11 +345,11 @@ def test_a_queue_lifted_above_its_share_by_reclaim() -> None:
     for index in range(3):
         story.pod(f"rich-{index}", "rich", node="n1")
     story.pod("rich-3", "rich", node="n1", evicted=True)
-    story.evict("rich-3", "evicted from node n1 by reclaim for ns/poor")
+    story.evict("rich-3", f"evicted from node n1 by {action} for ns/poor")
     for index in range(5):
         assert "above deserved" not in story.rules
         story.pod(f"poor-{index}", "poor", node="n2" if index else "n1")
-    assert "above deserved" in story.rules
+    assert {"above deserved"} & set(story.rules) == rules
 
 
 def test_a_queue_within_its_share_by_reclaim() -> None:
@@ -358,6 +386,26 @@ def test_a_condition_that_is_not_true(bound: int, conditions: dict[str, str], ri
     story.group("g", 4, **conditions)
     story.wait(6)
     assert story.rules == ["untrue condition"]
+
+
+def test_a_gang_of_which_pods_have_ended_may_have_been_whole() -> None:
+    for ended in (True, False):
+        story = Story()
+        story.gang("g", 2, bound=2, Scheduled="True x")
+        for index in range(2):
+            if ended:
+                story.pod(f"g-{index}", "g", node="n1", phase="Succeeded")
+            story.pod(f"g-{index}", "g", node="n1", change="DELETED")
+        story.wait(10)
+        assert story.rules == ([] if ended else ["untrue condition"])
+
+
+def test_of_a_group_that_is_gone_nothing_is_said() -> None:
+    story = Story()
+    story.gang("g", 2, Scheduled="True x")
+    story.forget("g")
+    story.wait(10)
+    assert story.rules == []
 
 
 @pytest.mark.parametrize(("bound", "phase"), [(4, "Pending"), (4, "InQueue"), (0, "Running")])
