@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypedDict, Unpack
 from urllib.parse import urlencode
 
 import aiohttp
@@ -43,22 +43,22 @@ _SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "DELETE"})
 _MOMENTARY: Final = frozenset({500, 502, 503, 504})
 
 
+class RequestOptions(TypedDict, total=False):
+    """What may be said of a request besides its method and path: the keyword arguments of `Client.request`."""
+
+    params: Mapping[str, str] | None
+    body: object
+    content_type: str
+    idempotent: bool | None
+    attempts: int
+    timeout_seconds: float
+    guard: Callable[[], None] | None
+
+
 class Api(Protocol):
     """What the rest of kbatch needs of an API server."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = JSON,
-        idempotent: bool | None = None,
-        attempts: int = ATTEMPTS,
-        timeout_seconds: float = 30.0,
-        guard: Callable[[], None] | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         """Send one request and return the body of a successful answer. See `Client.request`."""
 
     def stream(

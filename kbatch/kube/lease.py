@@ -18,9 +18,9 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from kbatch.kube.client import ATTEMPTS, JSON, Api
+from kbatch.kube.client import Api, RequestOptions
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.kinds import LEASES
 from kbatch.kube.writes import as_dict
@@ -318,24 +318,13 @@ class Fenced:
         self._api = api
         self._elector = elector
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = JSON,
-        idempotent: bool | None = None,
-        attempts: int = ATTEMPTS,
-        timeout_seconds: float = 30.0,
-        guard: Callable[[], None] | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         """As `Client.request`.
 
         Raises:
             NotLeadingError: a write, while this process does not lead.
         """
+        guard = options.get("guard")
 
         def both() -> None:
             if method != "GET":
@@ -343,17 +332,8 @@ class Fenced:
             if guard is not None:
                 guard()
 
-        return await self._api.request(
-            method,
-            path,
-            params=params,
-            body=body,
-            content_type=content_type,
-            idempotent=idempotent,
-            attempts=attempts,
-            timeout_seconds=timeout_seconds,
-            guard=both,
-        )
+        options["guard"] = both
+        return await self._api.request(method, path, **options)
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, silence: float

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Unpack
 
 from prometheus_client import Counter
 
-from kbatch.kube.client import ATTEMPTS, JSON, Api
+from kbatch.kube.client import Api, RequestOptions
 from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
 from kbatch.kube.events import EventRecorder
 from kbatch.metrics import RequestMetrics
@@ -24,33 +25,11 @@ class Measured:
         self._metrics = metrics
         self._counters: dict[tuple[str, str, str], Counter] = {}
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = JSON,
-        idempotent: bool | None = None,
-        attempts: int = ATTEMPTS,
-        timeout_seconds: float = 30.0,
-        guard: Callable[[], None] | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> bytes:
         """As `Client.request`."""
         outcome = "failed"
         try:
-            answer = await self._api.request(
-                method,
-                path,
-                params=params,
-                body=body,
-                content_type=content_type,
-                idempotent=idempotent,
-                attempts=attempts,
-                timeout_seconds=timeout_seconds,
-                guard=guard,
-            )
+            answer = await self._api.request(method, path, **options)
             outcome = "ok"
         except ApiError as error:
             outcome = _OUTCOMES.get(error.status, "refused" if error.status < 500 else "failed")

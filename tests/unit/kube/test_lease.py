@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.kube.client import JSON
 from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
 from kbatch.kube.lease import Elector, Fenced
 
@@ -34,19 +33,7 @@ class LeaseServer:
         self.fault: str = ""
         self.writes = 0
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-        idempotent: bool | None = None,
-        attempts: int = 6,
-        timeout_seconds: float = 30.0,
-        guard: Callable[[], None] | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, *, body: Any = None, attempts: int = 6, **_: object) -> bytes:
         assert attempts == 1
         if self.fault == "before":
             raise NoAnswerError(method, path, sent=False, why="test")

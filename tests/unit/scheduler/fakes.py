@@ -26,7 +26,6 @@ from kbatch.api.objects import (
     Queue,
     ResourceRequirements,
 )
-from kbatch.kube.client import JSON
 from kbatch.kube.errors import ApiError
 from kbatch.kube.events import EventRecorder
 from kbatch.kube.informer import Batch
@@ -61,17 +60,7 @@ class FakeApi:
         self.answers[method, end] = list(answers)
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-        idempotent: bool | None = None,
-        attempts: int = 6,
-        timeout_seconds: float = 30.0,
-        guard: Callable[[], None] | None = None,
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None, **_: object
     ) -> bytes:
         self.calls.append(Call(method, path, body, params or {}))
         self.open_ += 1
