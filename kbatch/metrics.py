@@ -171,6 +171,37 @@ class WebhookMetrics:
         )
 
 
+class LedgerMetrics:
+    """The ledgers of the policy Reject, of all namespaces, as this replica writes them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.entries: Final = Gauge(
+            "kbatch_webhook_ledger_entries",
+            "Grants that stand in the ledgers, as this replica last knew them: their groups were not seen yet",
+            registry=registry,
+        )
+        self.claims: Final = Counter(
+            "kbatch_webhook_ledger_claims_total",
+            "Reviews held against a ledger: granted, exceeded (over the quota), late (not decided in time), failed (no "
+            "answer of the API server), full",
+            ["outcome"],
+            registry=registry,
+        )
+        self.commits: Final = Counter(
+            "kbatch_webhook_ledger_commits_total",
+            "Writes of ledgers: ok, conflict (another replica was first), failed",
+            ["outcome"],
+            registry=registry,
+        )
+        self.seconds: Final = Histogram(
+            "kbatch_webhook_ledger_commit_seconds", "Time of one write of a ledger", buckets=_CALLS, registry=registry
+        )
+        for outcome in ("granted", "exceeded", "late", "failed", "full"):
+            self.claims.labels(outcome)
+        for outcome in ("ok", "conflict", "failed"):
+            self.commits.labels(outcome)
+
+
 class SchedulerMetrics:
     """The scheduling loop and what it does to the cluster."""
 

@@ -45,7 +45,7 @@ CLASSES: Final[Mapping[str, tuple[Callable[[CollectorRegistry], Any], ...]]] = {
         metrics.WatchMetrics,
         metrics.RequestMetrics,
     ),
-    "webhook": (metrics.WebhookMetrics, metrics.WatchMetrics, metrics.RequestMetrics),
+    "webhook": (metrics.WebhookMetrics, metrics.LedgerMetrics, metrics.WatchMetrics, metrics.RequestMetrics),
 }
 """Besides what all have: build information, and what the Python client says of every process."""
 

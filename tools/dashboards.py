@@ -242,6 +242,19 @@ ROWS: Final = (
             Panel("Reviews by outcome", (_rate("kbatch_webhook_reviews_total", "handler, outcome"),), unit="reqps"),
             Panel("Time of a review", _quantiles("kbatch_webhook_review_seconds"), unit="s"),
             Panel(
+                "Held against ledgers",
+                (
+                    _rate("kbatch_webhook_ledger_claims_total", "outcome"),
+                    Query(
+                        "sum by (outcome) (rate(kbatch_webhook_ledger_commits_total[$__rate_interval]))",
+                        "write {{outcome}}",
+                    ),
+                ),
+                unit="reqps",
+            ),
+            Panel("Time of a write of a ledger", _quantiles("kbatch_webhook_ledger_commit_seconds"), unit="s"),
+            Panel("Grants not seen yet", (Query("max(kbatch_webhook_ledger_entries)"),)),
+            Panel(
                 "Certificate ends in",
                 (Query("min(kbatch_webhook_certificate_expiry_timestamp_seconds) - time()"),),
                 unit="s",

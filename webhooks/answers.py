@@ -1,7 +1,8 @@
-"""What a review and its answer carry besides kopf: until when the answer is waited for, and its patch.
+"""What a review and its answer carry besides kopf: the objects, until when the answer is waited for, and its patch.
 
-kopf would copy the whole object and compare the copies, which costs more than the review itself. So the server gives
-each review a place for its patch (it lives in the context of the request), and the handler fills it.
+kopf would wrap the objects, compare them, copy them whole and compare the copies, which costs more than the review
+itself. So it is shown no more of them than which they are; the handler finds them, and a place for its patch, in the
+context of the request.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 Operation = dict[str, Any]
+Body = Mapping[str, Any]
 
 USED_PART: Final = 0.7
 """Of the time that the API server waits; the rest is for the way there and back."""
@@ -27,21 +29,28 @@ _TIMEOUT: Final = re.compile(r"(?P<seconds>[0-9]{1,2})s", re.ASCII)
 
 @dataclass(slots=True)
 class Review:
-    """One review: nobody waits for its answer after `deadline` (monotonic seconds)."""
+    """One review: nobody waits for its answer after `deadline` (monotonic seconds). `failed` is the defect because of
+    which there is none.
+    """
 
     deadline: float
+    new: Body | None = None
+    old: Body | None = None
     operations: list[Operation] = field(default_factory=list)
+    failed: Exception | None = None
 
 
 _PLACE: Final[ContextVar[Review | None]] = ContextVar("review", default=None)
 
 
 @contextmanager
-def reviewing(arrived: float, timeout: str | None) -> Iterator[Review]:
-    """A review that arrived then, and the time-out that the API server gives with it (`5s`)."""
+def reviewing(
+    arrived: float, timeout: str | None, new: Body | None = None, old: Body | None = None
+) -> Iterator[Review]:
+    """A review of these objects that arrived then, and the time-out that the API server gives with it (`5s`)."""
     match = _TIMEOUT.fullmatch(timeout or "")
     seconds = min(float(match["seconds"]), LONGEST) if match else LONGEST
-    review = Review(arrived + seconds * USED_PART)
+    review = Review(arrived + seconds * USED_PART, new, old)
     token = _PLACE.set(review)
     try:
         yield review
@@ -53,6 +62,31 @@ def deadline() -> float:
     """Until when the answer of this review is waited for, in monotonic seconds."""
     review = _PLACE.get()
     return time.monotonic() + LONGEST * USED_PART if review is None else review.deadline
+
+
+def objects(shown: Body, shown_before: Body | None) -> tuple[Body, Body | None]:
+    """The object under review and what it was before, instead of what kopf was shown of them; of one that is deleted,
+    what it was.
+    """
+    review = _PLACE.get()
+    if review is None or (review.new is None and review.old is None):
+        return dict(shown), None if shown_before is None else dict(shown_before)
+    return (review.old or {}) if review.new is None else review.new, review.old
+
+
+def shown(body: Body | None) -> dict[str, Any] | None:
+    """What kopf needs to see of an object."""
+    if body is None:
+        return None
+    metadata = body.get("metadata") or {}
+    return {"metadata": {key: metadata[key] for key in ("name", "namespace", "uid") if key in metadata}}
+
+
+def give_up(error: Exception) -> None:
+    """There is no answer to this review."""
+    review = _PLACE.get()
+    if review is not None:
+        review.failed = error
 
 
 def leave(body: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:

@@ -3,12 +3,15 @@
 One ConfigMap for each guarded namespace, in kbatch's own, replaced under the condition of its resourceVersion: so any
 number of replicas decide one after the other. A grant counts only when it is written; a refusal (and a grant without a
 write, on a dry run) only after everything was read anew.
+
+A ledger is owned by its namespace: when that is deleted, Kubernetes' garbage collector takes the ledger with it, so
+nobody here needs the right to delete. The entries of a namespace that was deleted count for none that is made after
+it under the same name.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -16,14 +19,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
-from kbatch.kube.kinds import PODGROUPS, RESOURCEQUOTAS, Kind
+from kbatch.kube.kinds import NAMESPACES, PODGROUPS, RESOURCEQUOTAS, Kind
 from kbatch.kube.lists import list_all
-from webhooks.ledger import FLOOR_KEY, Claim, Ledger, decode, encode, settle, without
+from kbatch.metrics import LedgerMetrics
+from webhooks.ledger import FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, size, without
 from webhooks.world import Groups, World
 
 _log = logging.getLogger(__name__)
@@ -32,21 +37,44 @@ CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=T
 SECONDS: Final = 3.5
 """Within this time a claim without a deadline is decided."""
 MOST_AT_ONCE: Final = 256
-MOST_ENTRIES: Final = 6000
-"""Grants of the last half minute whose groups did not appear; an object of the API server holds 1 MiB."""
+MOST_TOKENS: Final = 6000
+"""Tokens that are remembered of claims that nobody waits for."""
+GATHER_SECONDS: Final = 0.005
+"""Under load, how long a batch waits for reviews that are being read: fewer writes, and fewer answers to read."""
 _REQUEST_SECONDS: Final = 2.0
 
 
 class UndecidedError(Exception):
-    """The ledger could not be written or read in time; nothing was granted that anybody may rely on."""
+    """Nothing was granted that anybody may rely on; `why` is a word for it: `late`, `failed`, `full`."""
+
+    def __init__(self, why: str, message: str) -> None:
+        super().__init__(message)
+        self.why = why
 
 
-class _Stored(msgspec.Struct):
-    metadata: dict[str, Any]
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Head(msgspec.Struct):
+    """Of an object, what says which one it is. The rest is not decoded."""
+
+    metadata: _Metadata
+
+
+class _Stored(_Head):
     data: dict[str, str] | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_Stored)
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_STORED: Final = msgspec.json.Decoder(_Stored)
 
 
 @dataclass(eq=False, slots=True)
@@ -55,19 +83,20 @@ class _Waiting:
     dry_run: bool
     deadline: float
     answer: asyncio.Future[QuotaExceeded | None]
-    loop: asyncio.AbstractEventLoop
 
 
 @dataclass(slots=True)
 class _Account:
     """One namespace's ledger as it was last seen; `version` is None before it was read, empty while there is none.
 
+    `since` says which time it is that the namespace has quotas, `owner` is its uid, empty before that was read.
     `withdrawn` are tokens of claims that nobody waits for any more; `merged` those whose entries stand for others too.
     """
 
     namespace: str
+    since: int
+    owner: str = ""
     waiting: list[_Waiting] = field(default_factory=list)
-    called: bool = False
     busy: asyncio.Task[None] | None = None
     withdrawn: set[str] = field(default_factory=set)
     merged: set[str] = field(default_factory=set)
@@ -80,8 +109,7 @@ class Ledgers:
 
     Args:
         api: the API server.
-        world: fed by the watches.
-        loop: where `api` and `world` live; None for the loop that the claims come in.
+        world: fed by the watches, in the same event loop.
         namespace: kbatch's own, where the ledgers are.
         prefix: of their names.
         clock: monotonic seconds. now: milliseconds since the epoch.
@@ -93,17 +121,16 @@ class Ledgers:
         world: World,
         *,
         namespace: str,
-        loop: asyncio.AbstractEventLoop | None = None,
+        metrics: LedgerMetrics | None = None,
         prefix: str = "kbatch-ledger",
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
-        self.writes = 0
-        self.conflicts = 0
         self._api = api
         self._world = world
         self._own = namespace
-        self._loop = loop
+        self._metrics = metrics or LedgerMetrics(CollectorRegistry())
+        self._metrics.entries.set_function(self._entries)
         self._prefix = prefix
         self._clock = clock
         self._now = now
@@ -117,30 +144,48 @@ class Ledgers:
         Raises:
             UndecidedError: it could not be decided in time.
         """
-        here = asyncio.get_running_loop()
-        account = self._accounts.setdefault(namespace, _Account(namespace))
+        account = self._account(namespace)
         if deadline is None:
             deadline = self._clock() + SECONDS
-        one = _Waiting(claim, dry_run, deadline, here.create_future(), here)
+        one = _Waiting(claim, dry_run, deadline, asyncio.get_running_loop().create_future())
         account.waiting.append(one)
-        # One wake-up for all that arrive until the work begins, and one for all answers of a batch: between threads
-        # these cost more than the decision.
-        if self._loop is None or self._loop is here:
-            self._start(account)
-        elif not account.called:
-            account.called = True
-            self._loop.call_soon_threadsafe(self._start, account)
+        if account.busy is None:
+            account.busy = asyncio.create_task(self._work(account), name=f"ledger {namespace}")
+        outcome = "failed"
         try:
             async with asyncio.timeout(deadline - self._clock()):
-                return await one.answer
+                reason = await one.answer
         except TimeoutError:
+            outcome = "late"
             account.withdrawn.add(claim.token)  # it is never granted now: what may be written for it can go
-            raise UndecidedError("the ledger could not be written in time") from None
+            raise UndecidedError("late", "the ledger could not be written in time") from None
+        except UndecidedError as error:
+            outcome = error.why
+            raise
+        else:
+            outcome = "granted" if reason is None else "exceeded"
+            return reason
+        finally:
+            if not dry_run:
+                self._metrics.claims.labels(outcome).inc()
 
-    def _start(self, account: _Account) -> None:
-        account.called = False
-        if account.busy is None and account.waiting:
-            account.busy = asyncio.create_task(self._work(account), name=f"ledger {account.namespace}")
+    def _account(self, namespace: str) -> _Account:
+        """The namespace's account. One whose namespace lost its quotas meanwhile is begun anew: it may be another
+        namespace of the same name.
+        """
+        since = self._world.guarded.get(namespace, 0)
+        account = self._accounts.get(namespace)
+        if account is None or account.since != since:
+            left = [
+                one for one in self._accounts.values() if one.busy is None and one.namespace not in self._world.guarded
+            ]
+            for one in left:
+                del self._accounts[one.namespace]
+            account = self._accounts[namespace] = _Account(namespace, since)
+        return account
+
+    def _entries(self) -> float:
+        return float(sum(len(account.ledger.entries) for account in self._accounts.values()))
 
     async def _work(self, account: _Account) -> None:
         try:
@@ -149,16 +194,21 @@ class Ledgers:
                 del account.waiting[: len(batch)]
                 try:
                     await self._decide(account, [one for one in batch if not one.answer.done()])
-                except (KubeError, msgspec.DecodeError, UndecidedError) as error:
+                except UndecidedError as error:
                     account.version = None
-                    _answer([(one, UndecidedError(str(error))) for one in batch])
+                    _answer([(one, UndecidedError(error.why, str(error))) for one in batch])
+                except (KubeError, msgspec.DecodeError) as error:
+                    account.version = None
+                    _answer([(one, UndecidedError("failed", str(error))) for one in batch])
                 except Exception as error:  # noqa: BLE001 - a defect must not leave reviews without an answer
                     account.version = None
                     _log.exception("deciding %d claims failed", len(batch), exc_info=error)
-                    _answer([(one, UndecidedError("the review failed")) for one in batch])
+                    _answer([(one, UndecidedError("failed", "the review failed")) for one in batch])
                 except BaseException:
-                    _answer([(one, UndecidedError("the review was broken off")) for one in batch])
+                    _answer([(one, UndecidedError("failed", "the review was broken off")) for one in batch])
                     raise
+                if account.waiting:
+                    await asyncio.sleep(GATHER_SECONDS)
         finally:
             account.busy = None
 
@@ -168,7 +218,7 @@ class Ledgers:
         while batch:
             batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
             if account.version is None or fresh:
-                await self._read(account)
+                fresh = await self._read(account) or fresh
             if not fresh and self._world.version < account.ledger.floor:
                 fresh = True
                 continue
@@ -182,18 +232,20 @@ class Ledgers:
             withdrawn = frozenset(account.withdrawn - account.merged)
             before = without(account.ledger, withdrawn)
             settled = settle(before, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
-            too_long = len(settled.ledger.entries) > MOST_ENTRIES
+            too_long = size(settled.ledger) > MOST_BYTES
             if not fresh and (settled.refused or len(firm) < len(batch) or too_long):
                 fresh = True
                 continue
             if too_long:
-                raise UndecidedError(f"{len(settled.ledger.entries)} groups were granted that did not appear yet")
+                raise UndecidedError(
+                    "full", f"{len(settled.ledger.entries)} groups were granted that did not appear yet"
+                )
             if settled.granted and not await self._write(account, settled.ledger):
                 continue
             if settled.granted:
                 account.withdrawn -= withdrawn
                 account.merged |= settled.merged
-                if len(account.withdrawn) + len(account.merged) > MOST_ENTRIES:
+                if len(account.withdrawn) + len(account.merged) > MOST_TOKENS:
                     account.withdrawn.clear()
                     account.merged.clear()
             answers: list[_Answer] = [(one, settled.refused.get(place)) for place, one in enumerate(firm)]
@@ -221,26 +273,26 @@ class Ledgers:
     def _name(self, account: _Account) -> str:
         return f"{self._prefix}-{account.namespace}"
 
-    async def _read(self, account: _Account) -> None:
+    async def _read(self, account: _Account) -> bool:
+        """Read the ledger; whether it is begun anew, so that only a list tells which groups there are."""
+        if not account.owner:
+            path = NAMESPACES.path(name=account.namespace)
+            payload = await self._api.request("GET", path, attempts=2, timeout_seconds=_REQUEST_SECONDS)
+            account.owner = _HEAD.decode(payload).metadata.uid
+        path = CONFIGMAPS.path(self._own, self._name(account))
         try:
-            payload = await self._api.request(
-                "GET",
-                CONFIGMAPS.path(self._own, self._name(account)),
-                attempts=2,
-                timeout_seconds=_REQUEST_SECONDS,
-            )
+            payload = await self._api.request("GET", path, attempts=2, timeout_seconds=_REQUEST_SECONDS)
         except ApiError as error:
             if error.status != 404:
                 raise
             account.version, account.ledger = "", Ledger()
-            return
-        self._take(account, payload)
-
-    def _take(self, account: _Account, payload: bytes) -> None:
-        stored = _DECODER.decode(payload)
-        floor = (stored.metadata.get("annotations") or {}).get(FLOOR_KEY)
-        account.version = str(stored.metadata.get("resourceVersion", ""))
-        account.ledger = decode(stored.data, floor)
+            return True
+        stored = _STORED.decode(payload)
+        floor = (stored.metadata.annotations or {}).get(FLOOR_KEY)
+        account.version = stored.metadata.resource_version
+        ours = account.owner in {owner.uid for owner in stored.metadata.owner_references or ()}
+        account.ledger = decode(stored.data if ours else None, floor)
+        return not ours
 
     async def _write(self, account: _Account, ledger: Ledger) -> bool:
         """Replace the ledger; False where somebody else has since."""
@@ -249,10 +301,13 @@ class Ledgers:
             "namespace": self._own,
             "labels": {"app.kubernetes.io/name": "kbatch", "app.kubernetes.io/component": "webhook"},
             "annotations": {FLOOR_KEY: str(ledger.floor)},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Namespace", "name": account.namespace, "uid": account.owner}
+            ],
         }
-        obj: dict[str, Any] = {"metadata": metadata, "data": encode(ledger)}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", **obj}
-        self.writes += 1
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": encode(ledger)}
+        started = self._clock()
+        outcome = "failed"
         try:
             if account.version:
                 metadata["resourceVersion"] = account.version
@@ -264,32 +319,23 @@ class Ledgers:
             account.version = None
             # 404: somebody deleted the ledger while it was written.
             if error.status == 409 or (error.status == 404 and method == "PUT"):
-                self.conflicts += 1
+                outcome = "conflict"
                 return False
             raise
-        account.version = str(_DECODER.decode(payload).metadata["resourceVersion"])
-        account.ledger = ledger
-        return True
+        else:
+            account.version = _HEAD.decode(payload).metadata.resource_version
+            account.ledger = ledger
+            outcome = "ok"
+            return True
+        finally:
+            self._metrics.commits.labels(outcome).inc()
+            self._metrics.seconds.observe(self._clock() - started)
 
 
 _Answer = tuple[_Waiting, QuotaExceeded | UndecidedError | None]
 
 
 def _answer(answers: list[_Answer]) -> None:
-    """Give each its answer, in the loop where it is awaited."""
-    here = asyncio.get_running_loop()
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer[0].loop, []).append(answer)
-    for loop, some in by_loop.items():
-        if loop is here:
-            _resolve(some)
-        else:
-            with contextlib.suppress(RuntimeError):  # the process ends, and that loop has ended already
-                loop.call_soon_threadsafe(_resolve, some)
-
-
-def _resolve(answers: list[_Answer]) -> None:
     for one, answer in answers:
         if one.answer.done():
             continue

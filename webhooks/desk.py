@@ -1,6 +1,6 @@
 """Where a review is decided: gather what the pure functions need, ask them, and turn their answer into changes.
 
-Called in kopf's thread. What needs the API server, or a look at sums that move, is done in the process's own loop.
+All of it happens in the process's own event loop, where `world` is fed: between two awaits nothing moves.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -35,12 +35,13 @@ from webhooks.world import ADMITTED_ANNOTATION, World
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Body = Mapping[str, Any]
 Changes = dict[str, Any]
 """A merge patch; empty for nothing to change."""
 
 READ_SECONDS: Final = 2.0
+MOST_NAMES: Final = 4096
+"""Characters in the names of all resources of a group: a ledger has to hold them."""
 QUEUE: Final = "Queue"
 REJECT: Final = "Reject"
 QUOTA_POLICIES: Final = (QUEUE, REJECT)
@@ -76,20 +77,16 @@ class Desk:
 
     Args:
         rules: what was chosen.
-        world: fed in `loop`.
-        api: the API server, used in `loop`.
+        world: fed in the same event loop.
+        api: the API server.
         ledgers: for the policy Reject.
-        loop: the process's own; None for the loop that the reviews come in.
     """
 
-    def __init__(
-        self, rules: Rules, world: World, api: Api, ledgers: Ledgers, loop: asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def __init__(self, rules: Rules, world: World, api: Api, ledgers: Ledgers) -> None:
         self._rules = rules
         self._world = world
         self._api = api
         self._ledgers = ledgers
-        self._loop = loop
         self._used = pods.Used()
 
     # --- PodGroups ----------------------------------------------------------------------------------------------------
@@ -125,7 +122,7 @@ class Desk:
         owner = podgroups.owning_job(metadata.owner_references)
         if owner is None:
             return {}
-        derived = await self._in_loop(self._derived(spec, metadata.namespace, owner))
+        derived = await self._derived(spec, metadata.namespace, owner)
         if derived:
             spec.min_resources = dict(derived)
         return {"minResources": derived} if derived else {}
@@ -149,7 +146,7 @@ class Desk:
             return {}
         reason = podgroups.too_large(self._world.quotas.get(metadata.namespace, ()), asked)
         if reason is not None:
-            reason = await self._in_loop(self._still_too_large(metadata.namespace, asked, reason))
+            reason = await self._still_too_large(metadata.namespace, asked, reason)
         if reason is not None:
             raise RefusedError(403, podgroups.refusal(metadata.name or metadata.generate_name, reason))
         if self._rules.quota_policy != REJECT:
@@ -174,6 +171,12 @@ class Desk:
                 return {}  # the API server refuses it
             # The ledger needs to know the name; the API server makes one only after admission.
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
+        if not podgroups.may_exist(name):
+            return {}  # the API server refuses it
+        if sum(map(len, (*asked.requests, *asked.limits))) > MOST_NAMES:
+            raise RefusedError(
+                422, f"PodGroup {name!r}: the names of its resources have more than {MOST_NAMES} characters"
+            )
         claim = Claim(name, asked, token)
         try:
             reason = await self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run, deadline=deadline())
@@ -187,18 +190,18 @@ class Desk:
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
-    async def queue_deletion(self, body: Body) -> None:
+    def queue_deletion(self, body: Body) -> None:
         """A Queue that is to be deleted.
 
         Raises:
             RefusedError: it still has groups.
         """
         name = queues.name_of(body)
-        message = queues.refusal(name, await self._in_loop(self._phases_in(name)))
+        message = queues.refusal(name, self._phases_in(name))
         if message is not None:
             raise RefusedError(403, message)
 
-    async def _phases_in(self, queue: str) -> list[str]:
+    def _phases_in(self, queue: str) -> list[str]:
         found = self._world.phases_in(queue)
         # A group that was taken while no webhook answered may name none: it belongs to the default queue.
         return found + self._world.phases_in("") if queue == self._rules.default_queue else found
@@ -209,7 +212,17 @@ class Desk:
         """A batch Job that is created."""
         return jobs.delay(body, scheduler_name=self._rules.scheduler_name)
 
-    async def pod(self, body: Body, *, dry_run: bool) -> Changes:
+    def guards_no_pod(self, namespace: str) -> bool:
+        """Whether each new pod of the namespace can pass as it is: nothing is reserved there that it could use."""
+        return not self._rules.gate_pods and not self._reserves(namespace)
+
+    def _reserves(self, namespace: str) -> bool:
+        if self._rules.reservations == OFF or namespace not in self._world.quotas:
+            return False
+        groups = self._world.groups.get(namespace)
+        return groups is not None and bool(groups.reserving)
+
+    def pod(self, body: Body, *, dry_run: bool) -> Changes:
         """A pod that is created.
 
         Raises:
@@ -222,16 +235,16 @@ class Desk:
         namespace = pod.metadata.namespace
         let_in = not group or key_of(namespace, group) in self._world.enqueued
         gate = self._rules.gate_pods and not let_in
-        if self._rules.reservations != OFF and namespace in self._world.quotas and namespace in self._world.groups:
+        if self._reserves(namespace):
             asked = pods.ask(pod)
-            reason = None if asked is None else await self._in_loop(self._guarded(namespace, group, asked, dry_run))
+            reason = None if asked is None else self._guarded(namespace, group, asked, dry_run)
             if reason is not None:
                 if self._rules.reservations != GATE or let_in:  # nobody would lift the gate, or he would at once
                     raise RefusedError(403, pods.refusal(reason))
                 gate = True
         return {"spec": {"schedulingGates": pods.gated(body)}} if gate else {}
 
-    async def _guarded(self, namespace: str, group: str, asked: Ask, dry_run: bool) -> QuotaExceeded | None:
+    def _guarded(self, namespace: str, group: str, asked: Ask, dry_run: bool) -> QuotaExceeded | None:
         others = self._world.outstanding(namespace, without=group)
         quotas = self._world.quotas.get(namespace, ())
         now = time.monotonic()
@@ -242,11 +255,6 @@ class Desk:
         if others and reason is None and not dry_run:
             self._used.let_through(quotas, asked, now)
         return reason
-
-    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
 def _metadata(body: Body) -> Metadata | None:

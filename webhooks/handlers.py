@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import kopf
 
 from kbatch.api.names import GROUP, VERSION
-from webhooks.answers import leave
+from webhooks.answers import give_up, leave, objects
 from webhooks.desk import Desk, RefusedError
+from webhooks.server import Request, Resource
 
 DOMAIN: Final = "webhook.kbatch.dev"
 PODGROUPS: Final = "podgroup-defaults"
 JOBS: Final = "job-suspension"
 PODS: Final = "pod-reservations"
 QUEUES: Final = "queue-deletion"
-HANDLERS: Final = (PODGROUPS, JOBS, PODS, QUEUES)
+HANDLERS: Final[Mapping[str, Resource]] = {
+    PODGROUPS: Resource(GROUP, VERSION, "podgroups"),
+    JOBS: Resource("batch", "v1", "jobs"),
+    PODS: Resource("", "v1", "pods"),
+    QUEUES: Resource(GROUP, VERSION, "queues"),
+}
 """Each is served at the path of its name; the chart's webhook configurations say when it is called."""
 
 
@@ -27,38 +34,60 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
 
     @kopf.on.mutate(GROUP, VERSION, "podgroups", id=PODGROUPS, operations=["CREATE", "UPDATE"], registry=registry)
     async def podgroup(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
-        before = dict(cause["old"] or {}) if cause["operation"] == "UPDATE" else None
-        try:
-            changes = await desk.podgroup(dict(body), before, dry_run=dryrun)
-        except RefusedError as error:
-            raise kopf.AdmissionError(str(error), code=error.code) from None
-        _answer(body, patch, changes)
+        new, old = objects(body, cause["old"])
+        before = (old or {}) if cause["operation"] == "UPDATE" else None
+        with _deciding():
+            changes = await desk.podgroup(new, before, dry_run=dryrun)
+        _answer(new, patch, changes)
 
     @kopf.on.mutate("batch", "v1", "jobs", id=JOBS, operations=["CREATE"], side_effects=False, registry=registry)
     async def job(body: kopf.Body, patch: kopf.Patch, **cause: Any) -> None:
-        if cause["operation"] == "CREATE":
-            _answer(body, patch, desk.job(dict(body)))
+        if cause["operation"] != "CREATE":
+            return
+        new, _ = objects(body, None)
+        with _deciding():
+            changes = desk.job(new)
+        _answer(new, patch, changes)
 
     @kopf.on.mutate("", "v1", "pods", id=PODS, operations=["CREATE"], registry=registry)
     async def pod(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
         if cause["operation"] != "CREATE":
             return
-        try:
-            changes = await desk.pod(dict(body), dry_run=dryrun)
-        except RefusedError as error:
-            raise kopf.AdmissionError(str(error), code=error.code) from None
-        _answer(body, patch, changes)
+        new, _ = objects(body, None)
+        with _deciding():
+            changes = desk.pod(new, dry_run=dryrun)
+        _answer(new, patch, changes)
 
     @kopf.on.validate(GROUP, VERSION, "queues", id=QUEUES, operations=["DELETE"], side_effects=False, registry=registry)
     async def queue(body: kopf.Body, **cause: Any) -> None:
         if cause["operation"] != "DELETE":
             return
-        try:
-            await desk.queue_deletion(dict(body))
-        except RefusedError as error:
-            raise kopf.AdmissionError(str(error), code=error.code) from None
+        going, _ = objects(body, None)
+        with _deciding():
+            desk.queue_deletion(going)
 
     return registry
+
+
+def passes(desk: Desk) -> Callable[[str, Request], bool]:
+    """Which reviews need no handler: most pods are created where nothing is reserved."""
+
+    def passes(handler: str, request: Request) -> bool:
+        return handler == PODS and desk.guards_no_pod(request.namespace or "")
+
+    return passes
+
+
+@contextmanager
+def _deciding() -> Iterator[None]:
+    """Turns a refusal into kopf's. A defect is no refusal: kopf would make one of it, and no failure policy count."""
+    try:
+        yield
+    except RefusedError as error:
+        raise kopf.AdmissionError(str(error), code=error.code) from None
+    except Exception as error:
+        give_up(error)
+        raise
 
 
 def _answer(body: Mapping[str, Any], patch: kopf.Patch, changes: Mapping[str, Any]) -> None:
@@ -83,4 +112,6 @@ class _NoRefusals(logging.Filter):
         return not (record.exc_info is None and record.getMessage().startswith("Webhook "))
 
 
-logging.getLogger("kopf.objects").addFilter(_NoRefusals())
+_LOGGER: Final = logging.getLogger("kopf.objects")
+_LOGGER.addFilter(_NoRefusals())
+_LOGGER.setLevel(logging.WARNING)  # it says of each review that it began, and that it ended

@@ -11,13 +11,15 @@ An entry whose group never appears (a request that timed out, or was refused by 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
+from urllib.parse import quote, unquote
 
 from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
-from kbatch.model.quota import Ask, Subject, charge, exceeded, used_amounts
+from kbatch.model.quota import Ask, Subject, charge, exceeded, hard_limits, used_amounts
 from kbatch.resources import QuantityError, Resources, maximum
 from webhooks.podgroups import reason_of
 from webhooks.world import Groups, LiveGroup, Sums
@@ -25,15 +27,20 @@ from webhooks.world import Groups, LiveGroup, Sums
 EXPIRY_MS: Final = 30_000
 """Longer than a request takes: within it the group appears, or it was not made."""
 FLOOR_KEY: Final = "kbatch.dev/floor"
+ENTRIES_KEY: Final = "entries"
+MOST_BYTES: Final = 900_000
+"""Of all entries as they are written; an object of the API server holds 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One grant: what it counts as, the token that its group carries, and when it was made (milliseconds).
+    """One grant: its group's name, what it counts as, the token that the group carries, and when it was made
+    (milliseconds).
 
     `text` is the entry as it is written, kept so that a write costs what it adds.
     """
 
+    name: str
     ask: Ask
     token: str
     at: int
@@ -104,25 +111,27 @@ def settle(
         fresh: whether `groups` was listed just now; only then old entries may go.
     """
     entries, entered, floor = _pruned(ledger, groups, now, fresh=fresh)
-    sums = groups.sums.copy()
-    sums.add_all(entered)
+    books = [_Book(quota, groups.sums, entered) for quota in quotas if _readable(quota)]
+
+    def count(ask: Ask, sign: int) -> None:
+        for book in books:
+            book.count(ask, sign)
+
     for name in entries.keys() & groups.live.keys():
         # A group that is seen and granted anew counts as the larger of both, not as their sum.
-        sums.remove(_common(entries[name].ask, groups.live[name]))
+        count(_common(entries[name].ask, groups.live[name]), -1)
     granted: list[int] = []
     merged: set[str] = set()
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
         live, before = groups.live.get(claim.name), entries.get(claim.name)
-        others = sums.copy()
-        if live is not None:
-            others.remove(live.ask)
-        if before is not None:
-            others.remove(before.ask)
-            if live is not None:
-                others.add(_common(before.ask, live))
-        excess = _excess(quotas, claim.ask, others)
+        own = _counted(live, before)
+        for ask, sign in own:
+            count(ask, -sign)
+        excess = next(filter(None, (book.excess(claim.ask) for book in books)), None)
         if excess is not None:
+            for ask, sign in own:
+                count(ask, sign)
             refused[place] = excess
             continue
         granted.append(place)
@@ -132,13 +141,59 @@ def settle(
             merged.add(claim.token)
             entered.remove(before.ask)
         entered.add(ask)
-        entries[claim.name] = Entry(ask, claim.token, now)
-        sums = others
-        sums.add(ask)
-        if live is not None:
-            sums.add(live.ask)
-            sums.remove(_common(ask, live))
+        entries[claim.name] = entry = Entry(claim.name, ask, claim.token, now)
+        for part, sign in _counted(live, entry):
+            count(part, sign)
     return Settlement(Ledger(entries, floor, entered), tuple(granted), refused, frozenset(merged))
+
+
+class _Book:
+    """One quota, and what all who count are charged with by its names."""
+
+    def __init__(self, quota: ResourceQuota, *sums: Sums) -> None:
+        self._quota = quota
+        self._hard = hard_limits(quota)
+        self._taken: Resources = {}
+        for one in sums:
+            for name, amount in one.charged(quota).items():
+                self._taken[name] = self._taken.get(name, 0) + amount
+
+    def count(self, ask: Ask, sign: int) -> None:
+        """One more, or (with -1) one less."""
+        for name, amount in charge(self._quota, ask).items():
+            self._taken[name] = self._taken.get(name, 0) + sign * amount
+
+    def excess(self, ask: Ask) -> QuotaExceeded | None:
+        """The first limit that would be passed with this one too."""
+        charged = charge(self._quota, ask)
+        if all(
+            amount <= 0 or self._taken.get(name, 0) + amount <= self._hard[name] for name, amount in charged.items()
+        ):
+            return None
+        passed = exceeded(self._quota, charged, self._taken, {})[0]
+        return reason_of(passed, used_amounts(self._quota).get(passed.resource, 0))
+
+
+def _readable(quota: ResourceQuota) -> bool:
+    """Whether its amounts can be read. The API server would not have taken it else; it limits nobody."""
+    try:
+        hard_limits(quota)
+        used_amounts(quota)
+    except QuantityError:
+        return False
+    return True
+
+
+def _counted(live: LiveGroup | None, entry: Entry | None) -> list[tuple[Ask, int]]:
+    """As what a group counts by which it is seen, granted, or both: then as the larger."""
+    parts: list[tuple[Ask, int]] = []
+    if live is not None:
+        parts.append((live.ask, 1))
+    if entry is not None:
+        parts.append((entry.ask, 1))
+        if live is not None:
+            parts.append((_common(entry.ask, live), -1))
+    return parts
 
 
 def without(ledger: Ledger, tokens: Collection[str]) -> Ledger:
@@ -186,18 +241,6 @@ def _common(ask: Ask, live: LiveGroup) -> Ask:
     )
 
 
-def _excess(quotas: Iterable[ResourceQuota], ask: Ask, others: Sums) -> QuotaExceeded | None:
-    """The first limit that the sum of all live groups would pass with this one."""
-    for quota in quotas:
-        try:
-            passed = exceeded(quota, charge(quota, ask), others.charged(quota), {})
-            if passed:
-                return reason_of(passed[0], used_amounts(quota).get(passed[0].resource, 0))
-        except QuantityError:
-            continue  # the API server would not have taken it; it limits nobody
-    return None
-
-
 # --- as it stands in an object ----------------------------------------------------------------------------------------
 
 
@@ -205,47 +248,72 @@ _FLAGS: Final = ("best-effort", "terminating", "crosses-namespaces")
 
 
 def encode(ledger: Ledger) -> dict[str, str]:
-    """The entries as data of a ConfigMap, whose keys are names of PodGroups."""
-    return {name: entry.text for name, entry in ledger.entries.items()}
+    """The entries as data of a ConfigMap: one line each, all in one value, so that the API server has little to keep
+    of who owns which key.
+    """
+    return {ENTRIES_KEY: "\n".join(entry.text for entry in ledger.entries.values())}
+
+
+def size(ledger: Ledger) -> int:
+    """Characters of the entries as they are written."""
+    return sum(len(entry.text) + 1 for entry in ledger.entries.values())
 
 
 def decode(data: Mapping[str, str] | None, floor: str | None) -> Ledger:
     """The ledger that stands in a ConfigMap; what cannot be read is no entry of ours."""
     entries: dict[str, Entry] = {}
-    for name, text in (data or {}).items():
+    for line in (data or {}).get(ENTRIES_KEY, "").splitlines():
         try:
-            entries[name] = _read(text)
+            entry = _read(line)
         except ValueError:
             continue
+        entries[entry.name] = entry
     return Ledger(entries, int(floor) if floor and floor.isdecimal() else 0)
 
 
 def _written(entry: Entry) -> str:
-    """At, token, pods, requests, limits, class, flags: `1763722500000 4f1b 2 cpu=200,memory=1024 - high -`."""
+    """Name, at, token, pods, requests, limits, class, flags: `job-7 1763722500000 4f1b 2 cpu=200,memory=9 - =high -`.
+
+    Names that users choose are quoted: none of them can look like the rest.
+    """
     ask, subject = entry.ask, entry.ask.subject
     flags = (subject.best_effort, subject.terminating, subject.crosses_namespaces)
     named = ",".join(name for name, flag in zip(_FLAGS, flags, strict=True) if flag)
     parts = (
-        entry.at, entry.token, ask.pods, _amounts(ask.requests), _amounts(ask.limits), subject.priority_class or "-",
-        named or "-",
+        _quoted(entry.name), entry.at, entry.token, ask.pods, _amounts(ask.requests), _amounts(ask.limits),
+        f"={_quoted(subject.priority_class)}", named or "-",
     )  # fmt: skip
     return " ".join(map(str, parts))
 
 
 def _amounts(amounts: Resources) -> str:
-    return ",".join(f"{name}={amount}" for name, amount in amounts.items()) or "-"
+    return ",".join(f"{_quoted(name)}={amount}" for name, amount in amounts.items()) or "-"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(name: str) -> str:
+    return quote(name, safe="/", errors="surrogatepass")
 
 
 def _read(text: str) -> Entry:
-    at, token, pods, requests, limits, priority_class, flags = text.split(" ")
+    """One line.
+
+    Raises:
+        ValueError: it is no entry.
+    """
+    name, at, token, pods, requests, limits, priority_class, flags = text.split(" ")
     best_effort, terminating, crosses_namespaces = (flag in flags.split(",") for flag in _FLAGS)
-    named = "" if priority_class == "-" else priority_class
-    subject = Subject(best_effort, terminating, named, crosses_namespaces)
-    return Entry(Ask(_read_amounts(requests), _read_amounts(limits), int(pods), subject), token, int(at), text)
+    subject = Subject(best_effort, terminating, _unquoted(priority_class.removeprefix("=")), crosses_namespaces)
+    ask = Ask(_read_amounts(requests), _read_amounts(limits), int(pods), subject)
+    return Entry(_unquoted(name), ask, token, int(at), text)
 
 
 def _read_amounts(text: str) -> Resources:
     if text == "-":
         return {}
     pairs = (part.split("=") for part in text.split(","))
-    return {name: int(amount) for name, amount in pairs}
+    return {_unquoted(name): int(amount) for name, amount in pairs}
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogatepass") if "%" in text else text

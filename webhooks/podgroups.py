@@ -5,6 +5,7 @@ Rules look at what is new: an old object that breaks one can still be edited els
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from kbatch.resources import QuantityError
 MOST_RENDERED: Final = 2048
 """Roles of more members than this are rendered as if they had so many: nobody waits for a million host names."""
 
+_NAME: Final = re.compile(r"[a-z0-9.-]{1,253}", re.ASCII)
+
 
 def read_spec(body: Mapping[str, Any] | None) -> PodGroupSpec | None:
     """The spec of a manifest; None where it cannot be read, which the API server's own schema then refuses better."""
@@ -33,11 +36,21 @@ def read_spec(body: Mapping[str, Any] | None) -> PodGroupSpec | None:
 
 
 def ask(spec: PodGroupSpec) -> Ask | None:
-    """What the group asks of quotas; None where its amounts cannot be read."""
+    """What the group asks of quotas; None where its amounts cannot be read, or are less than nothing.
+
+    The API server holds an object to its schema only after admission: until then a group may give back what it never
+    had.
+    """
     try:
-        return ask_of(spec)
+        asked = ask_of(spec)
     except QuantityError:
         return None
+    return None if asked.pods < 0 or min((*asked.requests.values(), *asked.limits.values()), default=0) < 0 else asked
+
+
+def may_exist(name: str) -> bool:
+    """Whether the API server, which looks at names after admission, could take a group of this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def owning_job(owners: Iterable[OwnerReference]) -> OwnerReference | None:

@@ -13,7 +13,7 @@ from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
-from kbatch.metrics import RequestMetrics, WatchMetrics, WebhookMetrics
+from kbatch.metrics import LedgerMetrics, RequestMetrics, WatchMetrics, WebhookMetrics
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.measured import Measured
@@ -24,7 +24,7 @@ from kbatch.process.settings import ProcessSettings, flag
 from webhooks.certificates import CertificateError, Certificates
 from webhooks.commits import Ledgers
 from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
-from webhooks.handlers import DOMAIN, HANDLERS, make_registry
+from webhooks.handlers import DOMAIN, HANDLERS, make_registry, passes
 from webhooks.server import ReviewServer
 from webhooks.world import World
 
@@ -67,15 +67,19 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     credentials = load_credentials(settings.kubeconfig or None)
     certificates = Certificates(Path(settings.certificates))
     metrics = WebhookMetrics(runtime.registry)
-    server = ReviewServer(
-        address=settings.bind_address,
-        port=settings.port,
-        certificates=certificates,
-        handlers=HANDLERS,
-        metrics=metrics,
-    )
     async with Client(credentials, user_agent=runtime.user_agent) as client:
         world = World()
+        api = Measured(client, RequestMetrics(runtime.registry))
+        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
+        desk = Desk(_rules(settings), world, api, ledgers)
+        server = ReviewServer(
+            address=settings.bind_address,
+            port=settings.port,
+            certificates=certificates,
+            handlers=HANDLERS,
+            metrics=metrics,
+            passes=passes(desk),
+        )
         informers = _informers(client, settings)
         feed = Feed(informers, world.receive, WatchMetrics(runtime.registry))
         # kopf learns the kinds once, at its start: one that came later it would answer with 404 for ever.
@@ -88,16 +92,13 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         await _first_certificate(certificates)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
-        api = Measured(client, RequestMetrics(runtime.registry))
-        loop = asyncio.get_running_loop()
-        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, loop=loop)
-        desk = Desk(_rules(settings), world, api, ledgers, loop)
         kopf_settings = operator_settings(DOMAIN)
         kopf_settings.admission.server = server
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run(), name="feed")
             await feed.synced.wait()  # no review is answered out of half a picture
             settle_memory()
+            group.create_task(server.serve(), name="server")
             host = KopfHost(
                 name="webhook",
                 registry=make_registry(desk),

@@ -2,36 +2,49 @@
 
 kopf's own server lets whatever it is sent run into its handlers. This one answers for itself what is no review (400),
 too large (413) or addressed to nobody (404), and hands the rest to kopf; so no request can do more than be answered.
+
+It lives in the process's own event loop and calls kopf's function for reviews there. Answered in kopf's thread, each
+review would wait for the interpreter's lock as often as it needs something of the other loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Literal
 
 import kopf
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kbatch.api.objects import Metadata
 from kbatch.metrics import WebhookMetrics
-from webhooks.answers import encoded, reviewing
+from webhooks.answers import encoded, reviewing, shown
 from webhooks.certificates import CertificateError, Certificates
 
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
 
 MOST_BYTES: Final = 8 * 2**20
 """A review holds an object twice, and the API server takes objects of up to 3 MiB."""
 READ_SECONDS: Final = 10.0
-MOST_AT_ONCE: Final = 64
+LARGE_BYTES: Final = 256 * 2**10
+MOST_LARGE: Final = 8
+"""Bodies larger than that, or of a length that is not said, are read so many at a time: what is read is held in memory
+until it is whole. Others need no turn, so nobody holds them up by sending slowly.
+"""
 RELOAD_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 3.0
 
 
-class _Resource(msgspec.Struct):
+class Resource(msgspec.Struct, frozen=True):
+    """A resource as reviews name it."""
+
     group: str
     version: str
     resource: str
@@ -41,9 +54,11 @@ class _Object(msgspec.Struct):
     metadata: Metadata
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class Request(msgspec.Struct, rename="camel"):
+    """What a review says of itself; of the objects only their metadata."""
+
     uid: str
-    resource: _Resource
+    resource: Resource
     operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
     user_info: dict[str, Any]
     object: _Object | None = None
@@ -59,7 +74,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
-    request: _Request
+    request: Request
 
 
 class MalformedReviewError(ValueError):
@@ -69,20 +84,36 @@ class MalformedReviewError(ValueError):
 _CHECK: Final = msgspec.json.Decoder(_Review)
 
 
+def check_review(body: bytes) -> Request:
+    """What is asked, of a review that can be handed on.
+
+    Raises:
+        MalformedReviewError: it is no review; the message names the field.
+    """
+    try:
+        request = _CHECK.decode(body).request
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise MalformedReviewError(str(error) or type(error).__name__) from error
+    if request.object is None and request.old_object is None:
+        raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
+    return request
+
+
 def parse_review(body: bytes) -> dict[str, Any]:
     """The review as plain data.
 
     Raises:
         MalformedReviewError: it is not one; the message names the field.
     """
+    check_review(body)
     try:
-        review = _CHECK.decode(body)
-        if review.request.object is None and review.request.old_object is None:
-            raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
         plain: dict[str, Any] = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # deeper than what was looked at
         raise MalformedReviewError(str(error) or type(error).__name__) from error
     return plain
+
+
+Passes = Callable[[str, Request], bool]
 
 
 class ReviewServer:
@@ -91,7 +122,9 @@ class ReviewServer:
     Args:
         address, port: where to listen; port 0 for any free one, `port` is the real one then.
         certificates: for TLS; looked at again every few seconds.
-        handlers: the ids of kopf's handlers; each is served at `/<id>`, anything else is 404.
+        handlers: the ids of kopf's handlers with the resource that each is for. Each is served at `/<id>`; any other
+            path is 404, and so is any other resource.
+        passes: whether a review can be allowed as it is, by what it says of itself; kopf is not asked then.
     """
 
     def __init__(
@@ -100,39 +133,52 @@ class ReviewServer:
         address: str,
         port: int,
         certificates: Certificates,
-        handlers: Collection[str],
+        handlers: Mapping[str, Resource],
         metrics: WebhookMetrics,
+        passes: Passes = lambda _handler, _request: False,
     ) -> None:
         self.port = port
         self._address = address
         self._certificates = certificates
-        self._handlers = frozenset(handlers)
+        self._handlers = dict(handlers)
         self._metrics = metrics
-        self._listening = False
+        self._passes = passes
+        self.listening = asyncio.Event()
+        """Set while the port is open."""
+        self._handed: concurrent.futures.Future[kopf.WebhookFn] = concurrent.futures.Future()
 
     def check(self) -> str | None:
         """None while the port is open."""
-        return None if self._listening else "the port is not open yet"
+        return None if self.listening.is_set() else "the port is not open yet"
 
     async def __call__(self, review: kopf.WebhookFn) -> AsyncIterator[Any]:
-        """Serve until cancelled. Called by kopf once it knows the kinds."""
-        endpoint = _Endpoint(review, self._handlers, self._metrics)
+        """Called by kopf, in its own loop, once it knows the kinds: what it hands over is what `serve` waits for."""
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # `serve` was cancelled meanwhile
+            self._handed.set_result(review)
+        yield {"url": f"https://{self._address}:{self.port}"}
+        await asyncio.Event().wait()
+
+    async def serve(self) -> None:
+        """Answer reviews until cancelled. Nothing listens before kopf knows the kinds."""
+        review = await asyncio.wrap_future(self._handed)
+        endpoint = _Endpoint(review, self._handlers, self._passes, self._metrics)
         app = web.Application(client_max_size=MOST_BYTES)
         app.add_routes([web.post("/{handler}", endpoint.answer)])
-        runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=_DRAIN_SECONDS)
+        runner = web.AppRunner(
+            app, handle_signals=False, access_log=None, shutdown_timeout=_DRAIN_SECONDS, logger=_http_log
+        )
         await runner.setup()
         try:
             context = self._certificates.context
             await web.TCPSite(runner, self._address, self.port, ssl_context=context).start()
             self.port = runner.addresses[0][1]
-            self._listening = True
+            self.listening.set()
             _log.info("reviewing on port %d", self.port, extra={"webhook_port": self.port})
-            yield {"url": f"https://{self._address}:{self.port}"}
             while True:
                 await asyncio.sleep(RELOAD_SECONDS)
                 self._reload()
         finally:
-            self._listening = False
+            self.listening.clear()
             await runner.cleanup()
 
     def _reload(self) -> None:
@@ -143,22 +189,39 @@ class ReviewServer:
         self._metrics.certificate_expiry.set(self._certificates.expires or 0.0)
 
 
+class _NoMemories:
+    """What kopf keeps of an object between two reviews: nothing. It would keep something of each object for ever, as
+    it watches none and is told of no deletion.
+    """
+
+    async def recall_memo(
+        self, raw_body: Mapping[str, Any], *, memobase: object = None, ephemeral: bool = False
+    ) -> kopf.Memo:
+        """A new memo."""
+        return kopf.Memo()
+
+
+_NO_MEMORIES: Final = _NoMemories()
+
+
 class _Endpoint:
     """Answers single requests."""
 
-    def __init__(self, review: kopf.WebhookFn, handlers: frozenset[str], metrics: WebhookMetrics) -> None:
+    def __init__(
+        self, review: kopf.WebhookFn, handlers: Mapping[str, Resource], passes: Passes, metrics: WebhookMetrics
+    ) -> None:
         self._review = review
         self._handlers = handlers
+        self._passes = passes
         self._metrics = metrics
-        self._limit = asyncio.Semaphore(MOST_AT_ONCE)
+        self._large = asyncio.Semaphore(MOST_LARGE)
 
     async def answer(self, request: web.Request) -> web.Response:
         handler = request.match_info["handler"]
         if handler not in self._handlers:
             return _refuse(404, f"no handler {handler[:64]!r} here")
         started = time.monotonic()
-        async with self._limit:
-            outcome, response = await self._answered(request, handler, started)
+        outcome, response = await self._answered(request, handler, started)
         self._metrics.reviews.labels(handler, outcome).inc()
         self._metrics.seconds.labels(handler).observe(time.monotonic() - started)
         return response
@@ -166,7 +229,18 @@ class _Endpoint:
     async def _answered(self, request: web.Request, handler: str, arrived: float) -> tuple[str, web.Response]:
         try:
             async with asyncio.timeout(READ_SECONDS):
-                body = await request.read()
+                body = await self._read(request)
+            said = check_review(body)
+            if said.resource != self._handlers[handler]:
+                return "malformed", _refuse(404, f"{handler} is for {self._handlers[handler].resource} alone")
+            if self._passes(handler, said):
+                return "allowed", _reply(
+                    {
+                        "apiVersion": "admission.k8s.io/v1",
+                        "kind": "AdmissionReview",
+                        "response": {"uid": said.uid, "allowed": True},
+                    }
+                )
             review = parse_review(body)
         except web.HTTPRequestEntityTooLarge:
             return "malformed", _refuse(413, f"a review has at most {MOST_BYTES} bytes")
@@ -174,25 +248,57 @@ class _Endpoint:
             return "malformed", _refuse(408, f"the review did not arrive within {READ_SECONDS:g} s")
         except MalformedReviewError as error:
             return "malformed", _refuse(400, f"not an admission review: {error}")
+        asked = review["request"]
+        new, old = asked.get("object"), asked.get("oldObject")
+        review["request"] = {**asked, "object": shown(new), "oldObject": shown(old)}
         try:
-            with reviewing(arrived, request.query.get("timeout")) as context:
-                answer: Any = await self._review(review, webhook=handler, headers=dict(request.headers))  # type: ignore[arg-type]
+            with reviewing(arrived, request.query.get("timeout"), new, old) as context:
+                answer: Any = await self._review(review, webhook=handler, memories=_NO_MEMORIES)  # type: ignore[arg-type, call-arg]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
             if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
                 return "malformed", _refuse(404, "no handler for this resource")
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")
+        if context.failed is not None:  # kopf has logged it
+            return "failed", _refuse(500, "the review failed")
         if context.operations and answer["response"]["allowed"]:
             answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(context.operations)}
-        return _outcome(answer["response"]), web.Response(
-            body=msgspec.json.encode(answer), content_type="application/json"
-        )
+        return _outcome(answer["response"]), _reply(answer)
+
+    async def _read(self, request: web.Request) -> bytes:
+        """The body.
+
+        Raises:
+            HTTPRequestEntityTooLarge: it is longer than a review may be.
+        """
+        length = request.content_length
+        if length is not None and length <= LARGE_BYTES:
+            return await request.read()
+        if length is not None and length > MOST_BYTES:
+            raise web.HTTPRequestEntityTooLarge(max_size=MOST_BYTES, actual_size=length)
+        async with self._large:
+            return await request.read()
+
+
+class _NoStrangers(logging.Filter):
+    """Drops what aiohttp says, with a traceback, of each request that is no HTTP: anybody can send them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is kept."""
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_http_log.addFilter(_NoStrangers())
 
 
 def _outcome(response: Any) -> str:
     if not response["allowed"]:
         return "denied"
     return "patched" if response.get("patch") else "allowed"
+
+
+def _reply(answer: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
 def _refuse(status: int, message: str) -> web.Response:

@@ -1,11 +1,12 @@
 """What the webhook knows of the cluster: quotas, the groups of each namespace and, to guard reservations, pods.
 
-It is fed in the process's own loop. What kopf's thread reads of it are single lookups of values that never change.
+It is fed and read in one event loop.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -151,11 +152,14 @@ class World:
 
     def __init__(self) -> None:
         self.quotas: dict[str, tuple[ResourceQuota, ...]] = {}
+        self.guarded: dict[str, int] = {}
+        """The namespaces with quotas, each with a number that is new whenever it comes to have some."""
         self.groups: dict[str, Groups] = {}
         self.enqueued: set[str] = set()
         """The groups that were let in, as `namespace/name`."""
         self.version = 0
         """The newest PodGroup that was seen: everything before it was seen too."""
+        self._numbers = itertools.count(1)
         self._queues: dict[str, dict[str, str]] = {}  # by queue: the phases of its groups that are not over, by key
         self._queue_of: dict[str, str] = {}
         self._pods: dict[str, tuple[str, Ask]] = {}
@@ -256,6 +260,8 @@ class World:
 
     def _quota(self, quota: ResourceQuota) -> None:
         namespace = quota.metadata.namespace
+        if namespace not in self.guarded:
+            self.guarded[namespace] = next(self._numbers)
         others = [one for one in self.quotas.get(namespace, ()) if one.metadata.name != quota.metadata.name]
         self.quotas[namespace] = tuple(sorted([*others, quota], key=lambda one: one.metadata.name))
 
@@ -276,6 +282,7 @@ class World:
                 self.quotas[namespace] = left
             else:
                 self.quotas.pop(namespace, None)
+                self.guarded.pop(namespace, None)
 
 
 def version_of(group: PodGroup) -> int:

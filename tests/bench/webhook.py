@@ -2,8 +2,11 @@
 
     python -m tests.bench.webhook [--kubeconfig FILE] [--reviews N] [--json FILE]
 
-64 reviews are under way at a time, in a namespace with a quota and 2,000 live groups. With `--policy Reject` each is
-written to the ledger of a real API server first. The status is 1 where a limit is missed.
+64 reviews are under way at a time, in a namespace with a quota and 2,000 live groups. Under the policy `Reject` each is
+written to the ledger of a real API server first; none of the groups is ever made, so the ledger grows as it never would
+else. The webhook has the first core, and to itself: what plays the API server, and the API server, share the others.
+What they all do meanwhile is not the webhook's: the sharper figure is its CPU time for each review. The status is 1
+where a limit is missed.
 """
 
 from __future__ import annotations
@@ -17,10 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import aiohttp
+from typing import Any, cast
 
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
@@ -32,6 +34,7 @@ PARALLEL = 64
 LIVE = 2_000
 LEAST_RATE = 800.0
 MOST_P99 = 0.1
+FIRST_CORE = min(os.sched_getaffinity(0))
 NAMESPACE = "bench-webhook"
 CERTIFICATES = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
 GROUPS = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
@@ -104,7 +107,7 @@ def start(kubeconfig: Path, policy: str, log: Path) -> subprocess.Popen[bytes]:
     ]  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
-    os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+    os.sched_setaffinity(process.pid, {FIRST_CORE})
     return process
 
 
@@ -118,25 +121,82 @@ def port_of(log: Path) -> int:
     raise SystemExit(f"the webhook did not start:\n{log.read_text('utf-8')}")
 
 
+class Line(asyncio.Protocol):
+    """One connection that asks for one review after the other. It does little, so that it measures the webhook."""
+
+    def __init__(self, bodies: Iterator[bytes], took: list[float]) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._bodies = bodies
+        self._took = took
+        self._received = b""
+        self._started = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = self._received.partition(b"\r\n\r\n")
+        if not found or len(body) < int(head.lower().partition(b"content-length:")[2].split()[0]):
+            return
+        self._took.append(time.perf_counter() - self._started)
+        if not (head.startswith(b"HTTP/1.1 200 ") and b'"allowed":true' in body):
+            self._end(SystemExit(f"refused: {head!r} {body!r}"))
+            return
+        self._received = b""
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(error or ConnectionError("the webhook closed the connection"))
+
+    def _next(self) -> None:
+        body = next(self._bodies, None)
+        if body is None:
+            self._end(None)
+            return
+        head = "POST /podgroup-defaults?timeout=5s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        self._started = time.perf_counter()
+        self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+        self._transport.close()
+
+
 async def measure(port: int, reviews: int) -> tuple[float, list[float]]:
     """Seconds in all, and of each review."""
     context = ssl.create_default_context(cafile=str(CERTIFICATES / "first.crt"))
     bodies = iter([review(f"new-{index}-{time.monotonic_ns()}") for index in range(reviews)])
     took: list[float] = []
+    loop = asyncio.get_running_loop()
+    started = time.perf_counter()
+    lines = [
+        loop.create_connection(lambda: Line(bodies, took), "127.0.0.1", port, ssl=context, server_hostname="localhost")
+        for _ in range(PARALLEL)
+    ]
+    await asyncio.gather(*[line.done for _, line in await asyncio.gather(*lines)])
+    return time.perf_counter() - started, took
 
-    async def work(session: aiohttp.ClientSession) -> None:
-        for body in bodies:
-            started = time.perf_counter()
-            async with session.post(f"https://127.0.0.1:{port}/podgroup-defaults", data=body) as answer:
-                response = json.loads(await answer.read())["response"]
-            took.append(time.perf_counter() - started)
-            if not response["allowed"]:
-                raise SystemExit(f"refused: {response}")
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=PARALLEL)) as session:
-        started = time.perf_counter()
-        await asyncio.gather(*(work(session) for _ in range(PARALLEL)))
-        return time.perf_counter() - started, took
+def keep_off(core: int, folder: str) -> None:
+    """Keep this process, and those that have the folder in their command line, off a core."""
+    others = os.sched_getaffinity(0) - {core}
+    if not others:
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            own = int(process.name) == os.getpid()
+            if own or folder in (process / "cmdline").read_bytes().decode("utf-8", "replace"):
+                for task in (process / "task").iterdir():
+                    os.sched_setaffinity(int(task.name), others)
+        except (OSError, ValueError):
+            continue  # it has ended
 
 
 def cpu_seconds(pid: int) -> float:
@@ -202,6 +262,7 @@ def main() -> int:
                 subprocess.run(
                     [*kubectl, "wait", "--for=condition=Established", "--timeout=60s", "-f", str(crds)], check=True
                 )
+                keep_off(FIRST_CORE, str(cluster.folder))
                 figures = asyncio.run(run(cluster.kubeconfig, chosen.reviews))
             finally:
                 cluster.remove()

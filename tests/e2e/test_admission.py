@@ -367,16 +367,15 @@ def parallel(space: Space, bodies: list[dict[str, Any]], *, wanted: int) -> tupl
     return asyncio.run(create())
 
 
-def ledger(space: Space) -> dict[str, str]:
-    """The entries of the namespace's ledger."""
+def ledger(space: Space) -> dict[str, Any] | None:
+    """The namespace's ledger; None if it has none."""
     try:
-        found = space.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/kbatch-ledger-{space.name}")
+        found: dict[str, Any] = space.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/kbatch-ledger-{space.name}")
     except ApiError as error:
         if error.status != 404:
             raise
-        return {}
-    entries: dict[str, str] = found.get("data", {})
-    return entries
+        return None
+    return found
 
 
 @pytest.fixture
@@ -431,8 +430,12 @@ def test_a_dry_run_has_no_effect(rejecting: Space) -> None:
     body = podgroup("dry", minMember=1, minResources={"cpu": "90"})
     for _ in range(3):
         rejecting.create(GROUPS, body, dry_run=True)
-    assert ledger(rejecting) == {}
+    assert ledger(rejecting) is None
     rejecting.create(GROUPS, body)
+    owned = ledger(rejecting)
+    assert owned is not None
+    (owner,) = owned["metadata"]["ownerReferences"]  # so it goes with its namespace
+    assert owner["uid"] == rejecting.api.get(f"/api/v1/namespaces/{rejecting.name}")["metadata"]["uid"]
     assert (
         rejecting.refused(GROUPS, podgroup("more", minMember=1, minResources={"cpu": "20"}), dry_run=True).status == 403
     )

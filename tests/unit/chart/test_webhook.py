@@ -162,9 +162,14 @@ def test_the_release_and_kube_system_are_left_alone(
 ) -> None:
     rendered = render({} if excluded is None else {"webhook": {"excludedNamespaces": excluded}})
     for found in entries(rendered).values():
-        assert found["namespaceSelector"]["matchExpressions"] == [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": expected}
-        ]
+        first, *_ = found["namespaceSelector"]["matchExpressions"]
+        assert first == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": expected}
+
+
+def test_a_namespace_can_say_that_no_pods_of_its_own_are_sent(default: Any) -> None:
+    more = {name: found["namespaceSelector"]["matchExpressions"][1:] for name, found in entries(default).items()}
+    assert more.pop("pod-reservations") == [{"key": "kbatch.dev/quota-guard", "operator": "NotIn", "values": ["off"]}]
+    assert list(more.values()) == [[], [], []]
 
 
 def test_the_service_leads_to_the_webhook(default: Any, tmp_path: Path) -> None:

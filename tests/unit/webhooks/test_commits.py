@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kbatch.api.objects import PodGroup, ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.kube.informer import Batch
+from kbatch.metrics import LedgerMetrics
 from kbatch.model.events import Delete, Upsert
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks import commits
 from webhooks.commits import Ledgers, UndecidedError
-from webhooks.ledger import EXPIRY_MS, Claim
+from webhooks.ledger import EXPIRY_MS, Claim, decode
 from webhooks.world import World
 
 
@@ -29,6 +31,7 @@ class Server:
         self.groups: dict[str, PodGroup] = {}
         self.quotas: list[ResourceQuota] = [quota(requests_cpu="10")]
         self.asked: list[str] = []
+        self.uids: dict[str, str] = {}
         self.down = False
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
@@ -40,6 +43,8 @@ class Server:
             return self._list([msgspec.to_builtins(one) for one in self.groups.values()])
         if path.endswith("resourcequotas"):
             return self._list([msgspec.to_builtins(one) for one in self.quotas])
+        if path.startswith("/api/v1/namespaces/") and path.count("/") == 4:
+            return msgspec.json.encode({"metadata": {"uid": self.uids.get(path.rpartition("/")[2], "first")}})
         if method == "GET":
             name = path.rpartition("/")[2]
             if name not in self.maps:
@@ -71,6 +76,10 @@ class Server:
         made = self.groups[name] = group(name, str(cpu), version=self.version, token=token)
         return made
 
+    def granted(self, namespace: str = "ns") -> set[str]:
+        """The names in a ledger as it stands."""
+        return set(decode(self.maps[f"kbatch-ledger-{namespace}"]["data"], None).entries)
+
     @property
     def ledger(self) -> dict[str, Any]:
         return self.maps["kbatch-ledger-ns"]
@@ -84,7 +93,13 @@ class Replica:
         self.world = World()
         self.tell(*server.quotas)
         self.now = 0
-        self.ledgers = Ledgers(server, self.world, namespace="own", now=lambda: self.now)
+        self.registry = CollectorRegistry()
+        self.ledgers = Ledgers(
+            server, self.world, namespace="own", now=lambda: self.now, metrics=LedgerMetrics(self.registry)
+        )
+
+    def counted(self, name: str, outcome: str) -> float:
+        return self.registry.get_sample_value(f"kbatch_webhook_ledger_{name}_total", {"outcome": outcome}) or 0.0
 
     def tell(self, *objects: Any) -> None:
         self.world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
@@ -103,7 +118,7 @@ def server() -> Server:
 
 async def test_what_is_granted_stands_in_the_ledger_before_the_answer(server: Server) -> None:
     assert await Replica(server).admit("a", 4) is None
-    assert set(server.ledger["data"]) == {"a"}
+    assert server.granted() == {"a"}
     assert server.ledger["metadata"]["namespace"] == "own"
 
 
@@ -111,7 +126,7 @@ async def test_reviews_that_wait_share_one_write(server: Server) -> None:
     replica = Replica(server)
     answers = await asyncio.gather(*(replica.admit(f"g{n}") for n in range(10)))
     assert answers == [None] * 10
-    assert replica.ledgers.writes == 1
+    assert replica.counted("commits", "ok") == 1
 
 
 async def test_replicas_together_never_pass_the_limit(server: Server) -> None:
@@ -119,7 +134,7 @@ async def test_replicas_together_never_pass_the_limit(server: Server) -> None:
     names = [f"g{n}" for n in range(60)]
     answers = await asyncio.gather(*(replicas[place % 3].admit(name) for place, name in enumerate(names)))
     assert answers.count(None) == 10
-    assert sum(replica.ledgers.conflicts for replica in replicas) > 0
+    assert sum(replica.counted("commits", "conflict") for replica in replicas) > 0
 
 
 async def test_a_replica_that_lags_counts_what_it_has_not_seen(server: Server) -> None:
@@ -127,7 +142,7 @@ async def test_a_replica_that_lags_counts_what_it_has_not_seen(server: Server) -
     assert await quick.admit("a", 6) is None
     quick.tell(server.create("a", 6, "token-a"))
     assert await quick.admit("b", 1) is None
-    assert set(server.ledger["data"]) == {"b"}  # the entry of a is gone, as quick saw a
+    assert server.granted() == {"b"}  # the entry of a is gone, as quick saw a
     assert await slow.admit("c", 4) is not None
     assert "GET podgroups" in server.asked
     assert await slow.admit("d", 3) is None
@@ -154,9 +169,9 @@ async def test_a_dry_run_writes_nothing_and_counts_for_nobody(server: Server) ->
     dry, firm = await asyncio.gather(replica.admit("a", 6, dry_run=True), replica.admit("b", 6))
     assert firm is None
     assert dry is not None
-    assert set(server.ledger["data"]) == {"b"}
+    assert server.granted() == {"b"}
     assert await replica.admit("b", 3, dry_run=True) is None
-    assert set(server.ledger["data"]) == {"b"}
+    assert server.granted() == {"b"}
 
 
 async def test_a_request_that_was_lost_gives_back_what_it_was_granted(server: Server) -> None:
@@ -166,7 +181,7 @@ async def test_a_request_that_was_lost_gives_back_what_it_was_granted(server: Se
     assert await replica.admit("a") is not None
     replica.now = EXPIRY_MS + 1
     assert await replica.admit("a") is None
-    assert set(server.ledger["data"]) == {"a"}
+    assert server.granted() == {"a"}
 
 
 async def test_a_group_seen_after_the_list_was_made_is_not_taken_to_be_in_it(server: Server) -> None:
@@ -188,7 +203,7 @@ async def test_a_ledger_that_somebody_deleted_is_begun_anew(server: Server) -> N
     assert await replica.admit("a") is None
     del server.maps["kbatch-ledger-ns"]
     assert await replica.admit("b") is None
-    assert set(server.ledger["data"]) == {"b"}
+    assert server.granted() == {"b"}
 
 
 async def test_without_an_answer_nothing_is_decided_and_it_goes_on_afterwards(server: Server) -> None:
@@ -231,10 +246,10 @@ async def test_a_claim_that_was_given_up_leaves_nothing(server: Server) -> None:
     claim = Claim("late", cores(10), "t")
     with pytest.raises(UndecidedError):
         await replica.ledgers.admit("ns", claim, dry_run=False, deadline=asyncio.get_running_loop().time() + 0.05)
-    assert set(server.ledger["data"]) == {"late"}
+    assert server.granted() == {"late"}
     written.set()
     assert await replica.admit("a", 10) is None
-    assert set(server.ledger["data"]) == {"a"}
+    assert server.granted() == {"a"}
 
 
 async def test_namespaces_have_ledgers_of_their_own(server: Server) -> None:
@@ -243,3 +258,66 @@ async def test_namespaces_have_ledgers_of_their_own(server: Server) -> None:
     assert await replica.admit("a", 10) is None
     assert await replica.ledgers.admit("other", Claim("a", cores(10), "t"), dry_run=False) is None
     assert set(server.maps) == {"kbatch-ledger-ns", "kbatch-ledger-other"}
+
+
+async def test_a_ledger_is_owned_by_its_namespace(server: Server) -> None:
+    server.uids["ns"] = "first"
+    assert await Replica(server).admit("a") is None
+    assert server.ledger["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Namespace", "name": "ns", "uid": "first"}
+    ]
+
+
+async def test_grants_of_a_namespace_that_was_deleted_bind_none_of_its_name(server: Server) -> None:
+    replica, other = Replica(server), Replica(server)
+    assert await replica.admit("a", 10) is None
+    server.uids["ns"] = "second"
+    assert await other.admit("b", 10) is None  # it was started since
+    assert server.granted() == {"b"}
+    assert server.ledger["metadata"]["ownerReferences"][0]["uid"] == "second"
+    # The first one saw the namespace's quotas go and come.
+    replica.world.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
+    replica.tell(*server.quotas)
+    assert await replica.admit("c") is not None
+    assert server.granted() == {"b"}
+
+
+async def test_who_begins_a_ledger_looks_which_groups_there_are(server: Server) -> None:
+    quick, slow = Replica(server), Replica(server)
+    assert await quick.admit("a", 10) is None
+    server.create("a", 10, "token-a")
+    del server.maps["kbatch-ledger-ns"]
+    assert await slow.admit("b") is not None  # it was told of nothing
+
+
+async def test_what_is_known_of_a_namespace_without_quotas_is_forgotten(server: Server) -> None:
+    replica = Replica(server)
+    assert await replica.admit("a") is None
+    assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 1
+    replica.world.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
+    replica.tell(quota(namespace="other", requests_cpu="10"))
+    assert await replica.ledgers.admit("other", Claim("b", cores(1), "t"), dry_run=True) is None
+    assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 0
+
+
+async def test_claims_are_counted_by_what_became_of_them(server: Server) -> None:
+    replica = Replica(server)
+    await replica.admit("a", 10)
+    await replica.admit("b", 10)
+    server.down = True
+    with pytest.raises(UndecidedError):
+        await replica.admit("c")
+    assert [replica.counted("claims", outcome) for outcome in ("granted", "exceeded", "failed", "late")] == [1, 1, 1, 0]
+    assert replica.counted("commits", "ok") == 1
+
+
+async def test_a_ledger_that_would_not_fit_an_object_is_not_written(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "MOST_BYTES", 100)
+    replica = Replica(server)
+    assert await replica.admit("a") is None
+    with pytest.raises(UndecidedError, match="did not appear yet"):
+        await replica.admit("b" * 60)
+    assert replica.counted("claims", "full") == 1
+    assert server.granted() == {"a"}

@@ -7,7 +7,7 @@ import contextlib
 import io
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from prometheus_client import CollectorRegistry
 from kbatch.metrics import WebhookMetrics
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import server as serving
+from webhooks.answers import objects
 from webhooks.certificates import Certificates
-from webhooks.server import MalformedReviewError, ReviewServer, parse_review
+from webhooks.server import MalformedReviewError, Resource, ReviewServer, parse_review
 
 
 def review(**request: Any) -> dict[str, Any]:
@@ -56,14 +57,17 @@ class Rig:
             address="127.0.0.1",
             port=0,
             certificates=self.certificates,
-            handlers=["podgroup-defaults"],
+            handlers={"podgroup-defaults": Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")},
+            passes=lambda handler, request: request.namespace == "open",
             metrics=WebhookMetrics(self.registry),
         )
         self.reviews: list[dict[str, Any]] = []
+        self.objects: list[Mapping[str, Any]] = []
         self.answer: dict[str, Any] | Exception = {"response": {"uid": "u-1", "allowed": True}}
 
     async def handle(self, request: Any, **_: Any) -> Any:
         self.reviews.append(request)
+        self.objects.append(objects({}, None)[0])
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -88,28 +92,97 @@ class Rig:
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     mount(tmp_path, "first")
     rig = Rig(tmp_path)
-    serve: Any = rig.server(rig.handle)
-    opened = asyncio.Event()
-
-    async def run() -> None:
-        async with contextlib.aclosing(serve) as configs:
-            async for _ in configs:
-                opened.set()
-
+    serving = asyncio.create_task(rig.server.serve())
+    await asyncio.sleep(0)
     assert rig.server.check() == "the port is not open yet"
-    task = asyncio.create_task(run())
-    await asyncio.wait_for(opened.wait(), 5)
+    kopfs: Any = rig.server(rig.handle)
+    kopf = asyncio.create_task(anext(kopfs))
+    await asyncio.wait_for(rig.server.listening.wait(), 5)
     assert rig.server.check() is None
     yield rig
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    serving.cancel()
+    await asyncio.gather(serving, kopf, return_exceptions=True)
+    await kopfs.aclose()
     assert rig.server.check() is not None
 
 
 async def test_a_review_reaches_the_handler_and_its_answer_comes_back(rig: Rig) -> None:
     assert await rig.post(json.dumps(review())) == (200, {"response": {"uid": "u-1", "allowed": True}})
-    assert rig.reviews == [review()]
+    assert rig.objects == [review()["request"]["object"]]
+    # kopf sees which object it is, and need not copy the rest.
+    assert rig.reviews[0]["request"]["object"] == {"metadata": {"name": "pg", "namespace": "ns"}}
+    assert rig.reviews[0]["request"]["uid"] == "u-1"
     assert rig.counted("allowed") == 1
+
+
+async def test_what_needs_no_handler_is_answered_without_kopf(rig: Rig) -> None:
+    status, answer = await rig.post(json.dumps(review(namespace="open")))
+    assert (status, answer["response"], rig.reviews) == (200, {"uid": "u-1", "allowed": True}, [])
+    assert answer["kind"] == "AdmissionReview"
+
+
+async def test_another_resource_than_the_handlers_is_404(rig: Rig) -> None:
+    status, _ = await rig.post(json.dumps(review(resource={"group": "", "version": "v1", "resource": "pods"})))
+    assert (status, rig.reviews) == (404, [])
+
+
+async def test_slow_bodies_hold_nobody_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "READ_SECONDS", 1.0)
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    slow = []
+    for length in [100] * 80 + [serving.LARGE_BYTES + 1] * 20:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", rig.server.port, ssl=context, server_hostname="localhost"
+        )
+        writer.write(f"POST /podgroup-defaults HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{{".encode())
+        slow.append((reader, writer))
+    assert (await rig.post(json.dumps(review())))[0] == 200
+    for reader, writer in slow:
+        assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+    await asyncio.gather(*(writer.wait_closed() for _, writer in slow), return_exceptions=True)
+
+
+async def test_a_length_that_no_review_has_is_refused_before_it_comes(rig: Rig) -> None:
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", rig.server.port, ssl=context, server_hostname="localhost"
+    )
+    writer.write(f"POST /podgroup-defaults HTTP/1.1\r\nHost: x\r\nContent-Length: {2**60}\r\n\r\n".encode())
+    assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+
+
+async def test_a_body_without_a_length_is_bounded(rig: Rig) -> None:
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", rig.server.port, ssl=context, server_hostname="localhost"
+    )
+    writer.write(b"POST /podgroup-defaults HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    chunk = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+    for _ in range(serving.MOST_BYTES // 2**20 + 1):
+        writer.write(chunk)
+    assert b" 413 " in await asyncio.wait_for(reader.readline(), 10)
+    writer.close()
+
+
+async def test_connections_that_say_nothing_hold_nobody_up(rig: Rig) -> None:
+    silent = [await asyncio.open_connection("127.0.0.1", rig.server.port) for _ in range(200)]
+    assert (await rig.post(json.dumps(review())))[0] == 200
+    for _, writer in silent:
+        writer.close()
+    await asyncio.gather(*(writer.wait_closed() for _, writer in silent), return_exceptions=True)
+
+
+async def test_what_is_no_http_is_answered_and_not_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", rig.server.port, ssl=context, server_hostname="localhost"
+    )
+    writer.write(b"POST /podgroup-defaults HTTP/1.1\r\nHost: \x01\r\n\r\n")
+    assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+    assert not caplog.records
+    writer.close()
 
 
 async def test_outcomes_are_told_apart(rig: Rig) -> None:

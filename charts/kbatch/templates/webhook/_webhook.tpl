@@ -92,7 +92,7 @@ timeoutSeconds: {{ $webhook.timeoutSeconds }}
 {{/*
 What the entries that change objects of namespaces have in common: that, and whom they concern.
 
-Takes the same, and "labels" where a namespace must have some.
+Takes the same, and "labels" where a namespace must have some, "without" where it must not.
 */}}
 {{- define "kbatch.webhookEntry" -}}
 {{ include "kbatch.webhookCall" . }}
@@ -106,5 +106,10 @@ namespaceSelector:
       operator: NotIn
       values:
         {{- concat (list .root.Release.Namespace) .root.Values.webhook.excludedNamespaces | uniq | toYaml | nindent 8 }}
+    {{- range $key, $value := .without }}
+    - key: {{ $key }}
+      operator: NotIn
+      values: [{{ $value | quote }}]
+    {{- end }}
 reinvocationPolicy: IfNeeded
 {{- end -}}
