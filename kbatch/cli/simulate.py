@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import gc
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
-
-_LONG: Final = 1.0
-"""A run that takes longer than these seconds shows on a terminal how far it is."""
+from kbatch.cli.progress import shown
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +18,6 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    context: typer.Context,
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Manifests: files, folders, or - for standard input.")
     ],
@@ -56,33 +50,12 @@ def simulate(
     try:
         _, policy = load_configuration(scheduler_conf)
         limits = Limits(None if until is None else round(until * 1000), max_cycles, extra_cycles)
-        result = run(load(paths), policy, limits, progress=_progress(context))
+        manifests = load(paths)
+        with shown() as progress:
+            result = run(manifests, policy, limits, progress=progress)
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
     print_result(result, output)
     if result.limited:
         warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
         raise typer.Exit(LIMIT_REACHED)
-
-
-def _progress(context: typer.Context) -> Callable[[int, int], None] | None:
-    """A line on a terminal's standard error that says how far a long run is; none elsewhere."""
-    if not sys.stderr.isatty():
-        return None
-    from rich.console import Console
-    from rich.status import Status
-
-    begin = time.monotonic()
-    status: Status | None = None
-
-    def show(now: int, cycles: int) -> None:
-        nonlocal status
-        if status is None:
-            if time.monotonic() - begin < _LONG:
-                return
-            status = Status("", console=Console(stderr=True))
-            status.start()
-            context.call_on_close(status.stop)
-        status.update(f"{now / 1000:.1f} s simulated, {cycles} cycles")
-
-    return show

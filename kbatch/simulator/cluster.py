@@ -73,6 +73,7 @@ class SimulatedCluster:
         store: all objects, and the model of them.
         arrivals, starts: when each PodGroup came, and when its minimum was first placed, in ms after the start.
         assumed_queue: nobody declared the queue `default`.
+        placed, awaited: pods bound so far, and pods that the input, or an eviction, wants to be.
         last_event: when something last happened, in ms after the start.
 
     Raises:
@@ -85,6 +86,8 @@ class SimulatedCluster:
         self.arrivals: dict[str, int] = {}
         self.starts: dict[str, int] = {}
         self.assumed_queue = False
+        self.placed = 0
+        self.awaited = manifests.pods
         self.last_event = 0
         self._controllers = Controllers(self.store)
         self._in_namespace: dict[str, dict[tuple[str, str], AnyObject]] = defaultdict(dict)
@@ -296,6 +299,7 @@ class SimulatedCluster:
         if record.pod.spec.node_name:
             raise RuntimeError(f"the engine bound {bind.pod} twice")
         record.pod, record.bound = changes.running(record.pod, bind.node, now), now
+        self.placed += 1
         record.queue = queue
         self.store.by_node[bind.node][record.key] = record
         self.store.run_for(record, now)
@@ -306,6 +310,7 @@ class SimulatedCluster:
         if record.evicted or not record.pod.spec.node_name:
             raise RuntimeError(f"the engine evicted {eviction.pod}, which is on its way out or nowhere")
         record.evicted = True
+        self.awaited += record.owner is not None
         self.store.terminate(record, now)
         self.store.tell(record)
         self._controllers.replace_pod(record, now)

@@ -56,10 +56,14 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """A whole input: the objects in the order of their creation, and what was left out or looks unintended."""
+    """A whole input: the objects in the order of their creation, and what was left out or looks unintended.
+
+    `pods` says how many pods the input asks to be placed, as far as it tells.
+    """
 
     objects: tuple[Declared, ...]
     warnings: tuple[str, ...] = ()
+    pods: int = 0
 
 
 def load(paths: Sequence[str]) -> Manifests:
@@ -81,6 +85,7 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
     seen: dict[tuple[type[AnyObject], str, str], Place] = field(default_factory=dict)
     checked: set[bytes] = field(default_factory=set)
+    at_a_time: int = 0
     pods: int = 0
 
 
@@ -111,7 +116,7 @@ def from_documents(documents: Iterator[Document]) -> Manifests:
         Declared(declared.obj, declared.place, declared.arrival, declared.departure, order)
         for order, (_, (declared, _)) in enumerate(placed)
     )
-    return Manifests(objects, tuple(reading.warnings))
+    return Manifests(objects, tuple(reading.warnings), reading.pods)
 
 
 def _items(document: Document, reading: _Reading) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -240,13 +245,16 @@ def _check(obj: AnyObject, content: dict[str, Any], reading: _Reading) -> None:
 
 
 def _count_pods(obj: AnyObject, reading: _Reading) -> None:
-    """Keep the pods that the input asks for, in all, to what a machine can hold."""
+    """Keep the pods that the input asks for at a time to what a machine can hold, and count those of the whole run."""
+    in_all = 0
     match obj:
         case Pod():
-            count, field_name = 1, ""
+            count, field_name = int(not obj.spec.node_name), ""
         case Job():
             count, field_name = 1 if obj.spec.parallelism is None else obj.spec.parallelism, "spec.parallelism"
-            count = count if obj.spec.completions is None else min(count, obj.spec.completions)
+            if obj.spec.completions is not None:
+                in_all = obj.spec.completions if count else 0
+                count = min(count, in_all)
         case ReplicaSet():
             count, field_name = 1 if obj.spec.replicas is None else obj.spec.replicas, "spec.replicas"
         case PodGroup():
@@ -254,8 +262,9 @@ def _count_pods(obj: AnyObject, reading: _Reading) -> None:
             count, field_name = sum(max(role.min_member, role.max_member or 0) for role in roles), "spec.subGroups"
         case _:
             return
-    reading.pods += count
-    if reading.pods > _MOST_PODS:
+    reading.at_a_time += count
+    reading.pods += max(count, in_all)
+    if reading.at_a_time > _MOST_PODS:
         raise FieldError(field_name, f"with these the input would make more than {_MOST_PODS} pods")
 
 

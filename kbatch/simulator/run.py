@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,8 +39,10 @@ class Limits:
     extra_cycles: int = 0
 
 
-Progress = Callable[[int, int], None]
-"""Told now and then the time (ms after the start) and how many cycles ran."""
+Progress = Callable[[int, int, float], None]
+"""Told often: the time (ms after the start), how many cycles ran, and which part of the run lies behind, 0 to 1.
+
+The part is that of the time until the limit; without one, that of the pods of the input that were placed."""
 
 
 def simulate(
@@ -144,6 +146,8 @@ class _Run:
             finally:
                 instant = time.perf_counter()
                 self.longest_slice = max(self.longest_slice, instant - last)
+            if self.progress is not None:
+                self._tell(self.progress, transactions)
             if isinstance(step, Transaction):
                 transactions.append(step)
             elif isinstance(step, Verdict):
@@ -152,9 +156,15 @@ class _Run:
         self.engine_seconds += time.perf_counter() - begin
         self.memo = outcome.memo
         self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START_MS, self.now + 1)
-        if self.progress is not None:
-            self.progress(self.now, self.count)
         return transactions, verdicts
+
+    def _tell(self, progress: Progress, transactions: Sequence[Transaction]) -> None:
+        if self.limits.until:
+            part = self.now / self.limits.until
+        else:
+            placed = self.cluster.placed + sum(len(transaction.binds) for transaction in transactions)
+            part = placed / max(1, self.cluster.awaited)
+        progress(self.now, self.count, part)
 
     def _next(self) -> int | None:
         """The next instant at which anything can happen; None at the end."""
