@@ -111,6 +111,19 @@ class PriorityClassNotFound(Reason):
         return f"PriorityClass {self.priority_class} does not exist; create it, or change spec.priorityClassName"
 
 
+@dataclass(frozen=True, slots=True)
+class JobSuspended(Reason):
+    """The Jobs that would make the group's pods are suspended by their users."""
+
+    code: ClassVar[str] = "JobSuspended"
+    rank: ClassVar[int] = 45
+    job: str
+
+    @property
+    def message(self) -> str:
+        return f"Job {self.job} is suspended by its user, and so keeps no place; set its spec.suspend to false"
+
+
 # --- what the group itself lacks, and the limits that were set for it -------------------------------------------------
 
 
@@ -398,6 +411,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueNotFound,
     QueueClosed,
     PriorityClassNotFound,
+    JobSuspended,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,

@@ -22,6 +22,7 @@ from kbatch.engine.room import Room
 from kbatch.engine.snapshot import Snapshot
 from kbatch.engine.state import JobState, QueueState
 from kbatch.model.jobs import Job
+from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -74,6 +75,7 @@ class Session:
         self._vain: dict[object, int] = {}
         self._vain_coupled: dict[object, tuple[int, Reason]] = {}
         self._templates: dict[str, list[ToCome]] | None = None
+        self._on_hold: dict[str, str] | None = None
         self._load(policy)
         self.budgets = Budgets(self.model)
         self.removed_hooks.append(self.budgets.removed)
@@ -181,6 +183,12 @@ class Session:
         if self._templates is None:
             self._templates = index_templates(self.model.objects.get(BatchJob, {}).values())
         return self._templates.get(key, ())
+
+    def on_hold(self, key: str) -> str | None:
+        """The Job whose suspension by its user keeps the group from having pods, or None."""
+        if self._on_hold is None:
+            self._on_hold = on_hold(self.model.objects.get(BatchJob, {}).values())
+        return self._on_hold.get(key)
 
     def promises(self) -> Sequence[tuple[JobState, Resources]]:
         """What groups in queue were promised whose minimum's pods do not exist yet."""

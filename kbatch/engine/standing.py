@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_ms
 from kbatch.api.reasons import (
+    JobSuspended,
     NotEnoughResources,
     PodGroupNotFound,
     PriorityClassNotFound,
@@ -62,7 +63,16 @@ def impossible(session: Session, job: JobState) -> Reason | None:
         return QueueClosed(model.queue)
     if model.priority_class_missing:
         return PriorityClassNotFound(model.priority_class_missing)
-    return None
+    return _suspended(session, job)
+
+
+def _suspended(session: Session, job: JobState) -> Reason | None:
+    """Why the group's minimum cannot come to be: who would make its pods is suspended by its user."""
+    model = job.job
+    if model.group is None or model.roles or model.holding + model.succeeded + len(model.waiting) >= model.minimum:
+        return None
+    held = session.on_hold(model.key)
+    return JobSuspended(held) if held is not None else None
 
 
 def _admit(session: Session, job: JobState) -> None:
@@ -71,7 +81,7 @@ def _admit(session: Session, job: JobState) -> None:
     if reason is not None:
         session.refuse(job, reason)
         job.possible = False
-        job.in_queue = job.bound > 0
+        job.in_queue = job.job.holding > 0 if isinstance(reason, JobSuspended) else job.bound > 0
         return
     group = job.job.group
     if group is None or not session.policy.has("enqueue"):

@@ -32,6 +32,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "QueueNotFound",
         "QueueClosed",
         "PriorityClassNotFound",
+        "JobSuspended",
         "NotEnoughTasks",
         "QueueCapabilityExceeded",
         "QuotaExceeded",

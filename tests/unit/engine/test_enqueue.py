@@ -2,6 +2,8 @@ from kbatch.api.objects import Job, JobSpec, Metadata, PodTemplate, ResourceQuot
 from tests.unit.engine.worlds import EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
 
 ALL = policy(EVERYTHING)
+HELD = {"kbatch.dev/suspended": "true"}
+"""kbatch suspended the Job, and resumes it."""
 
 
 def test_room_is_promised_once() -> None:
@@ -57,7 +59,7 @@ def test_quota_and_capability_hold_a_group_back() -> None:
 def test_templates_stand_for_min_resources() -> None:
     template = pod("x", "3", of="a")
     job = Job(
-        metadata=Metadata(name="j", namespace="ns"),
+        metadata=Metadata(name="j", namespace="ns", annotations=HELD),
         spec=JobSpec(parallelism=2, suspend=True, template=PodTemplate(metadata=template.metadata, spec=template.spec)),
     )
     for cpu, enters in (("6", True), ("5", False)):
@@ -113,7 +115,8 @@ def test_a_template_that_no_node_holds_keeps_its_group_out() -> None:
     template = PodTemplate(
         metadata=Metadata(annotations={"scheduling.k8s.io/group-name": "large"}), spec=pod("t", "40").spec
     )
-    job = Job(metadata=Metadata(name="j", namespace="ns"), spec=JobSpec(suspend=True, parallelism=3, template=template))
+    meta = Metadata(name="j", namespace="ns", annotations=HELD)
+    job = Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=3, template=template))
     model.apply(_upsert(job))
     found = run(model, ALL)
     assert not found.verdicts["ns/large"].enqueued
@@ -144,7 +147,8 @@ def test_a_template_that_cannot_be_read_stops_nobody() -> None:
     roles = group("a", 2)
     template = {"spec": {"containers": [{"name": "m", "resources": {"requests": {"cpu": "{{ size }}"}}}]}}
     roles.spec.sub_groups = (SubGroup(name="w", min_member=2, template=template),)
-    job = Job(metadata=Metadata(name="j", namespace="ns"), spec=JobSpec(suspend=True, template=unreadable))
+    meta = Metadata(name="j", namespace="ns", annotations=HELD)
+    job = Job(metadata=meta, spec=JobSpec(suspend=True, template=unreadable))
     found = run(world(queue(), node("n1"), roles, group("b"), job, group("c", at=1), pod("c-0", of="c")), ALL)
     assert found.binds == {"c-0": "n1"}
     assert (found.reason("a"), found.reason("b")) == ("NotEnoughTasks", "NotEnoughTasks")
