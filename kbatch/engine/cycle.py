@@ -104,8 +104,8 @@ def _reason(session: Session, job: JobState) -> Reason:
         reasons = [*(reason for reason in reasons if not reason.lacks_capacity), waits]
     invalid = session.valid(job) if job.in_queue or not reasons else None
     if invalid is not None:
-        reasons.append(_gated(job) if isinstance(invalid, NotEnoughTasks) and job.gated else invalid)
-    elif job.gated and job.missing() > len(job.waiting):
+        reasons.append(invalid)
+    if job.gated and job.missing() > len(job.waiting):
         reasons.append(_gated(job))
     found = most_specific(reasons)
     return found if found is not None else NotEnoughTasks(job.pipelined + len(job.waiting), job.minimum)

@@ -114,7 +114,9 @@ class _Door:
         session = self.session
         wanted = needs(session, job)
         if wanted is None:
-            session.refuse(job, session.valid(job) or NotEnoughTasks(0, job.minimum))
+            invalid = session.valid(job)
+            if invalid is not None or not job.gated:  # else gates are why, and said at the end
+                session.refuse(job, invalid or NotEnoughTasks(0, job.minimum))
             return False
         queue = session.queue(job.queue)
         reason = (
