@@ -109,13 +109,15 @@ class Claim:
 
     `intra` says that the claimer's own job is where victims are sought (preempt inside a job). `lacks` are the
     dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
-    before the claim.
+    before the claim. `ahead` says that the tasks are pods to come, for which only surplus goes (see
+    `kbatch.engine.coming`).
     """
 
     job: JobState
     tasks: tuple[Task, ...]
     request: Resources
     intra: bool = False
+    ahead: bool = False
     lacks: frozenset[str] = frozenset()
     held: Resources = field(default_factory=dict)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.boundary import TURN, Memo, Pace, Turn
 from kbatch.engine.budgets import Budgets
+from kbatch.engine.coming import overuses, surplus
 from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.emptied import Emptied
 from kbatch.engine.holds import Holds
@@ -26,6 +27,9 @@ from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
+
+_UNASKED: Final = 1_000
+"""The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
 
 
 class Session:
@@ -291,9 +295,10 @@ class Session:
 
     def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
         """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
-        offers it; None where a plugin forbids it or none consents.
+        offers it; None where a plugin forbids it or none consents. Surplus beyond minResources needs no consent to
+        make room for pods that are to come.
         """
-        if claim.never or not self.budgets.allow(unit):
+        if claim.never or not self.budgets.allow(unit) or (claim.ahead and not surplus(unit)):
             return None
         rank: int | None = None
         for tier, ask in self._votes[action]:
@@ -304,6 +309,8 @@ class Session:
                 rank = tier + 1
         if action == "preempt" and self.may_follow(claim.job, unit.job) and not claim.intra:
             return 0
+        if rank is None and claim.ahead and unit.job.priority <= claim.job.priority and overuses(unit):
+            return _UNASKED
         return 0 if rank is not None and action == "reclaim" and self.expired(unit.job) else rank
 
     def may_follow(self, job: JobState, other: JobState) -> bool:

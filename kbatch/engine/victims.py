@@ -141,7 +141,7 @@ class Hunt:
         if model.disruption == "Never" or model.holding == 0 or session.too_young(job):
             return
         tasks = holding(job)
-        whole = model.gang and (model.disruption == "Whole" or session.expired(job))
+        whole = not self.claim.ahead and model.gang and (model.disruption == "Whole" or session.expired(job))
         offers: list[_Offer] = []
         if not model.gang or job.ready > job.minimum or model.roles:
             offers.extend(_Offer(job, task, (), 0) for task in tasks)
@@ -325,7 +325,7 @@ def plan(
 def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iterable[JobState]], hunts: Hunts) -> Hunt:
     """A hunt for the claim: that of the job's last claim, that of a claim no vote could tell from it, or a new one."""
     job = claim.job
-    what = (frozenset(task.cls.id for task in claim.tasks), claim.lacks, claim.intra)
+    what = (frozenset(task.cls.id for task in claim.tasks), claim.lacks, claim.intra, claim.ahead)
     own: Mark = (job.key, *what)
     group = job.job.group
     endless = group is None or group.spec.lifetime_seconds is None

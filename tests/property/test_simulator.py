@@ -73,27 +73,36 @@ def work(
     cpu: int = 1,
     priority: str = "",
     times: dict[str, int] | None = None,
+    promised: int = 0,
+    held: bool = False,
 ) -> list[Json]:
-    """A PodGroup and its ReplicaSet, which makes a new pod for each that is evicted."""
+    """A PodGroup and its ReplicaSet, which makes a new pod for each that is evicted; or (`held`) a Job, whose pods come
+    when the group is in queue. `promised` is its minResources in pods.
+    """
     seconds = {f"simulate.kbatch.dev/{what}": str(value) for what, value in (times or {}).items()}
     metadata = {"name": name, "annotations": seconds}
     classes = {"priorityClassName": priority} if priority else {}
     container = {"name": "main", "resources": {"requests": {"cpu": str(cpu)}}}
     spec = {"schedulerName": "kube-batch", "containers": [container], **classes}
     template = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": name}}, "spec": spec}
+    least = {"minResources": {"cpu": str(promised * cpu)}} if promised else {}
+    maker: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": metadata,
+        "spec": {"replicas": pods, "template": template},
+    }
+    if held:
+        maker["apiVersion"], maker["kind"] = "batch/v1", "Job"
+        maker["spec"] = {"suspend": True, "parallelism": pods, "completions": pods, "template": template}
     return [
         {
             "apiVersion": GROUP,
             "kind": "PodGroup",
             "metadata": metadata,
-            "spec": {"minMember": minimum, "queue": queue, **classes},
+            "spec": {"minMember": minimum, "queue": queue, **least, **classes},
         },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": metadata,
-            "spec": {"replicas": pods, "template": template},
-        },
+        maker,
     ]
 
 
@@ -179,6 +188,45 @@ def test_with_a_static_demand_evictions_end_and_are_not_repeated(documents: list
         assert any(
             pod["phase"] == "Running" and key.startswith(f"default/{name}-") for key, pod in output["pods"].items()
         )
+
+
+@st.composite
+def elastic(draw: st.DrawFn) -> list[Json]:
+    """Groups that hold more than they asked for, and held Jobs that come one after another."""
+    documents = [node(f"n{index}", draw(st.integers(1, 4))) for index in range(draw(st.integers(1, 3)))]
+    queues = ["q0", "q0", "q0", "q1"]
+    documents += [queue(name, draw(st.integers(1, 2))) for name in ("q0", "q1")]
+    documents += [priority_class("high", 100), priority_class("low", 1)]
+    for index in range(draw(st.integers(2, 6))):
+        first = index == 0
+        pods = draw(st.integers(3, 10)) if first else draw(st.integers(1, 4))
+        minimum = draw(st.integers(1, min(pods, 4)))
+        held = not first and draw(st.integers(0, 3)) > 0
+        documents += work(
+            f"w{index}",
+            "q0" if first else draw(st.sampled_from(queues)),
+            pods,
+            minimum,
+            cpu=1 if first else draw(st.integers(1, 2)),
+            priority=draw(st.sampled_from(["", "", "", "high", "low"])),
+            times={"arrival": 10 * index if held else draw(st.sampled_from([0, 10 * index]))},
+            promised=draw(st.sampled_from([minimum, minimum, 0])),
+            held=held,
+        )
+    return documents
+
+
+@settings(max_examples=60, deadline=None)
+@given(elastic())
+def test_room_for_pods_to_come_is_taken_by_them_and_cleared_once(documents: list[Json]) -> None:
+    _, output = run(documents, "default")
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for cycle in output["cycles"]:
+        for each in cycle["evictions"]:
+            times[each["for"]].append(cycle["time"])
+    for name, instants in times.items():
+        bound = [pod["bound"] for key, pod in output["pods"].items() if key.startswith(f"{name}-")]
+        assert all(any(at is not None and at >= instant for at in bound) for instant in instants), name
 
 
 @settings(max_examples=40, deadline=None)

@@ -26,6 +26,7 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.boundary import TURN, Turn
+from kbatch.engine.coming import behind, foreseen, gives
 from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.placement import When
 from kbatch.engine.planning import explain, signature, too_small, unplaced
@@ -261,8 +262,9 @@ class _Door:
         return WaitingInQueue(queue.name, name, wanted.get(name, 0), free, self.promised.get(name, 0), ahead)
 
     def _weaker(self, job: JobState, queue: QueueState) -> Resources:
-        """What jobs of the queue that matter less could give up."""
+        """What jobs of the queue that matter less could give up; to pods to come also the surplus of equals."""
         found: Resources = {}
+        ahead = not job.attempts and bool(foreseen(self.session, job)) and not behind(self.session, job)
         for key, other in queue.record.jobs.items():
             if not other.holding or other.disruption == "Never" or other.priority > job.priority:
                 continue
@@ -270,6 +272,7 @@ class _Door:
             if self.session.may_follow(job, self.session.job(key)):
                 spare = other.holding
             elif other.priority == job.priority:
+                found = add(found, gives(other)) if ahead else found
                 continue
             if spare > 0:
                 found = add(found, {name: amount * spare // other.holding for name, amount in other.bound.items()})

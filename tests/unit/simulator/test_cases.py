@@ -455,3 +455,26 @@ def test_a_group_past_its_lifetime_makes_room_once(simulate: Callable[..., Any],
     assert {(each["pod"].rpartition("/")[2][:1], each["time"]) for each in outcome.evictions} == {("a", 60)}
     assert len(outcome.evictions) == 4
     assert by_prefix(outcome.running()) == {"b": 4}
+
+
+def test_surplus_makes_room_for_a_held_job(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("surplus-makes-room-for-a-held-job", extra_cycles=20)
+    assert {(each["action"], each["for"], each["time"]) for each in outcome.evictions} == {
+        ("preempt", "default/b", 10.0)
+    }
+    first = next(cycle for cycle in outcome.cycles if cycle["evictions"])
+    assert (first["enqueued"], len(first["evictions"]), first["nominations"]) == (["default/b"], 4, [])
+    assert by_prefix(outcome.running()) == {"a": 2, "b": 4}
+    assert {bind["time"] for bind in outcome.binds if bind["pod"].startswith("default/b-")} == {11.0}
+    assert len(outcome.evictions) == 4
+
+
+def test_surplus_stays_for_a_held_job_that_would_not_fit(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("surplus-stays-for-a-held-job-that-would-not-fit", extra_cycles=20)
+    assert (outcome.evictions, by_prefix(outcome.running())) == ([], {"a": 6})
+    assert outcome.phase("b") == "Pending"
+
+
+def test_surplus_stays_where_a_held_job_has_room(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("surplus-stays-where-a-held-job-has-room", extra_cycles=20)
+    assert (outcome.evictions, by_prefix(outcome.running())) == ([], {"a": 5, "b": 1})

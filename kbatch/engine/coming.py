@@ -1,0 +1,128 @@
+"""Pods that do not exist yet: what is known of them once their group is in queue, and who makes room for them.
+
+A group in queue is promised room before its pods exist. Where its pods are sure to come (kbatch makes them, or resumes
+their Job) their templates say where they could stand, and so `preempt` can clear the room while they are being made.
+See docs/decisions/0007-room-for-pods-to-come.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbatch.api import conditions
+from kbatch.api.names import IN_QUEUE_GATE
+from kbatch.api.objects import Metadata, Pod, PodSpec
+from kbatch.engine.demand import ToCome, templates
+from kbatch.engine.plugin import Unit
+from kbatch.engine.state import JobState
+from kbatch.model.jobs import Job
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, subtract
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+def foreseen(session: Session, job: JobState) -> list[ToCome]:
+    """The pods that the group's minimum waits for, where all of them are sure to come; else none.
+
+    Only for a group that was promised room (it says in minResources how much), and has no pod on a node yet.
+    """
+    if job.bound or not job.job.outstanding or job.job.shadow:
+        return []
+    missing = job.missing() - len(job.waiting)
+    if missing <= 0:
+        return []
+    found = [pods for pods in templates(session, job) if pods.sure and _placeable(pods.template.spec)]
+    return found if sum(pods.count for pods in found) >= missing else []
+
+
+def fresh(job: JobState) -> bool:
+    """Whether the group came in queue in this very cycle, and for the first time since it last ran.
+
+    Surplus makes room for pods to come only then: it could go again and again for pods that never come.
+    """
+    return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)
+
+
+def behind(session: Session, job: JobState) -> bool:
+    """Whether another queue that is below its share would get what is cleared for the group: its own has had its part.
+
+    Any queue that deserves more than it holds counts: its pods may be yet to come too.
+    """
+    queue = session.queue(job.queue)
+    asked = job.job.outstanding
+    if all(queue.allocated.get(name, 0) < queue.deserved.get(name, 0) for name in asked):
+        return False
+    return any(
+        other.deserved.get(name, 0) > other.allocated.get(name, 0)
+        for other in session.queues.values() if other is not queue for name in asked
+    )  # fmt: skip
+
+
+def awaited(session: Session, job: JobState, found: list[ToCome]) -> list[Task]:
+    """The pods to come as tasks that are in no model: enough of each template for the group's minimum."""
+    most = job.missing()
+    tasks: list[Task] = []
+    for pods in found:
+        meta = pods.template.metadata
+        pod = Pod(
+            metadata=Metadata(
+                name=job.job.name.partition("/")[2], namespace=job.job.namespace, labels=meta.labels,
+                annotations=meta.annotations,
+            ),
+            spec=pods.template.spec,
+        )  # fmt: skip
+        cls = session.model.classes.classify(pod)
+        never = _never_preempts(session, job, pods.template.spec)
+        for _ in range(min(most, pods.count)):
+            key = f"{job.key}#{len(tasks)}"  # no pod has such a name
+            task = Task(key, "", pod, cls, job.key, pods.role, session.now, priority=job.priority, never_preempts=never)
+            tasks.append(task)
+    return tasks
+
+
+def gives(job: Job) -> Resources:
+    """What a group holds beyond its minimum and its minResources: about what its surplus pods could give."""
+    spare = job.holding - job.minimum
+    if job.shadow or not job.min_resources or spare <= 0 or job.disruption == "Never":
+        return {}
+    beyond = subtract(job.bound, job.min_resources)
+    return {name: min(beyond.get(name, 0), held * spare // job.holding) for name, held in job.bound.items()}
+
+
+def surplus(unit: Unit) -> bool:
+    """Whether the unit is one pod beyond its group's minimum, that of its role, and its minResources."""
+    job = unit.job
+    if unit.whole or job.ready - len(unit.tasks) < job.minimum:
+        return False
+    for role in job.job.roles:
+        if any(task.role == role.name for task in unit.tasks) and job.role_count(role.name) <= role.min_member:
+            return False
+    held = job.allocated
+    for task, _ in job.nominated.values():
+        held = subtract(held, task.cls.request)
+    kept = subtract(held, unit.request)
+    return all(kept.get(name, 0) >= amount for name, amount in job.job.min_resources.items())
+
+
+def overuses(unit: Unit) -> bool:
+    """Whether its group says what it needs at least, and holds more: then any group of its queue may have the rest."""
+    return not unit.job.job.shadow and bool(unit.job.job.min_resources)
+
+
+def _placeable(spec: PodSpec) -> bool:
+    """Whether its place can be foreseen: not that of pods which seek or shun others, or wait behind a gate."""
+    affinity = spec.affinity
+    couples = affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity)
+    gated = any(gate.name != IN_QUEUE_GATE for gate in spec.scheduling_gates or ())
+    return not (couples or gated or spec.topology_spread_constraints)
+
+
+def _never_preempts(session: Session, job: JobState, spec: PodSpec) -> bool:
+    if spec.preemption_policy:
+        return spec.preemption_policy == "Never"
+    group = job.job.group
+    name = spec.priority_class_name or (group.spec.priority_class_name if group is not None else "")
+    found = session.model.priority_class(name)
+    return found is not None and found.preemption_policy == "Never"
