@@ -96,24 +96,6 @@ TURN: Final = Turn()
 Step: TypeAlias = Transaction | Verdict | Turn
 """What a cycle yields."""
 
-WORK_BETWEEN_TURNS: Final = 200
-"""In units of about ten microseconds: what it takes to look at one group."""
-
-
-class Pace:
-    """Says when a turn is due. It counts work and not time: the engine reads no clock."""
-
-    def __init__(self) -> None:
-        self._left = WORK_BETWEEN_TURNS
-
-    def due(self, work: int = 1) -> bool:
-        """Some work is done (in the units above): whether the caller should get a turn."""
-        self._left -= work
-        if self._left > 0:
-            return False
-        self._left = WORK_BETWEEN_TURNS
-        return True
-
 
 def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:
     """The scheduler's own conditions of a PodGroup, all of them, without times; `generation` is what was observed."""

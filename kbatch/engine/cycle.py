@@ -39,6 +39,16 @@ def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) ->
             return Outcome(memo, wake)
     with observer.span("session"):
         session = Session(snapshot, policy, memo)
+    try:
+        return (yield from _decide(session, observer))
+    finally:
+        session.close()
+
+
+def _decide(session: Session, observer: Observer) -> Generator[Step, None, Outcome]:
+    """The cycle over a session."""
+    snapshot, policy = session.snapshot, session.policy
+    with observer.span("session"):
         yield TURN
         yield from session.open()
     decided = False

@@ -72,6 +72,10 @@ class Emptied:
         self._trials: dict[object, Trial] = {}
         self._hopeless: dict[object, bool] = {}
 
+    def close(self) -> None:
+        """Let go of what holds this."""
+        self._placement.close()
+
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
 

@@ -225,6 +225,10 @@ class Placement:
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When], ClassFit] = {}
 
+    def close(self) -> None:
+        """Let go of the fits, which hold this."""
+        self._fits.clear()
+
     def fit(self, cls: TaskClass, when: When) -> ClassFit:
         """The keys of a class."""
         found = self._fits.get((cls.id, when))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason
 from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.emptied import Trial, shortage
+from kbatch.engine.pieces import finish
 from kbatch.engine.placement import When
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
@@ -17,8 +18,6 @@ from kbatch.model.tasks import Task, TaskClass
 if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
-
-_T = TypeVar("_T")
 
 _AT_ONCE: Final = 500
 """As many pods are placed between two turns: a few milliseconds."""
@@ -70,16 +69,6 @@ def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
 def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
     """`placing`, without turns."""
     return finish(placing(statement, when))
-
-
-def finish(steps: Generator[Turn, None, _T]) -> _T:
-    """The result of work in pieces, done in one."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: _T = end.value
-            return found
 
 
 def placing(statement: Statement, when: Sequence[When]) -> Generator[Turn, None, bool]:

@@ -10,12 +10,13 @@ import numpy as np
 from kbatch.api.configuration import Switch
 from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.boundary import TURN, Memo, Pace, Turn
+from kbatch.engine.boundary import TURN, Memo, Turn
 from kbatch.engine.budgets import Budgets
 from kbatch.engine.coming import overuses, surplus
 from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.emptied import Emptied
 from kbatch.engine.holds import Holds
+from kbatch.engine.pieces import Pace
 from kbatch.engine.placement import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
 from kbatch.engine.policy import Policy
@@ -139,6 +140,13 @@ class Session:
             if self.due(1 + len(job.waiting) // 10):
                 yield TURN
         self._live = found
+
+    def close(self) -> None:
+        """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
+        self.placement.close()
+        if self._emptied is not None:
+            self._emptied.close()
+        vars(self).clear()
 
     # --- View ---------------------------------------------------------------------------------------------------------
 

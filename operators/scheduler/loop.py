@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -167,7 +168,7 @@ class Scheduler:
         transactions: list[Transaction] = []
         self._started += 1
         number = self._started
-        with self._cache.held() as model:
+        with _uncollected(), self._cache.held() as model:
             slices = _Slices(self._metrics)
             deciding = self._decide(take_snapshot(model, self._now), policy, self._memo, _Spans(self._metrics, slices))
             with contextlib.closing(deciding):
@@ -287,6 +288,21 @@ class _Spans:
         finally:
             seconds = time.perf_counter() - began - (self._slices.others - others)
             self._metrics.span.labels(name).observe(max(0.0, seconds))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let the garbage collector wait: it would look at all that a cycle has made, which may take longer than a slice.
+
+    A cycle leaves nothing to collect: what it has made is gone when it ends.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _next(deciding: Generator[Step, None, Outcome]) -> Step | Outcome:

@@ -16,9 +16,9 @@ Terminating pods do not count: whoever looks at a domain asks about the time whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
 
 _T = TypeVar("_T")
+
+_PODS_AT_ONCE: Final = 5000
+_CLASSES_AT_ONCE: Final = 50
+"""To look at so many takes a millisecond or two."""
 
 
 def taking_part(
@@ -57,35 +61,57 @@ def taking_part(
 _Rows: TypeAlias = dict[TaskClass, Index]
 
 
-def occupants(model: ClusterModel, table: NodeTable) -> tuple[_Rows, _Rows]:
-    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating."""
+def occupants(model: ClusterModel, table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
 
-    def make() -> tuple[_Rows, _Rows]:
-        standing: dict[TaskClass, list[int]] = {}
-        leaving: dict[TaskClass, list[int]] = {}
-        for row, record in enumerate(table.records):
-            for task in record.tasks.values():
-                (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
-        return _arrays(standing), _arrays(leaving)
-
-    return _until_change(model, table, "occupants", make)
+    In pieces, as it looks at all pods; the same until the model changes.
+    """
+    return (yield from _until_change(model, table, "occupants", _occupants(table)))
 
 
-def couples(model: ClusterModel, table: NodeTable) -> list[TaskClass]:
-    """The classes of pods, waiting or not, whose specs speak of other pods."""
+def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+    standing: dict[TaskClass, list[int]] = {}
+    leaving: dict[TaskClass, list[int]] = {}
+    work = 0
+    for row, record in enumerate(table.records):
+        for task in record.tasks.values():
+            (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+        work += 1 + len(record.tasks)
+        if work > _PODS_AT_ONCE:
+            work = 0
+            yield
+    return _arrays(standing), _arrays(leaving)
 
-    def make() -> list[TaskClass]:
-        return list({task.cls.id: task.cls for task in model.tasks.values() if task.cls.couples}.values())
 
-    return _until_change(model, table, "couples", make)
+def couples(model: ClusterModel, table: NodeTable) -> Generator[None, None, list[TaskClass]]:
+    """The classes of pods, waiting or not, whose specs speak of other pods; in pieces."""
+    return (yield from _until_change(model, table, "couples", _couples(model)))
 
 
-def _until_change(model: ClusterModel, table: NodeTable, name: str, make: Callable[[], _T]) -> _T:
+def _couples(model: ClusterModel) -> Generator[None, None, list[TaskClass]]:
+    found: dict[int, TaskClass] = {}
+    for number, task in enumerate(model.tasks.values()):
+        if task.cls.couples:
+            found[task.cls.id] = task.cls
+        if number % _PODS_AT_ONCE == _PODS_AT_ONCE - 1:
+            yield
+    return list(found.values())
+
+
+def _until_change(
+    model: ClusterModel, table: NodeTable, name: str, make: Generator[None, None, _T]
+) -> Generator[None, None, _T]:
     """What `make` makes, kept until the model changes: it walks over all pods, and several plugins ask."""
     kept: tuple[int, _T] | None = table.static_cache.get(name)
     if kept is None or kept[0] != model.generation:
-        kept = table.static_cache[name] = (model.generation, make())
+        made = yield from make
+        kept = table.static_cache[name] = (model.generation, made)
     return kept[1]
+
+
+def present(domain: Ids, domains: int) -> Index:
+    """Which domains occur in the column; -1 stands for none."""
+    return np.flatnonzero(np.bincount(domain[domain >= 0], minlength=domains))
 
 
 def _arrays(rows: Mapping[TaskClass, list[int]]) -> dict[TaskClass, Index]:
@@ -213,9 +239,18 @@ class CouplingIndex:
         for counter, weight in met.moves:
             counter.add(row, sign * weight)
 
-    def add_all(self, occupants: Mapping[TaskClass, Index]) -> None:
-        """Count the pods that are there already: for each class the rows on which its pods stand. Once only."""
-        for cls, rows in occupants.items():
+    def meet_all(self, classes: Iterable[TaskClass]) -> Iterator[None]:
+        """Know all of these classes, in pieces."""
+        for number, cls in enumerate(classes, start=1):
+            self.meet(cls)
+            if not number % _CLASSES_AT_ONCE:
+                yield
+
+    def add_all(self, occupants: Mapping[TaskClass, Index]) -> Iterator[None]:
+        """Count the pods that are there already: for each class the rows on which its pods stand. Once; in pieces."""
+        for number, (cls, rows) in enumerate(occupants.items(), start=1):
+            if not number % _CLASSES_AT_ONCE:
+                yield
             met = self._met.get(cls.id)
             if met is None:
                 met = self._meet(cls)

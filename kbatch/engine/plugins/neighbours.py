@@ -7,7 +7,7 @@ looks at other pods, or that others look at.
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,9 @@ import numpy as np
 from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
 from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
+from kbatch.engine.pieces import finish
 from kbatch.engine.plugin import View
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
     hard_constraints,
     namespace_labels,
@@ -88,8 +89,13 @@ class Neighbours:
         self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
         self._counted = False
         self._waits: Counted[TaskClass] | None = None
-        for cls in couples(self._model, self._table):
-            self._standing.meet(cls)
+
+    def prepare(self) -> Iterator[None]:
+        """Get to know the classes that speak of other pods; and, where any pod may ask, who stands where."""
+        classes = yield from couples(self._model, self._table)
+        yield from self._standing.meet_all(classes)
+        if any(job.waiting for job in self._model.live.values()):
+            yield from self._count()
 
     def concern(self, cls: TaskClass) -> bool:
         """Whether the class looks at other pods, or others look at it."""
@@ -153,7 +159,7 @@ class Neighbours:
         return found
 
     def _couple(self, cls: TaskClass) -> _Coupled:
-        self._count()
+        finish(self._count())
         standing, leaving = self._standing, self._leaving
         affinity, anti = required_terms(cls.spec)
         found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
@@ -176,13 +182,13 @@ class Neighbours:
             self._waits = Counted(task.cls for job in self._model.live.values() for task in job.waiting)
         return self._waits
 
-    def _count(self) -> None:
-        """Count the snapshot's pods, once, when the first class that looks at pods is asked about."""
+    def _count(self) -> Generator[None, None, None]:
+        """Count the snapshot's pods, once."""
         if not self._counted:
             self._counted = True
-            staying, terminating = occupants(self._model, self._table)
-            self._standing.add_all(staying)
-            self._leaving.add_all(terminating)
+            staying, terminating = yield from occupants(self._model, self._table)
+            yield from self._standing.add_all(staying)
+            yield from self._leaving.add_all(terminating)
 
     def _spreads(self, cls: TaskClass) -> Iterator[_Spread]:
         constraints = hard_constraints(cls.spec)
@@ -191,9 +197,8 @@ class Neighbours:
             domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
             who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
             counter = self._standing.target_among(("hard spread", cls.id, at), domain, len(values), who)
-            present = np.unique(domain[domain >= 0])
             own = int(who.match(cls, self._namespace_labels))
-            yield _Spread(counter, ids, present, constraint, own)
+            yield _Spread(counter, ids, present(domain, len(values)), constraint, own)
 
     def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
         return namespace_labels(self._model, namespace)

@@ -7,16 +7,17 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbatch.engine.pieces import finish
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
     namespace_labels,
     preferred_terms,
@@ -107,12 +108,17 @@ class NodeOrder(Plugin):
         self._preferences: dict[int, _Preferences] = {}
         self._index: CouplingIndex | None = None
         self._counted = False
-        if view.model.classes.coupled and (arguments.pod_affinity or arguments.topology_spread):
-            classes = couples(view.model, self._table)
+
+    def prepare(self) -> Iterator[None]:
+        """Get to know the classes that prefer pods; and, where any pod may ask, who stands where."""
+        model, weights = self.view.model, self._weights
+        if model.classes.coupled and (weights.pod_affinity or weights.topology_spread):
+            classes = yield from couples(model, self._table)
             if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in classes):
                 self._index = CouplingIndex(self._table, _carried, self._namespace_labels)
-                for cls in classes:
-                    self._index.meet(cls)
+                yield from self._index.meet_all(classes)
+                if any(job.waiting for job in model.live.values()):
+                    yield from self._count(self._index)
 
     # --- the contract -------------------------------------------------------------------------------------------------
 
@@ -208,10 +214,15 @@ class NodeOrder(Plugin):
 
     # --- pods elsewhere -----------------------------------------------------------------------------------------------
 
-    def _prefer(self, index: CouplingIndex, cls: TaskClass) -> _Preferences:
+    def _count(self, index: CouplingIndex) -> Generator[None, None, None]:
+        """Count the snapshot's pods, once."""
         if not self._counted:
             self._counted = True
-            index.add_all(occupants(self.view.model, self._table)[0])
+            staying, _ = yield from occupants(self.view.model, self._table)
+            yield from index.add_all(staying)
+
+    def _prefer(self, index: CouplingIndex, cls: TaskClass) -> _Preferences:
+        finish(self._count(index))
         counters: list[tuple[Counter, int]] = []
         facing: list[Counter] = []
         spread: list[tuple[Counter, Index]] = []
@@ -226,7 +237,7 @@ class NodeOrder(Plugin):
                 domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
                 who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
                 counter = index.target_among(("soft spread", cls.id, at), domain, len(values), who)
-                spread.append((counter, np.unique(domain[domain >= 0])))
+                spread.append((counter, present(domain, len(values))))
         return _Preferences(tuple(counters), facing, tuple(spread))
 
     def _add_preferences(self, preferences: _Preferences, rows: Index, score: Scores) -> None:
@@ -241,9 +252,9 @@ class NodeOrder(Plugin):
                 score += self._weights.pod_affinity * ((raw[rows] - low) * _BEST // (high - low))
         if preferences.spread:
             even = np.zeros(len(rows), np.int64)
-            for counter, present in preferences.spread:
-                if len(present):
-                    counts = counter.counts[present]
+            for counter, domains in preferences.spread:
+                if len(domains):
+                    counts = counter.counts[domains]
                     low, high = int(counts.min()), int(counts.max())
                     emptier = (high - counter.on(rows)) * _BEST // (high - low) if high > low else _BEST
                     even += np.where(counter.inside(rows), emptier, 0)

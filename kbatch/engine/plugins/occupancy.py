@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kbatch.engine.pieces import finish
 from kbatch.engine.plugins.coupling import occupants
 from kbatch.engine.plugins.ports import PortIndex
 from kbatch.engine.plugins.volumes import AttachIndex, ClaimIndex
@@ -112,6 +113,6 @@ class Occupancy:
 
     def _pods(self) -> Iterator[tuple[TaskClass, list[int], bool]]:
         """Class, rows and "are terminating" of all pods on nodes, as the snapshot has them."""
-        for terminating, found in zip((False, True), occupants(self._model, self._table), strict=True):
+        for terminating, found in zip((False, True), finish(occupants(self._model, self._table)), strict=True):
             for cls, rows in found.items():
                 yield cls, rows.tolist(), terminating

@@ -10,6 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -111,6 +112,10 @@ class Predicates(Plugin):
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
         self._occupancy = Occupancy(view.model, self._table)
         self._neighbours = Neighbours(view) if view.model.classes.coupled else None
+
+    def prepare(self) -> Iterable[None]:
+        """Get to know the pods that speak of others."""
+        return self._neighbours.prepare() if self._neighbours is not None else ()
 
     # --- the contract -------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,10 @@ def standing(name: str, count: int, **more: object) -> list[Pod]:
 
 def session(*objects: AnyObject | Sequence[AnyObject]) -> Session:
     model = world([*CLASSES, node("n1", "8")], *(list(part) if isinstance(part, list) else part for part in objects))
-    return Session(take_snapshot(model, EPOCH_MS), policy(), Memo())
+    session = Session(take_snapshot(model, EPOCH_MS), policy(), Memo())
+    for _ in session.open():
+        pass
+    return session
 
 
 def unit(of: Session, key: str, *names: str, whole: bool = False) -> Unit:

@@ -27,7 +27,10 @@ def conf(plugin: str, **arguments: Any) -> str:
 
 
 def session_of(model: ClusterModel, text: str) -> Session:
-    return Session(take_snapshot(model, 0), build_policy(parse(text, "test.yaml")), Memo())
+    session = Session(take_snapshot(model, 0), build_policy(parse(text, "test.yaml")), Memo())
+    for _ in session.open():
+        pass
+    return session
 
 
 def plugin_of(session: Session, kind: type[_P]) -> _P:
