@@ -11,7 +11,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -54,8 +54,8 @@ class Cache:
         self._held = False
         self._later: deque[tuple[Callable[[], None], int]] = deque()
         """What waits for the end of a cycle, with how many events it is."""
-        self._decided: dict[str, tuple[str, Condition, int]] = {}
-        """By group: its uid, and what was decided about its being in queue and the API server does not say yet."""
+        self._decided: dict[str, tuple[str, tuple[Condition, ...], int]] = {}
+        """By group: its uid, and the conditions and attempts that were decided and the API server does not say yet."""
         self._written: dict[str, int] = {}
         """By group: the version of our own last write, until the watch has caught up with it."""
 
@@ -195,17 +195,24 @@ class Cache:
         self._do(functools.partial(self.model.not_evicting, pod, uid))
         self.changed.set()
 
-    def enqueue(self, key: str, uid: str, enqueued: Condition, attempts: int) -> None:
-        """A group was let in or sent back: it counts from now on, else the next cycle would give its place away."""
+    def decided(self, key: str, uid: str, wanted: Sequence[Condition], attempts: int) -> None:
+        """What a group's conditions will be counts from now on.
+
+        Else the next cycle would give away the place of a group that was let in, and look again, until the write is
+        answered, at one that has all its pods.
+        """
         group = self.groups.get(key)
         if group is None or group.metadata.uid != uid:
             return
         known = self._decided.get(key)
-        if known is not None and (known[0], known[1].status, known[2]) == (uid, enqueued.status, attempts):
+        same = known is not None and known[0] == uid
+        if known is not None and same and known[2] == attempts and _statuses(known[1]) == _statuses(wanted):
             return
-        if known is not None or not _says(group, enqueued, attempts):
-            (dated,) = conditions.merge((), [enqueued], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-            self._decided[key] = (uid, dated, attempts)
+        if known is not None or not _says(group, wanted, attempts):
+            before = known[1] if known is not None and same else group.status.conditions or ()
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            types = {one.type for one in wanted}
+            self._decided[key] = uid, conditions.of_types(conditions.merge(before, wanted, now), types), attempts
             self._do(functools.partial(self._apply, Upsert(group)))
 
     def _as_decided(self, group: PodGroup) -> PodGroup:
@@ -214,12 +221,13 @@ class Cache:
         decided = self._decided.get(key)
         if decided is None:
             return group
-        uid, enqueued, attempts = decided
-        if uid != group.metadata.uid or _says(group, enqueued, attempts):
+        uid, wanted, attempts = decided
+        if uid != group.metadata.uid or _says(group, wanted, attempts):
             del self._decided[key]
             return group
-        others = tuple(one for one in group.status.conditions or () if one.type != enqueued.type)
-        status = msgspec.structs.replace(group.status, conditions=(*others, enqueued), scheduling_attempts=attempts)
+        types = {one.type for one in wanted}
+        others = tuple(one for one in group.status.conditions or () if one.type not in types)
+        status = msgspec.structs.replace(group.status, conditions=(*others, *wanted), scheduling_attempts=attempts)
         return msgspec.structs.replace(group, status=status)
 
     def nominate(self, pod: str, uid: str, node: str) -> None:
@@ -259,9 +267,14 @@ class Cache:
             action()
 
 
-def _says(group: PodGroup, enqueued: Condition, attempts: int) -> bool:
-    standing = conditions.find(group.status.conditions, enqueued.type)
-    return standing is not None and (standing.status, group.status.scheduling_attempts) == (enqueued.status, attempts)
+def _says(group: PodGroup, wanted: Sequence[Condition], attempts: int) -> bool:
+    standing = _statuses(group.status.conditions or ())
+    same = all(standing.get(one.type) == one.status for one in wanted)
+    return same and group.status.scheduling_attempts == attempts
+
+
+def _statuses(found: Sequence[Condition]) -> dict[str, str]:
+    return {one.type: one.status for one in found}
 
 
 def _unreadable(obj: AnyObject, why: str) -> Unreadable:

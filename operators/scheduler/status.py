@@ -114,9 +114,9 @@ class StatusWriter:
             wanted = Wanted(
                 group.metadata.uid, verdict_conditions(verdict, group.metadata.generation), verdict.attempts
             )
-            enqueued = conditions.find(wanted.conditions, conditions.ENQUEUED)
-            if enqueued is not None:
-                self._cache.enqueue(key, wanted.uid, enqueued, wanted.attempts)
+            # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
+            sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
+            self._cache.decided(key, wanted.uid, conditions.of_types(wanted.conditions, sure), wanted.attempts)
             difference = _difference(group, wanted)
             if difference == _STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
                 # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
@@ -195,8 +195,9 @@ class StatusWriter:
         finally:
             self._writing.discard(key)
             self._work.set()
-        if not well:
-            self._noted.pop(key, None)  # so that the next cycle's verdict is written, though nothing has changed
+        if not well and key not in self._patient:
+            # What was decided counts already, so no further cycle may look at the group and say it again.
+            self._urgent.setdefault(key, wanted)
         return well
 
     async def _apply(self, key: str, wanted: Wanted) -> bool:
@@ -221,7 +222,6 @@ class StatusWriter:
         except (NoAnswerError, KubeError) as error:
             self._metrics.status_writes.labels("failed").inc()
             _log.info("status of %s: %s", key, error)
-            self._urgent.setdefault(key, wanted)
             return False
         self._metrics.status_writes.labels("ok").inc()
         written = decoder(PodGroup).decode(payload)

@@ -24,7 +24,7 @@ def uid(cache: Cache) -> str:
 
 def test_a_group_that_was_let_in_keeps_its_place_until_the_server_says_so() -> None:
     cache = cache_with(queue(), group(version="10"))
-    cache.enqueue("ns/g", uid(cache), IN, 0)
+    cache.decided("ns/g", uid(cache), [IN], 0)
     assert enqueued(cache) == "True"
     assert not cache.groups["ns/g"].status.conditions, "what is to be written is compared with what the server has"
     cache.receive(told(group(version="11")))  # a change by somebody else, from before our write
@@ -39,8 +39,8 @@ def test_a_group_that_was_let_in_keeps_its_place_until_the_server_says_so() -> N
 
 def test_the_last_decision_counts() -> None:
     cache = cache_with(queue(), group(version="10"))
-    cache.enqueue("ns/g", uid(cache), IN, 0)
-    cache.enqueue("ns/g", uid(cache), OUT, 1)
+    cache.decided("ns/g", uid(cache), [IN], 0)
+    cache.decided("ns/g", uid(cache), [OUT], 1)
     assert enqueued(cache) == "False"
     job = cache.model.jobs["ns/g"]
     assert job.group is not None
@@ -49,17 +49,17 @@ def test_the_last_decision_counts() -> None:
 
 def test_deciding_the_same_again_keeps_the_time_of_the_first() -> None:
     cache = cache_with(queue(), group(version="10"))
-    cache.enqueue("ns/g", uid(cache), IN, 0)
+    cache.decided("ns/g", uid(cache), [IN], 0)
     before = cache.model.generation
-    cache.enqueue("ns/g", uid(cache), IN, 0)
+    cache.decided("ns/g", uid(cache), [IN], 0)
     assert cache.model.generation == before
 
 
 def test_it_is_decided_for_one_group_and_not_for_the_next_of_its_name() -> None:
     cache = cache_with(queue(), group(version="10"))
-    cache.enqueue("ns/g", "another", IN, 0)
+    cache.decided("ns/g", "another", [IN], 0)
     assert enqueued(cache) is None
-    cache.enqueue("ns/g", uid(cache), IN, 0)
+    cache.decided("ns/g", uid(cache), [IN], 0)
     cache.receive(told(Delete(type(group()), "ns", "g")))
     cache.receive(told(group(version="20")))
     assert enqueued(cache) is None

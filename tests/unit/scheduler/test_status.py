@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
+from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, PodGroup
 from kbatch.api.reasons import NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
 from operators.scheduler.status import FIRST_SECONDS, StatusWriter
-from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, told, until
+from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, node, pod, queue, told, until
 
 END = "/status"
 
@@ -183,6 +184,34 @@ async def test_failures_are_tried_again_and_the_vanished_are_not() -> None:
         assert await writer.drain(2)
         assert len(api.made("PATCH", "/b/status")) == 1
         assert cache.groups["ns/a"].status.conditions
+
+
+async def test_what_was_said_once_is_tried_until_it_is_written() -> None:
+    api, cache = FakeApi(), cache_with(queue(), group(minimum=1), node("n1"), pod("a", node="n1"))
+    assert "ns/g" in cache.model.live
+    writes = server(cache)
+    api.on("PATCH", END, ApiError(500, message="later"), NoAnswerError("PATCH", END, sent=True, why="cut"), writes)
+    async with writing(api, cache) as writer:
+        finish(writer.report(whole()))
+        assert "ns/g" not in cache.model.live, "decided is decided: no cycle looks at it until the write is answered"
+        assert not cache.groups["ns/g"].status.conditions
+        await until(lambda: bool(cache.groups["ns/g"].status.conditions))
+        assert "ns/g" not in cache.model.live
+        await until(lambda: not writer.pending)
+    assert len(api.calls) == 3
+
+
+async def test_a_gang_that_loses_a_bind_after_all_is_looked_at_again() -> None:
+    cache = cache_with(queue(), group(minimum=2), node("n1"), pod("a", node="n1"), pod("b"))
+    job = cache.model.jobs["ns/g"]
+    cache.assume("ns/b", job.tasks["ns/b"].uid, "n1")
+    async with writing(FakeApi(), cache, binding=lambda: True) as writer:
+        finish(writer.report(whole()))
+        assert "ns/g" not in cache.model.live
+        cache.forget("ns/b", job.tasks["ns/b"].uid)
+        assert "ns/g" in cache.model.live
+        finish(writer.report(waiting(2, 2)))
+        assert not cache.model.jobs["ns/g"].is_true(SCHEDULED), "what is not so any more does not count any more"
 
 
 async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> None:
