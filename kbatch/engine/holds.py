@@ -31,6 +31,8 @@ class Holds:
     def __init__(self) -> None:
         self._holder: JobState | None = None
         self._rows: list[tuple[TaskClass, int]] = []
+        self._nominees: tuple[int, list[JobState]] = (-1, [])
+        self._known: dict[object, tuple[int, Reason | None]] = {}
 
     def __bool__(self) -> bool:
         return self._holder is not None
@@ -47,8 +49,44 @@ class Holds:
             self._holder = None
             session.room_moves += 1
 
-    def reason(self, session: Session, job: JobState) -> Reason | None:
-        """Reserved, where the job would fit but for what is kept."""
+    def reason(self, session: Session, job: JobState, mark: object) -> Reason | None:
+        """Reserved, where the job would fit but for what is kept, or for what others are nominated to.
+
+        `mark` says which jobs are alike in what they need; all but the nominated ones get one answer.
+        """
+        found = self._for_the_aged(session, job)
+        if found is not None or job.nominated:
+            return found
+        moves, found = self._known.get(mark, (-1, None))
+        if moves != session.room_moves:
+            found = self._for_the_nominated(session, job)
+            self._known[mark] = session.room_moves, found
+        return found
+
+    def _for_the_nominated(self, session: Session, job: JobState) -> Reason | None:
+        if self._nominees[0] != session.commits:
+            self._nominees = session.commits, [other for other in session.live() if other.nominated]
+        others = self._nominees[1]
+        if not others:
+            return None
+        rows = [(task.cls, row) for other in others for task, row in other.nominated.values()]
+        for cls, row in rows:
+            session.room.nominate(cls, row, -1)
+        statement = Statement(session, job)
+        fits = place_minimum(statement, (When.NOW,))
+        statement.rollback()
+        for cls, row in rows:
+            session.room.nominate(cls, row)
+        if not fits:
+            return None
+        for other in others:
+            kept = total(task.cls.request for task, _ in other.nominated.values())
+            for name in job.asks:
+                if kept.get(name):
+                    return Reserved(other.name, name, kept[name])
+        return None
+
+    def _for_the_aged(self, session: Session, job: JobState) -> Reason | None:
         if self._holder is None or job is self._holder:
             return None
         self._apply(session, -1)

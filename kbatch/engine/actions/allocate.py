@@ -211,7 +211,7 @@ class _Line:
         if _take_over(session, statement):
             yield from statement.commit()
             return True
-        reason = session.holds.reason(session, job)
+        reason = session.holds.reason(session, job, mark)
         if reason is None:
             reason = explain(session, job, (When.NOW, When.LATER))
             if not session.holds:
