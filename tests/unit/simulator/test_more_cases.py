@@ -59,3 +59,24 @@ def test_gates_are_the_reason_where_enough_pods_exist(simulate: Callable[..., An
     assert outcome.reason("g") == reason
     assert outcome.condition("g", "Enqueued")["reason"] == reason
     assert ("example.com/wait" in outcome.message("g")) == (reason == "Gated")
+
+
+def test_room_that_others_are_nominated_to_is_reserved(simulate: Callable[..., Any]) -> None:
+    leaves = pod("leaves", "2", annotations=f"{PREFIX}/termination: '50'", spec="nodeName: n1")
+    leaves = leaves.replace("{name: leaves", "{deletionTimestamp: '2000-01-01T00:00:00Z', name: leaves")
+    waits = manifests(
+        NODE,
+        leaves,
+        group("g", "minMember: 4"),
+        *(pod(f"g-{number}", group="g") for number in range(4)),
+        pod("x", annotations=f"{PREFIX}/arrival: '2'"),
+        pod("y", "4", annotations=f"{PREFIX}/arrival: '2'"),
+    )
+    outcome = simulate(waits, until=5000)
+    assert outcome.reason("g") == "VictimsTerminating"
+    assert outcome.reason("x") == "Reserved"
+    assert outcome.message("x").startswith("4 cpu of the room is reserved for PodGroup default/g")
+    assert outcome.reason("y") == "NotEnoughResources"  # not even then
+    after = simulate(waits)
+    assert after.running("g") == ["g-0", "g-1", "g-2", "g-3"]
+    assert after.reason("x") == "NotEnoughResources"
