@@ -34,6 +34,14 @@ SHORT_SECONDS: Final = 0.002
 CROWDED_SECONDS: Final = 0.25
 """The gap while decisions wait to be carried out anyway: the processor is then the binds'."""
 
+SHARE: Final = 3
+CROWDED_SHARE: Final = 8
+"""A cycle begins no sooner than so many times what the last one took after its start, the second while decisions wait:
+what a long one leaves of a processor is for binds and watches."""
+
+LONGEST_PAUSE: Final = 2.0
+"""But no more seconds than this after its end."""
+
 WRONG_MS: Final = 5_000
 """A clock that is set back by more than this was wrong before."""
 
@@ -130,15 +138,16 @@ class Scheduler:
             await self._rest(stopping, began)
 
     async def _rest(self, stopping: asyncio.Event, began: float) -> None:
-        """Wait until the next cycle may begin: after a long one as long again: binds have their half."""
+        """Wait until the next cycle may begin."""
         if self._failures:
-            rest = min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
+            rest = crowded = min(LONGEST_REST, self._gap * 2 ** min(self._failures, 12))
         else:
-            rest = max(self._gap, 2 * self._spent)
+            rest = max(self._gap, min(SHARE * self._spent, self._spent + LONGEST_PAUSE))
+            crowded = max(CROWDED_SECONDS, rest, min(CROWDED_SHARE * self._spent, self._spent + LONGEST_PAUSE))
         while not stopping.is_set():
             left = began + rest - time.monotonic()
-            if left <= 0 and not self._failures and self._hands.crowded():
-                left = min(self._gap, began + max(rest, CROWDED_SECONDS) - time.monotonic())
+            if left <= 0 and self._hands.crowded():
+                left = min(self._gap, began + crowded - time.monotonic())
             if left <= 0:
                 return
             await _sleep(stopping, left)

@@ -11,7 +11,7 @@ from typing import Any
 from kbatch.api.configuration import parse
 from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Turn, Verdict, build_policy
 from operators.scheduler.cache import Cache
-from operators.scheduler.loop import CROWDED_SECONDS, SHORT_SECONDS, TURN_SECONDS, Scheduler
+from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
 from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
 
 POLICY = build_policy(
@@ -295,6 +295,20 @@ async def test_with_the_real_engine_a_gang_is_placed_whole_or_not_at_all() -> No
         cache.receive(told(node("m", cpu="2")))
         await until(lambda: len(hands.transactions) == 2)
         assert sorted(one.pod for one in hands.transactions[1].binds) == ["ns/h0", "ns/h1", "ns/h2"]
+
+
+async def test_a_long_cycle_leaves_time_for_others() -> None:
+    cache, script = cache_with(node("n")), Script()
+
+    def slow(*given: Any) -> Generator[Transaction | Verdict, None, Outcome]:
+        time.sleep(0.06)
+        return (yield from script(*given))
+
+    async with running(cache, slow) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles == 1)
+        cache.receive(told(pod("a")))
+        await until(lambda: scheduler.cycles == 2)
+    assert script.at[1] - script.at[0] >= 0.06 * SHARE * 0.9
 
 
 async def test_while_binds_wait_anyway_cycles_are_rarer_and_go_on_at_once_when_none_do() -> None:
