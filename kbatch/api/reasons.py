@@ -22,6 +22,8 @@ from kbatch.resources import format_quantity
 _CODE: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]{0,127}", re.ASCII)
 _MOST_TEXT: Final = 512
 _MOST_KINDS: Final = 8
+_OF_ROOM: Final = ("insufficient ", "too many pods")
+"""How the words for nodes begin (`kbatch.api.node_reasons`) that more room would change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ class ClusterTooSmall(NotEnoughResources):
                 _placeable(self, "would fit the cluster even without kbatch's other pods"),
                 *_shortage(self),
                 ("beside them " if self.placeable else "") + _node_histogram(self),
-                "add larger or more nodes, or lower minMember or the pods' requests",
+                _demand_help(self),
             ]
         )
 
@@ -480,3 +482,12 @@ def _capacity_help(reason: NotEnoughResources) -> str:
     if reason.resource:
         return f"free {_amount(reason.resource, reason.missing)} or add nodes"
     return "free or add nodes that take these pods"
+
+
+def _demand_help(reason: NotEnoughResources) -> str:
+    if not reason.nodes:
+        return "add nodes"
+    kinds = [short for short, _ in reason.nodes_by_reason]
+    if reason.resource or not kinds or any(short.startswith(_OF_ROOM) for short in kinds):
+        return "add larger or more nodes, or lower minMember or the pods' requests"
+    return f"add nodes that take these pods, or change what keeps them off: {', '.join(sorted(kinds)[:_MOST_KINDS])}"

@@ -92,8 +92,21 @@ def test_a_cluster_that_can_never_hold_the_group_is_told_apart_by_words_not_by_c
     )
 
 
+def test_larger_nodes_are_not_asked_for_where_room_is_not_what_lacks() -> None:
+    kinds = (("node selector", 3), ("taint dedicated", 1))
+    alone = ClusterTooSmall(needed=1, placeable=0, nodes=4, nodes_by_reason=kinds)
+    assert alone.message.endswith(
+        "; add nodes that take these pods, or change what keeps them off: node selector, taint dedicated"
+    )
+    mixed = ClusterTooSmall(needed=1, placeable=0, nodes=5, nodes_by_reason=(*kinds, ("insufficient cpu", 1)))
+    assert mixed.message.endswith("; add larger or more nodes, or lower minMember or the pods' requests")
+    assert node_reasons.Insufficient("cpu").short.startswith("insufficient ")
+    assert node_reasons.TooManyPods().short == "too many pods"
+
+
 def test_an_empty_cluster_is_said_to_be_empty() -> None:
     assert NotEnoughResources(needed=2, placeable=0).message == "0 of 2 pods can be placed; 0/0 nodes fit; add nodes"
+    assert ClusterTooSmall(needed=2, placeable=0).message.endswith("0/0 nodes fit; add nodes")
 
 
 def test_tasks_tell_created_and_needed() -> None:
