@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import kmock
@@ -12,7 +13,7 @@ from kbatch.api.objects import PodGroup
 from kbatch.kube.credentials import Credentials, FixedToken
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.process.kopf_host import KopfHost, operator_settings
-from kbatch.process.run import ProcessError
+from kbatch.process.run import YOUNG_BESIDE_KOPF, ProcessError
 from operators.podgroup.handlers import DOMAIN, event_of, make_registry
 
 RAW: dict[str, Any] = {
@@ -48,17 +49,22 @@ def test_the_operator_leaves_marks_of_its_own_only() -> None:
 
 @pytest.mark.kmock(cls=kmock.KubernetesEmulator)
 async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: kmock.KubernetesEmulator) -> None:
-    kmock.resources["scheduling.incubator.k8s.io/v1alpha1/podgroups"] = {
+    resources: Any = kmock.resources
+    resources["scheduling.incubator.k8s.io/v1alpha1/podgroups"] = {
         "kind": "PodGroup", "namespaced": True, "verbs": ["get", "list", "watch", "patch"]
     }  # fmt: skip
     for core in ("namespaces", "events"):
-        kmock.resources[f"v1/{core}"] = {"kind": core, "namespaced": core == "events", "verbs": ["list", "watch"]}
+        resources[f"v1/{core}"] = {"kind": core, "namespaced": core == "events", "verbs": ["list", "watch"]}
     kmock.objects["scheduling.incubator.k8s.io/v1alpha1/podgroups", "ns", "pg"] = RAW
     seen: asyncio.Queue[Event] = asyncio.Queue()
     loop = asyncio.get_running_loop()
+
+    def deliver(event: Event) -> None:
+        loop.call_soon_threadsafe(seen.put_nowait, event)
+
     host = KopfHost(
         name="test",
-        registry=make_registry(lambda event: loop.call_soon_threadsafe(seen.put_nowait, event)),
+        registry=make_registry(deliver),
         settings=operator_settings(DOMAIN),
         credentials=Credentials(server=str(kmock.url), token=FixedToken("Bearer x")),
         user_agent="kbatch-test/0",
@@ -68,6 +74,7 @@ async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: k
         event = await asyncio.wait_for(seen.get(), 20)
         assert isinstance(event, Upsert)
         assert host.check() is None
+        assert gc.get_threshold()[0] == YOUNG_BESIDE_KOPF, "what kopf leaves behind is not let lie for long"
     assert host.check() == "kopf does not run"
     with pytest.raises(ProcessError, match="kopf ended"):
         await asyncio.wait_for(host.ended(), 5)
@@ -76,8 +83,9 @@ async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: k
 
 @pytest.mark.kmock(cls=kmock.KubernetesEmulator)
 async def test_kopf_that_finds_none_of_its_kinds_does_not_idle(kmock: kmock.KubernetesEmulator) -> None:
+    resources: Any = kmock.resources
     for core in ("namespaces", "events"):
-        kmock.resources[f"v1/{core}"] = {"kind": core, "namespaced": core == "events", "verbs": ["list", "watch"]}
+        resources[f"v1/{core}"] = {"kind": core, "namespaced": core == "events", "verbs": ["list", "watch"]}
     host = KopfHost(
         name="test",
         registry=make_registry(lambda _: None),
