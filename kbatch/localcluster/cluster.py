@@ -61,6 +61,9 @@ class Options:
     """An audit policy file: the API server then logs to `logs/audit.log` of its folder."""
     extra_args: tuple[str, ...] = ()
     """`COMPONENT=FLAG=VALUE`, for example `kube-apiserver=watch-cache=false`."""
+    pods_at_once: int = 4
+    """For so many pods at one time kwok writes what their kubelets would; 4 is kwok's own. On a busy machine that is a
+    few pods a second: those bound wait a long time until they run."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,11 @@ class Cluster:
             ports[0] = require_free_port(options.api_port, "the API server")
         self._kwok_home.mkdir()
         configuration = self._kwok_home / "kwok.yaml"
-        documents = (yaml.safe_dump(_kwok_configuration(programs, options, ports)), STAGES.read_text(encoding="utf-8"))
+        documents = (
+            yaml.safe_dump(_kwokctl_configuration(programs, options, ports)),
+            yaml.safe_dump(_kwok_configuration(options)),
+            STAGES.read_text(encoding="utf-8"),
+        )
         configuration.write_text("---\n".join(documents), encoding="utf-8")
         arguments = ["create", "cluster", "--name", self.name, "--config", str(configuration), "--kubeconfig", ""]
         for argument in ("kube-controller-manager=leader-elect=false", *options.extra_args):
@@ -283,7 +290,23 @@ def _reason(log: Path) -> str:
     return last_line(log.read_text(encoding="utf-8", errors="replace"), ("level=error", "ERROR", "error"))
 
 
-def _kwok_configuration(programs: Programs, options: Options, ports: list[int]) -> dict[str, object]:
+def _kwok_configuration(options: Options) -> dict[str, object]:
+    """Kwok's own defaults, but for one: who names any of these options must name all of them."""
+    chosen = {
+        "cidr": "10.0.0.0/24",
+        "enableDebuggingHandlers": True,
+        "enableProfilingHandler": True,
+        "nodeLeaseParallelism": 4,
+        "nodePlayStageParallelism": 4,
+        "podPlayStageParallelism": options.pods_at_once,
+        "podsOnNodeSyncParallelism": 1,
+        "enablePodsOnNodeSyncListPager": True,
+        "enablePodsOnNodeSyncStreamWatch": False,
+    }
+    return {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": chosen}
+
+
+def _kwokctl_configuration(programs: Programs, options: Options, ports: list[int]) -> dict[str, object]:
     api, etcd, etcd_peer, controller_manager, kwok = ports
     chosen: dict[str, object] = {
         "runtime": "binary",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = 30.0
+_PODS_AT_ONCE = 32
+"""As many kubelets as would be at work at one time: pods run as soon as they are bound."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def up(
         try:
             if started:
                 progress(f"starting the control plane {name}")
-                cluster.start(programs, options)
+                cluster.start(programs, options or Options(pods_at_once=_PODS_AT_ONCE))
             progress(f"waiting for {nodes} nodes")
             with cluster.api() as api:
                 ensure_nodes(api, nodes)
