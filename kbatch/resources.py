@@ -101,7 +101,7 @@ def parse_resources(raw: Mapping[str, str | float]) -> Resources:
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """An amount as Kubernetes prints it: `1500m`, `4`, `10Gi`, `1500Mi`; the shortest exact form."""
+    """An amount for people to read: `1500m`, `4`, `4000`, `10Gi`, `1500Mi`; always exact."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if amount and (resource in _BYTES or resource.startswith("hugepages-")):
@@ -116,9 +116,36 @@ _BYTES: Final = frozenset(
 )
 
 
+def canonical_quantity(resource: str, amount: int) -> str:
+    """An amount in Kubernetes' canonical form: the largest suffix that leaves a whole number.
+
+    Thousands of cores or pieces are `4k`, as in `kubectl get node -o yaml`. What is counted in bytes has a binary
+    suffix, or a decimal one where that is of a higher order: `512Mi`, `500M`. (Kubernetes remembers which of the two
+    an amount was written in; a sum of amounts has no such past.)
+    """
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else _with_suffix(amount // 1000, _THOUSANDS)[1]
+    order, decimal = _with_suffix(amount, _THOUSANDS)
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        binary_order, binary = _with_suffix(amount, _BINARY)
+        return binary if binary_order >= order else decimal
+    return decimal
+
+
+_THOUSANDS: Final = {suffix: 10**power for suffix, power in _DECIMAL.items() if power > 0}
+
+
+def _with_suffix(amount: int, suffixes: Mapping[str, int]) -> tuple[int, str]:
+    """The highest order (0: none) whose suffix leaves a whole number, and the text with it."""
+    for order, (suffix, factor) in reversed(list(enumerate(suffixes.items(), start=1))):
+        if amount and amount % factor == 0:
+            return order, f"{amount // factor}{suffix}"
+    return 0, str(amount)
+
+
 def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
-    """A resource list for a manifest, names in order."""
-    return {name: format_quantity(name, resources[name]) for name in sorted(resources)}
+    """A resource list for a manifest, names in order, each amount as Kubernetes prints it."""
+    return {name: canonical_quantity(name, resources[name]) for name in sorted(resources)}
 
 
 def add(*vectors: Mapping[str, int]) -> Resources:

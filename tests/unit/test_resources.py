@@ -144,7 +144,7 @@ def test_what_is_printed_reads_as_the_same_amount(resource: str, amount: int) ->
     assert parse_quantity(resource, format_quantity(resource, amount)) == amount
 
 
-_SUFFIXES = {
+_SUFFIXES: dict[str, int | Decimal] = {
     "": 1,
     "k": 10**3,
     "M": 10**6,
@@ -229,3 +229,29 @@ def test_two_pods_of_504m_do_not_share_a_core() -> None:
 def test_a_resource_list_is_printed_in_order_of_names() -> None:
     assert list(resources.format_resources({"memory": GI, "cpu": 100})) == ["cpu", "memory"]
     assert resources.format_resources({"memory": GI, "cpu": 100}) == {"cpu": "100m", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 0, "0"),
+        ("cpu", 999_000, "999"),
+        ("cpu", 1_000_000, "1k"),
+        ("cpu", 1_500_000, "1500"),
+        ("cpu", 1_000_001, "1000001m"),
+        ("nvidia.com/gpu", 12_000, "12k"),
+        ("pods", 110, "110"),
+        ("memory", 0, "0"),
+        ("memory", 1000, "1k"),
+        ("memory", 1024, "1Ki"),
+        ("memory", 500 * 10**6, "500M"),
+        ("memory", 64 * 10**9, "64G"),
+        ("memory", 1000 * 2**30, "1000Gi"),
+        ("memory", 1536 * 2**20, "1536Mi"),
+        ("memory", 2**53, "8Pi"),
+        ("hugepages-2Mi", 2**21, "2Mi"),
+    ],
+)
+def test_canonical_form(resource: str, amount: int, text: str) -> None:
+    assert resources.canonical_quantity(resource, amount) == text
+    assert parse_quantity(resource, text) == amount
