@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import json
 import shutil
@@ -166,7 +167,7 @@ def test_a_crd_missing_at_the_start_is_said_and_noticed_when_it_comes(
         OperatorProcess("webhook", bare.kubeconfig, tmp_path, "--port=0", f"--certificates={certificates}") as webhook,
     ):
         for process in (podgroup, queue, webhook):
-            eventually(lambda process=process: names_crd(process), 15, f"{process.name} names the missing CRD")
+            eventually(functools.partial(names_crd, process), 15, f"{process.name} names the missing CRD")
             assert process.health()[0] == 503
             assert process.health("/healthz")[0] == 200
         install_crds(bare)

@@ -16,6 +16,15 @@ from kbatch.model.image import build_model, take_image
 from tests.unit.engine.worlds import group, node, pod, priority_class, queue
 
 NAMES = st.sampled_from(["a", "b", "c"])
+UPSERTS: list[AnyObject] = [
+    node("n1"),
+    node("n2", "8"),
+    node("n1", "2", unschedulable=True),
+    queue("q"),
+    queue(),
+    priority_class("low", 3),
+]
+DELETES: list[AnyObject] = [group("a"), group("b"), node("n1"), node("n2"), queue("q")]
 NODES = st.sampled_from(["", "n1", "n2", "n3"])
 
 
@@ -26,28 +35,16 @@ def events(draw: st.DrawFn) -> Event:
     if kind <= 4:
         return Upsert(_pod(draw, name))
     if kind == 5:
-        obj = draw(
-            st.sampled_from(
-                [
-                    node("n1"),
-                    node("n2", "8"),
-                    node("n1", "2", unschedulable=True),
-                    queue("q"),
-                    queue(),
-                    priority_class("low", 3),
-                ]
-            )
-        )
-        return Upsert(copy.deepcopy(obj))
+        return Upsert(copy.deepcopy(draw(st.sampled_from(UPSERTS))))
     if kind == 6:
         least = draw(st.integers(1, 3))
         return Upsert(group(name, least, queue=draw(st.sampled_from(["q", "default"])), min_resources={"cpu": "5"}))
     if kind == 7:
         return Unreadable(Pod, "ns", name, f"u-{name}", draw(NODES), "broken")
-    obj_ = draw(st.sampled_from([group("a"), group("b"), node("n1"), node("n2"), queue("q")]))
     if draw(st.booleans()):
         return Delete(Pod, "ns", name)
-    return Delete(type(obj_), obj_.metadata.namespace, obj_.metadata.name)
+    gone = draw(st.sampled_from(DELETES))
+    return Delete(type(gone), gone.metadata.namespace, gone.metadata.name)
 
 
 def _pod(draw: st.DrawFn, name: str) -> Pod:

@@ -116,7 +116,10 @@ def _crowd(draw: st.DrawFn, found: World, rooms: dict[str, list[int]], where: st
         clock += 1
         name = f"c{at}"
         least = draw(st.sampled_from([1, 1, count, max(1, count - 1)]))
-        more = {"priority_class_name": "low", "disruption": draw(st.sampled_from(["Surplus", "Surplus", "Whole"]))}
+        more: dict[str, Any] = {
+            "priority_class_name": "low",
+            "disruption": draw(st.sampled_from(["Surplus", "Surplus", "Whole"])),
+        }
         found.objects.append(group(name, least, at=clock, queue=where, **more))
         for index in range(count):
             clock += 1
@@ -148,7 +151,7 @@ class Checked(Simulation):
         alone = run(self.model, self.policy, now=self.now, memo=Memo())
         found = super().cycle()
         assert alone.transactions == found.transactions, "decisions depend on the memo"
-        assert _short(alone) == _short(found), "verdicts depend on the memo"
+        assert alone.verdicts == found.verdicts, "verdicts depend on the memo"
         for transaction in found.transactions:
             before.check(transaction)
         before.check_victims()
@@ -157,13 +160,6 @@ class Checked(Simulation):
         _check_gangs(self.model, before)
         _check_verdicts(self.model, found)
         return found
-
-
-def _short(found: Decisions) -> dict[str, tuple[bool | None, bool, str]]:
-    return {
-        name: (verdict.enqueued, verdict.scheduled, verdict.reason.code if verdict.reason else "")
-        for name, verdict in found.verdicts.items()
-    }
 
 
 class _Before:

@@ -34,7 +34,7 @@ class Scored(Plugin):
 
 def plugin(kind: str) -> Scored:
     found = Scored(NoArguments(), None)  # type: ignore[arg-type]
-    found.kind = kind  # type: ignore[misc]
+    found.kind = kind
     return found
 
 
@@ -63,11 +63,11 @@ def test_ladders_equal_placing_pod_by_pod(cpus: list[int], steps: list[tuple[int
             chosen.extend(rows)
         wanted: list[int] = []
         for _ in range(count):
-            row = _best(slow, cls, kind, when)
-            if row is None:
+            best = _best(slow, cls, kind, when)
+            if best is None:
                 break
-            _put(slow, cls, row, when)
-            wanted.append(row)
+            _put(slow, cls, best, when)
+            wanted.append(best)
         assert chosen == wanted
 
 

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.api.objects import Node, Pod, PodSpec
+from kbatch.api.objects import AnyObject, Node, Pod, PodSpec
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
@@ -24,7 +24,7 @@ label_sets = st.dictionaries(st.sampled_from(("app", "tier")), values)
 @st.composite
 def expressions(draw: st.DrawFn, keys: tuple[str, ...]) -> dict[str, Any]:
     operator = draw(st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist")))
-    found = {"key": draw(st.sampled_from(keys)), "operator": operator}
+    found: dict[str, Any] = {"key": draw(st.sampled_from(keys)), "operator": operator}
     if operator in {"In", "NotIn"}:
         found["values"] = draw(st.lists(values, min_size=1, max_size=2))
     return found
@@ -146,7 +146,8 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node], list[Pod]]:
 def test_the_same_as_one_by_one(cluster: tuple[list[Node], list[Pod]], data: st.DataObject) -> None:
     machines, pods = cluster
     model = ClusterModel()
-    for obj in (*machines, *pods):
+    things: list[AnyObject] = [*machines, *pods]
+    for obj in things:
         model.apply(Upsert(obj))
     session = session_of(model, conf("predicates"))
     plugin = plugin_of(session, Predicates)

@@ -170,7 +170,7 @@ def _affinity(draw: random.Random) -> Document:
     operator = draw.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
     values = {"In": ["a"] * 50, "NotIn": [""], "Gt": [draw.choice(("5", "-9", "abc"))], "Lt": ["99999999999999999999"]}
     expression = {"key": "k", "operator": operator} | ({"values": values[operator]} if operator in values else {})
-    required = draw.choice(
+    required: object = draw.choice(
         (
             [{"matchExpressions": [expression]}],
             [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}]}],
@@ -178,7 +178,8 @@ def _affinity(draw: random.Random) -> Document:
             [{"matchExpressions": []}, {"matchExpressions": [expression]}],
         )
     )
-    term = {"topologyKey": draw.choice(("kubernetes.io/hostname", "nowhere")), "labelSelector": draw.choice((None, {}))}
+    selector: Document | None = draw.choice((None, {}))
+    term = {"topologyKey": draw.choice(("kubernetes.io/hostname", "nowhere")), "labelSelector": selector}
     return {
         "affinity": {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required}},

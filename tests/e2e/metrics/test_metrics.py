@@ -147,7 +147,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         pytest.skip("needs a cluster of its own: its processes run on this machine")
     name = f"metrics-{os.getpid()}"
     try:
-        up = [KBATCH, "up", "--name", name, "--nodes", "3", "--control-plane-only", "-o", "json"]
+        up = [str(KBATCH), "up", "--name", name, "--nodes", "3", "--control-plane-only", "-o", "json"]
         ran = subprocess.run(up, capture_output=True, text=True, timeout=1800, check=False)
         assert ran.returncode == 0, ran.stderr
         programs = ensure_programs(print)

@@ -91,11 +91,12 @@ def test_queue_reclaims_its_share_and_a_budget_holds(kbatch: Installed) -> None:
     assert len(left & names(pods[:7])) == 6, "the budget held"
     assert gone, "by the eviction API, not by deletion"
     assert gone <= names(pods) - left
+
+    def halved() -> bool:
+        return all(kbatch.get("queue", name)["status"]["allocated"]["cpu"] == "48" for name in ("first", "second"))
+
+    kbatch.wait("both queues report their shares", halved)
     for name in ("first", "second"):
-        kbatch.wait(
-            f"{name} reports its share",
-            lambda name=name: kbatch.get("queue", name)["status"]["allocated"]["cpu"] == "48",
-        )
         assert kbatch.get("queue", name)["status"]["deserved"]["cpu"] == "48"
     kbatch.run("delete", "poddisruptionbudget", "keep")
 

@@ -17,7 +17,7 @@ from kbatch.cli.main import app
 
 GROUP = "scheduling.incubator.k8s.io/v1alpha1"
 ROOT = f"/apis/{GROUP}"
-WAITING = {
+WAITING: dict[str, Any] = {
     "metadata": {"name": "big", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"},
     "spec": {"minMember": 3, "queue": "research", "subGroups": [{"name": "worker", "minMember": 2}]},
     "status": {
@@ -35,7 +35,7 @@ WAITING = {
         ],
     },
 }
-RUNNING = {
+RUNNING: dict[str, Any] = {
     "metadata": {"name": "small", "namespace": "default"},
     "spec": {"minMember": 1},
     "status": {
@@ -44,8 +44,11 @@ RUNNING = {
         "conditions": [{"type": "Scheduled", "status": "True", "reason": "GangPlaced"}],
     },
 }
-UNSEEN = {"metadata": {"name": "new", "namespace": "team"}, "spec": {"minMember": 1, "queue": "missing"}}
-QUEUE = {
+UNSEEN: dict[str, Any] = {
+    "metadata": {"name": "new", "namespace": "team"},
+    "spec": {"minMember": 1, "queue": "missing"},
+}
+QUEUE: dict[str, Any] = {
     "metadata": {"name": "research"},
     "spec": {"weight": 2},
     "status": {
@@ -73,7 +76,7 @@ ALONE = pod("alone", group="")
 ALONE["status"]["conditions"] = [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
 ]
-PODS = [
+PODS: list[dict[str, Any]] = [
     pod("big-0", node="n1", role="worker"),
     pod("big-1", role="worker", schedulingGates=[{"name": "kbatch.dev/in-queue"}]),
     pod("big-2"),

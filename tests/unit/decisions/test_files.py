@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kbatch.api.objects import AnyObject
 from kbatch.cli.main import app
 from kbatch.decisions.files import LogFolder, logs_at, logs_in, read_lines
 from kbatch.decisions.recording import Recorder
@@ -34,7 +35,9 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
 def hearing(sink: LogFolder, nodes: int = 2) -> Hearing:
     heard = Hearing()
     heard.decide = Recorder(heard.model, lambda: PolicyText(TEXT, "test"), sink).deciding(_cycle())
-    for obj in (queue(), *(node(f"n{number}") for number in range(nodes)), group("g", minimum=2), pod("a"), pod("b")):
+    things: list[AnyObject] = [queue(), group("g", minimum=2), pod("a"), pod("b")]
+    things += [node(f"n{number}") for number in range(nodes)]
+    for obj in things:
         heard.model.apply(Upsert(obj))
     return heard
 

@@ -1,4 +1,5 @@
 from kbatch.api.objects import Job, JobSpec, Metadata, PodTemplate, ResourceQuota, ResourceQuotaSpec, SubGroup
+from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
 
 ALL = policy(EVERYTHING)
@@ -25,7 +26,7 @@ def test_a_reservation_lasts_and_ends_with_the_time_out() -> None:
         world(queue(), node("n1", "4"), group("a", min_resources={"cpu": "3"}, schedule_timeout_seconds=5)),
     )
     sim.cycle()
-    sim.model.apply(_upsert(group("b", at=2, min_resources={"cpu": "3"})))
+    sim.model.apply(Upsert(group("b", at=2, min_resources={"cpu": "3"})))
     sim.now = 4
     assert sim.cycle().verdicts["ns/b"].enqueued is False
     assert sim.last.outcome is not None
@@ -35,12 +36,6 @@ def test_a_reservation_lasts_and_ends_with_the_time_out() -> None:
     assert found.verdicts["ns/a"].enqueued is False
     assert found.verdicts["ns/a"].attempts == 1
     assert found.verdicts["ns/b"].enqueued is True
-
-
-def _upsert(obj):  # type: ignore[no-untyped-def]
-    from kbatch.model.events import Upsert
-
-    return Upsert(obj)
 
 
 def test_quota_and_capability_hold_a_group_back() -> None:
@@ -117,7 +112,7 @@ def test_a_template_that_no_node_holds_keeps_its_group_out() -> None:
     )
     meta = Metadata(name="j", namespace="ns", annotations=HELD)
     job = Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=3, template=template))
-    model.apply(_upsert(job))
+    model.apply(Upsert(job))
     found = run(model, ALL)
     assert not found.verdicts["ns/large"].enqueued
     assert found.reason("large") == "NotEnoughResources"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
+from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
 from tests.unit.engine.worlds import (
     EPOCH_MS,
     EVERYTHING,
@@ -23,7 +23,7 @@ from tests.unit.engine.worlds import (
 CLASSES = [priority_class("low", 1), priority_class("high", 100)]
 
 
-def standing(name: str, count: int, nodes: list[str], cpu: str = "1", **more: object) -> list[object]:
+def standing(name: str, count: int, nodes: list[str], cpu: str = "1", **more: Any) -> list[Pod]:
     return [pod(f"{name}-{i}", cpu, of=name, on=nodes[i % len(nodes)], at=0, **more) for i in range(count)]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbatch.api.conditions import merge
 from kbatch.api.configuration import parse
 from kbatch.api.objects import (
-    AnyObject,
     Container,
     Metadata,
     Node,
@@ -167,10 +166,11 @@ class Decisions:
         return reason.code if reason is not None else ""
 
 
-def world(*objects: AnyObject | Iterable[AnyObject]) -> ClusterModel:
+def world(*objects: Any) -> ClusterModel:
+    """A model of these objects, and of those in the lists among them."""
     model = ClusterModel()
     for thing in objects:
-        for obj in [thing] if not isinstance(thing, list) else thing:
+        for obj in thing if isinstance(thing, Sequence) else [thing]:
             model.apply(Upsert(obj))
     return model
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbatch.localcluster import folders, programs
+from kbatch.localcluster import programs
 from kbatch.localcluster.errors import BuildError, DiskFullError, LocalClusterError
 from kbatch.localcluster.processes import wait_until
 
@@ -120,7 +120,7 @@ def test_a_disk_too_full_is_noticed_before_anything_is_compiled(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(workshop.root)
-    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: usage._replace(free=2**30))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**30))
     with pytest.raises(DiskFullError, match=r"5\.\d GiB are needed and 1\.0 GiB are free"):
         workshop.build()
     assert workshop.compiled() == []
@@ -153,7 +153,9 @@ def test_a_second_builder_waits_and_finds_the_work_done(workshop: Workshop) -> N
         ensure_programs(print, module=Path({str(workshop.module)!r}), cache=Path({str(workshop.cache)!r}))
     """)
     both = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) for _ in range(2)]
-    assert [process.communicate(timeout=60) and process.returncode for process in both] == [0, 0]
+    for process in both:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in both] == [0, 0]
     assert len(workshop.compiled()) == 8
 
 

@@ -63,7 +63,7 @@ def test_peers_come_out_as_json() -> None:
 
 
 def test_only_texts_are_touched_and_nothing_is_shared() -> None:
-    template = {
+    template: dict[str, Any] = {
         "metadata": {"labels": {"{{ role }}": "{{ role }}"}},
         "spec": {"n": 1, "on": True, "none": None, "l": [{}]},
     }

@@ -105,7 +105,7 @@ def test_images_that_are_there_draw() -> None:
     mib = 1024 * 1024
     has = {"images": [{"names": ["docker.io/app:latest"], "sizeBytes": 1023 * mib}]}
     machines = (node("has", status=has), node("bare"))
-    image = {"containers": [{"name": "c", "image": "docker.io/app"}]}
+    image: dict[str, Any] = {"containers": [{"name": "c", "image": "docker.io/app"}]}
     assert scored(*machines, pod("p", **image), imagelocality=1) == {"has": 50, "bare": 0}, "half of the nodes have it"
     assert scored(machines[0], pod("p", **image), imagelocality=1) == {"has": 100}
     assert scored(*machines, pod("p", containers=[{"name": "c", "image": "other"}]), imagelocality=1) == {
@@ -203,7 +203,7 @@ def test_binpack_weighs_resources() -> None:
     busy = pod("a", "n1", requests={"x.y/gpu": "2"})
     asks = pod("p", requests={"cpu": "1", "x.y/gpu": "1"})
     assert packed(*machines, busy, asks) == {"n1": 10, "n2": 10}, "gpu has no weight"
-    heavy = {"binpack.weight": 10, "binpack.cpu": 1, "binpack.resources.x.y/gpu": 3}
+    heavy: dict[str, Any] = {"binpack.weight": 10, "binpack.cpu": 1, "binpack.resources.x.y/gpu": 3}
     assert packed(*machines, busy, asks, **heavy) == {"n1": 10 * 58, "n2": 10 * 21}
     assert packed(*machines, busy, asks, **{"binpack.resources": "x.y/gpu"}) == {"n1": 42, "n2": 17}
 

@@ -61,7 +61,8 @@ def test_match_fields_choose_by_name() -> None:
 
 
 def test_no_term_or_an_empty_one_chooses_no_node() -> None:
-    for terms in ([], [{}]):
+    choices: tuple[list[dict[str, Any]], ...] = ([], [{}])
+    for terms in choices:
         affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
         assert refused(pod("p", affinity=affinity), node("n1")) == {"n1": "node selector"}
 

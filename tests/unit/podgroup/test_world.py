@@ -35,7 +35,7 @@ def test_an_owner_touches_the_groups_it_owns() -> None:
 
 
 def test_the_order_of_events_does_not_matter() -> None:
-    things = (group(), pod("a", node="n"), pod("b"), job())
+    things: tuple[PodGroup | Pod | Job, ...] = (group(), pod("a", node="n"), pod("b"), job())
     pictures = set()
     for order in itertools.permutations(things):
         seen = world(*order)

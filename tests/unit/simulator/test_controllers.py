@@ -8,7 +8,7 @@ import pytest
 from kbatch.api.objects import Job, ReplicaSet
 from kbatch.simulator.controllers import maker_of_job, maker_of_replica_set
 
-TEMPLATE = {"metadata": {}, "spec": {"containers": []}}
+TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": []}}
 
 
 def maker_of(**spec: Any) -> Any:

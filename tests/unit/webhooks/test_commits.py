@@ -54,10 +54,11 @@ class Server:
         have = self.maps.get(name)
         if method == "POST" and have is not None:
             raise ApiError(409, "AlreadyExists")
-        if method == "PUT" and have is None:
-            raise ApiError(404, "NotFound")
-        if method == "PUT" and have["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
-            raise ApiError(409, "Conflict")
+        if method == "PUT":
+            if have is None:
+                raise ApiError(404, "NotFound")
+            if have["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+                raise ApiError(409, "Conflict")
         self.version += 1
         made = msgspec.json.decode(msgspec.json.encode(body))
         made["metadata"]["resourceVersion"] = str(self.version)

@@ -6,12 +6,12 @@ import functools
 import json
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import kopf
 import msgspec
 import pytest
-from kopf._cogs.structs import references
+from kopf._cogs.structs import ephemera, references
 from kopf._core.engines import admission
 from kopf._core.reactor import inventory
 
@@ -247,7 +247,7 @@ def reviewer(rig: Rig) -> Callable[..., Any]:
         insights.webhook_resources.add(references.Resource(api_group, version, plural))
     return functools.partial(
         admission.serve_admission_request, settings=operator_settings(DOMAIN), memories=inventory.ResourceMemories(),
-        memobase=None, registry=make_registry(rig.desk), insights=insights, indices={},
+        memobase=cast(ephemera.AnyMemo, None), registry=make_registry(rig.desk), insights=insights, indices={},
     )  # fmt: skip
 
 

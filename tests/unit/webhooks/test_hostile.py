@@ -163,10 +163,10 @@ def requests(chance: random.Random) -> Iterator[tuple[bytes, str, dict[str, Any]
             body = json.dumps(made).encode()
             yield http(body[: chance.randrange(len(body))], handler), handler, None, {400}
         elif draw < 0.91:
-            body = bytearray(json.dumps(seeds()[0][1]).encode())
+            blurred = bytearray(json.dumps(seeds()[0][1]).encode())
             for _ in range(8):
-                body[chance.randrange(len(body))] = chance.randrange(0x80, 0x100)
-            yield http(bytes(body)), PODGROUPS, None, {400}
+                blurred[chance.randrange(len(blurred))] = chance.randrange(0x80, 0x100)
+            yield http(bytes(blurred)), PODGROUPS, None, {400}
         elif draw < 0.93:
             deep = chance.choice(['{"a":', "["]) * chance.choice([100, 5_000, 50_000])
             body = json.dumps(seeds()[0][1]).encode().replace(b'"c"', deep.encode())
