@@ -7,7 +7,7 @@ import json
 
 from tests.bench.live.limits import Check
 from tests.bench.live.plane import ROOT
-from tests.bench.live.rows import Figure
+from tests.bench.live.rows import EFFICIENT_MODES, Figure
 
 KEPT = ROOT / "docs" / "benchmarks"
 
@@ -58,13 +58,13 @@ def keep(figures: list[Figure], checks: list[Check]) -> None:
         busy = sorted(figure.requests.items(), key=lambda item: -item[1])[:10]
         what = ", ".join(f"{name} {count}" for name, count in busy)
         lines.append(f"- {figure.nodes} nodes, {figure.scheduler}, {figure.shape}, {figure.mode}: {what}")
-    lines += ["", "![Binds per second of each row against the bare loop](live.svg)", ""]
+    lines += ["", "![Binds per second of each row against the bare loops, and waits](live.svg)", ""]
     (KEPT / "live.md").write_text("\n".join(lines), "utf-8")
     draw(figures)
 
 
 def draw(figures: list[Figure]) -> None:
-    """Bars of binds per second; the bare loop is the line above them."""
+    """Above, bars of binds per second with the bare loops as lines; below, how long pods waited in the live rows."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -72,20 +72,35 @@ def draw(figures: list[Figure]) -> None:
     from matplotlib import pyplot as plt
 
     sizes = sorted({figure.nodes for figure in figures})
-    drawing, panels = plt.subplots(1, len(sizes), figsize=(6.5 * len(sizes), 4.5), sharey=True, squeeze=False)
-    for panel, nodes in zip(panels[0], sizes, strict=True):
-        of_size = [figure for figure in figures if figure.nodes == nodes and figure.binds_per_second]
-        bare = [figure.binds_per_second or 0.0 for figure in of_size if figure.scheduler == "bare loop"]
-        bars = [figure for figure in of_size if figure.mode in {"backlog", "live"} and figure.scheduler != "bare loop"]
-        names = [f"{figure.scheduler}\n{figure.shape}, {figure.mode}" for figure in bars]
-        colours = ["tab:blue" if figure.scheduler == "kbatch" else "tab:gray" for figure in bars]
-        panel.barh(names, [figure.binds_per_second or 0.0 for figure in bars], color=colours)
-        for rate in bare:
-            panel.axvline(rate, color="tab:orange", linestyle="--")
-        panel.invert_yaxis()
-        panel.set_title(f"{nodes} nodes (dashed: bare loop)", fontsize=10)
-        panel.set_xlabel("binds/s")
-        panel.tick_params(labelsize=7)
+    drawing, panels = plt.subplots(
+        2, len(sizes), figsize=(6.5 * len(sizes), 8.5), sharex="row", squeeze=False, height_ratios=[3, 2]
+    )
+    for (rates, waits), nodes in zip(zip(*panels, strict=True), sizes, strict=True):
+        of_size = [figure for figure in figures if figure.nodes == nodes and figure.scheduler != "bare loop"]
+        bars = [figure for figure in of_size if figure.mode in EFFICIENT_MODES and figure.binds_per_second]
+        rates.barh(names(bars), [figure.binds_per_second or 0.0 for figure in bars], color=colours(bars))
+        for figure in figures:
+            if figure.scheduler == "bare loop" and figure.nodes == nodes and figure.binds_per_second:
+                rates.axvline(figure.binds_per_second, color="tab:orange", linestyle="--", linewidth=0.8)
+        rates.set_title(f"{nodes} nodes (dashed: the bare loops)", fontsize=10)
+        rates.set_xlabel("binds/s")
+        waited = [figure for figure in of_size if figure.wait_p99 is not None]
+        waits.barh(names(waited), [figure.wait_p99 or 0.0 for figure in waited], color="lightgray")
+        waits.barh(names(waited), [figure.wait_p50 or 0.0 for figure in waited], color=colours(waited), height=0.5)
+        waits.set_xlabel("seconds from a pod's creation to its bind: half of the pods (dark), 99 of 100 (light)")
+        for panel in (rates, waits):
+            panel.invert_yaxis()
+            panel.tick_params(labelsize=7)
     drawing.tight_layout()
     drawing.savefig(KEPT / "live.svg", metadata={"Date": None})
     plt.close(drawing)
+
+
+def names(figures: list[Figure]) -> list[str]:
+    """The rows' names as labels."""
+    return [f"{figure.scheduler}\n{figure.shape}, {figure.mode}" for figure in figures]
+
+
+def colours(figures: list[Figure]) -> list[str]:
+    """One colour for kbatch, one for the others."""
+    return ["tab:blue" if figure.scheduler.startswith("kbatch") else "tab:gray" for figure in figures]
