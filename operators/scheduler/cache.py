@@ -255,6 +255,14 @@ class Cache:
         task = self.model.tasks.get(pod)
         return task.created if task is not None else None
 
+    def under_way(self, group: str) -> bool:
+        """Whether binds that no watch has confirmed yet are what a group's minimum lacks."""
+        job = self.model.jobs.get(group)
+        if job is None:
+            return False
+        assumed = sum(task.assumed for task in job.tasks.values())
+        return assumed > 0 and job.holding + job.succeeded - assumed < job.minimum
+
     @property
     def assumed(self) -> int:
         """Binds that no watch has confirmed yet."""

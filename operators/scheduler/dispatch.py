@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from kbatch.api.objects import PodGroup
+from kbatch.api.reasons import BindFailed
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
@@ -38,6 +39,20 @@ LONGEST_PAUSE: Final = 30.0
 _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
 FIELD_MANAGER: Final = "kbatch-scheduler"
+
+
+LASTING_SECONDS: Final = 2.0
+"""A bind that fails for longer is worth a word on its group; most that fail succeed a moment later."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A pod whose binds have failed since a moment of the monotonic clock, and why the last one did."""
+
+    one: Bind
+    since: float
+    failures: int
+    why: str
 
 
 @dataclass(slots=True)
@@ -84,6 +99,7 @@ class Dispatcher:
         self._volumes = Volumes(api, cache, field_manager=FIELD_MANAGER, seconds=volume_seconds)
         self._providing: set[asyncio.Task[None]] = set()
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._failing: dict[str, _Failing] = {}
         self._pauses: dict[str, _Pause] = {}
         self._timers: dict[asyncio.TimerHandle, int] = {}
         """Until when pods whose bind failed keep their room, and how many they are."""
@@ -103,6 +119,16 @@ class Dispatcher:
     def crowded(self) -> bool:
         """Whether more binds wait than can be sent in the next moment."""
         return len(self._queue) > 2 * self._parallelism
+
+    def failure(self, group: str) -> BindFailed | None:
+        """Why binds of a group's pods fail again and again; None where they do not."""
+        late = self._clock() - LASTING_SECONDS
+        tasks = self._cache.model.tasks
+        for pod, found in self._failing.items():
+            task = tasks.get(pod)
+            if found.since <= late and task is not None and (task.job, task.uid) == (group, found.one.uid):
+                return BindFailed(pod, found.one.node, found.failures, found.why)
+        return None
 
     def paused_until(self) -> float | None:
         """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
@@ -232,8 +258,7 @@ class Dispatcher:
             self._metrics.bind_seconds.observe(self._clock() - began)
 
     def _bound(self, one: Bind) -> None:
-        if self._pauses:
-            self._pauses.pop(f"bind {one.pod}", None)
+        self._forgive(one)
         self._ok.inc()
         namespace, name = _split(one.pod)
         note = f"assigned {one.pod} to {one.node}"
@@ -241,6 +266,12 @@ class Dispatcher:
         created = self._cache.created(one.pod)
         if created is not None:
             self._metrics.pod_seconds.observe(max(0.0, time.time() - created / 1000))
+
+    def _forgive(self, one: Bind) -> None:
+        """A bind needs no further attempt."""
+        if self._pauses or self._failing:
+            self._pauses.pop(f"bind {one.pod}", None)
+            self._failing.pop(one.pod, None)
 
     async def _settle(self, one: Bind, error: KubeError) -> None:
         """A bind was refused, or its answer was lost: find out what is true.
@@ -256,6 +287,7 @@ class Dispatcher:
                 break
             except ApiError as refused:
                 if refused.status == 404:
+                    self._forgive(one)
                     self._metrics.binds.labels("gone").inc()
                     return
                 _log.warning("reading %s after a failed bind: %s", one.pod, refused)
@@ -266,11 +298,13 @@ class Dispatcher:
                 return
             await asyncio.sleep(backoff.next())
         if pod.metadata.uid != one.uid:
+            self._forgive(one)
             self._metrics.binds.labels("gone").inc()
         elif pod.spec.node_name == one.node:
             self._bound(one)
         elif pod.spec.node_name:
             _log.warning("%s was bound to %s by somebody else", one.pod, pod.spec.node_name)
+            self._forgive(one)
             self._metrics.binds.labels("conflict").inc()
         else:
             self._failed(one, error)
@@ -279,6 +313,12 @@ class Dispatcher:
     def _failed(self, one: Bind, error: Exception) -> None:
         namespace, name = _split(one.pod)
         self._metrics.binds.labels("failed").inc()
+        if len(self._failing) > 10_000:  # of pods that are gone, long ago
+            self._failing.clear()
+        found = self._failing.setdefault(one.pod, _Failing(one, self._clock(), 0, ""))
+        if found.one.uid != one.uid:
+            found.since, found.failures = self._clock(), 0
+        found.one, found.failures, found.why = one, found.failures + 1, str(error)
         _log.warning("bind of %s to %s failed: %s", one.pod, one.node, error)
         regarding = Regarding("v1", "Pod", namespace, name, one.uid)
         self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")

@@ -170,7 +170,11 @@ class _Assembly:
             volume_seconds=settings.volume_timeout,
         )
         self.status = StatusWriter(
-            self.api, self.cache, metrics=self.metrics, binding=lambda: self.dispatcher.backlog > 0
+            self.api,
+            self.cache,
+            metrics=self.metrics,
+            binding=lambda: self.dispatcher.backlog > 0,
+            failure=self.dispatcher.failure,
         )
         self.pods = PodReporter(self.api, self.cache, self.recorder, binding=lambda: self.dispatcher.backlog > 0)
         self.scheduler = Scheduler(

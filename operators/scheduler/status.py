@@ -3,11 +3,15 @@
 Written only when they differ from what is there, the newest of a group instead of each, and with a budget of its own:
 while binds wait, few status writes are on the wire. A change of a condition's status or reason is written at once; one
 of numbers in a message waits, because in a busy cluster the numbers change all the time.
+
+That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
+long as they take, and a successor would take a gang that was bound in part for one that once ran.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import OrderedDict
@@ -20,7 +24,7 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, timestamp_ms
-from kbatch.api.reasons import NotEnoughTasks
+from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
@@ -44,6 +48,9 @@ FIRST_SECONDS: Final = 2.0
 
 MESSAGES_A_SECOND: Final = 20
 
+LOOK_SECONDS: Final = 0.2
+"""How often it is seen whether binds have been confirmed."""
+
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
 
@@ -64,6 +71,8 @@ class StatusWriter:
         api: refuses writes while this process does not lead.
         cache: knows the groups as they are, and learns what was written.
         binding: whether binds are waiting.
+        failure: why a group (by its key) is not bound yet, though the binds are tried again and again; None if all is
+            well.
     """
 
     def __init__(
@@ -73,6 +82,7 @@ class StatusWriter:
         *,
         metrics: SchedulerMetrics,
         binding: Callable[[], bool],
+        failure: Callable[[str], Reason | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         message_seconds: float = MESSAGE_SECONDS,
     ) -> None:
@@ -80,10 +90,14 @@ class StatusWriter:
         self._cache = cache
         self._metrics = metrics
         self._binding = binding
+        self._failure = failure
         self._clock = clock
         self._message_seconds = message_seconds
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
+        self._held: dict[str, tuple[Wanted, Verdict]] = {}
+        """Of groups whose binds are under way: what can be said when they are confirmed."""
+        self._looked = 0.0
         self._wrote: dict[str, float] = {}
         self._next_message = 0.0
         self._work = asyncio.Event()
@@ -94,7 +108,7 @@ class StatusWriter:
     @property
     def pending(self) -> int:
         """Groups whose status is still to be written, the unhurried ones included."""
-        return len(self._urgent) + len(self._patient) + len(self._writing)
+        return len(self._urgent) + len(self._patient) + len(self._writing) + len(self._held)
 
     def report(self, verdicts: Mapping[str, Verdict]) -> Iterator[None]:
         """Note how groups stand after a cycle; never waits, but goes over them in pieces of a few milliseconds."""
@@ -124,12 +138,34 @@ class StatusWriter:
                 self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
-            if difference == _STATUS:
+            self._held.pop(key, None)
+            if difference == _STATUS and verdict.scheduled and self._cache.under_way(key):
+                self._held[key] = wanted, verdict
+            elif difference == _STATUS:
                 self._urgent[key] = wanted
             elif difference == _MESSAGE:
                 self._patient[key] = wanted
-        if self._urgent or self._patient:
+        if self._urgent or self._patient or self._held:
             self._work.set()
+
+    def _look(self) -> None:
+        """Say of groups that their binds are confirmed, or that they fail."""
+        self._looked = self._clock()
+        for key, (wanted, verdict) in list(self._held.items()):
+            group = self._cache.groups.get(key)
+            if group is None or group.metadata.uid != wanted.uid:
+                del self._held[key]
+            elif not self._cache.under_way(key):
+                del self._held[key]
+                self._urgent[key] = wanted
+            else:
+                reason = self._failure(key)
+                if reason is not None:
+                    waits = dataclasses.replace(verdict, scheduled=False, reason=reason)
+                    said = verdict_conditions(waits, group.metadata.generation)
+                    failed = Wanted(wanted.uid, said, wanted.attempts)
+                    if _difference(group, failed) == _STATUS:
+                        self._urgent[key] = failed
 
     async def run(self) -> None:
         """Write, until cancelled."""
@@ -137,6 +173,8 @@ class StatusWriter:
         tasks: set[asyncio.Task[bool]] = set()
         try:
             while True:
+                if self._held and self._clock() - self._looked >= LOOK_SECONDS:
+                    self._look()
                 while len(tasks) < (AT_ONCE_WHILE_BINDING if self._binding() else AT_ONCE):
                     chosen = self._choose()
                     if chosen is None:
@@ -147,7 +185,7 @@ class StatusWriter:
                 self._work.clear()
                 waiting = asyncio.ensure_future(self._work.wait())
                 # Looked at again after a moment also for messages whose time has come.
-                timeout = 0.2 if self._patient or self._urgent else None
+                timeout = LOOK_SECONDS if self._patient or self._urgent or self._held else None
                 done, _ = await asyncio.wait({waiting, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 finished = {task for task in tasks if task in done}
@@ -164,6 +202,7 @@ class StatusWriter:
         """Wait until the changes that matter are written; False if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
+                self._look()
                 while self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -195,7 +234,7 @@ class StatusWriter:
         finally:
             self._writing.discard(key)
             self._work.set()
-        if not well and key not in self._patient:
+        if not well and key not in self._patient and key not in self._held:
             # What was decided counts already, so no further cycle may look at the group and say it again.
             self._urgent.setdefault(key, wanted)
         return well

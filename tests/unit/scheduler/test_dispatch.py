@@ -196,3 +196,25 @@ async def test_a_real_eviction_that_is_refused_leaves_the_victim_where_it_is() -
         await until(lambda: dispatcher.in_flight == 0)
         assert not cache.model.tasks["ns/v"].terminating
         assert not dispatcher.submit(plan("v"))
+
+
+async def test_a_group_learns_why_its_binds_fail_for_long() -> None:
+    now = [0.0]
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"), pod("b"))
+    api.on("POST", "/binding", ApiError(403, message="the namespace is being terminated"))
+    api.on("GET", "/pods/a", msgspec.json.encode(pod("a")))
+    async with dispatching(api, cache, clock=lambda: now[0]) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: result(dispatcher, "failed") == 1)
+        assert dispatcher.failure("ns/g") is None, "most succeed a moment later"
+        now[0] = 3.0
+        found = dispatcher.failure("ns/g")
+        assert found is not None
+        assert (found.pod, found.node, found.failures) == ("ns/a", "n", 1)
+        assert "terminated" in found.why
+        assert dispatcher.failure("ns/other") is None
+        await until(lambda: cache.model.tasks["ns/a"].node == "")
+        api.on("POST", "/binding", b"{}")
+        dispatcher.submit(binding("a"))
+        await until(lambda: result(dispatcher, "ok") == 1)
+        assert dispatcher.failure("ns/g") is None

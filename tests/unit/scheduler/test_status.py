@@ -14,7 +14,7 @@ import msgspec
 
 from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, PodGroup
-from kbatch.api.reasons import NotEnoughTasks
+from kbatch.api.reasons import BindFailed, NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
@@ -252,3 +252,60 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
         finish(writer.report(waiting(name="lonely")))
         await until(lambda: len(api.made("PATCH", END)) == 1)
     assert time.monotonic() - began < FIRST_SECONDS + 2
+
+
+def bound_in_part(*done: int, size: int = 3) -> Cache:
+    """A gang of which some pods are bound and the binds of the others are under way."""
+    cache = cache_with(node("n"), queue("default"), group(minimum=size), *(pod(f"g-{i}") for i in range(size)))
+    for index in range(size):
+        cache.assume(f"ns/g-{index}", f"uid-g-{index}", "n")
+    for index in done:
+        cache.receive(told(pod(f"g-{index}", node="n", version="2")))
+    return cache
+
+
+async def test_a_gang_is_said_to_be_scheduled_once_its_binds_are_confirmed() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    async with writing(api, cache) as writer:
+        finish(writer.report(whole()))
+        await asyncio.sleep(0.5)
+        assert api.calls == []
+        assert writer.pending == 1
+        assert cache.model.jobs["ns/g"].is_true(SCHEDULED), "the engine knows what it has decided"
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        await until(lambda: len(api.calls) == 1)
+        assert {one["type"]: one["status"] for one in api.calls[0].body["status"]["conditions"]}[SCHEDULED] == "True"
+        await until(lambda: writer.pending == 0)
+
+
+async def test_a_process_that_leaves_says_what_was_confirmed_just_now() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    async with writing(api, cache) as writer:
+        finish(writer.report(whole()))
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        assert await writer.drain(1.0)
+        assert len(api.calls) == 1
+
+
+async def test_a_gang_whose_binds_fail_again_and_again_says_so_until_they_succeed() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    failure = BindFailed("ns/g-2", "n", 3, "no")
+    async with writing(api, cache, failure=lambda key: failure if key == "ns/g" else None) as writer:
+        finish(writer.report(whole()))
+        await until(lambda: len(api.calls) == 1)
+        said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[0].body["status"]["conditions"]}
+        assert said[SCHEDULED] == ("False", "BindFailed")
+        await asyncio.sleep(0.5)
+        assert len(api.calls) == 1, "said once"
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        await until(lambda: len(api.calls) == 2)
+        said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[1].body["status"]["conditions"]}
+        assert said[SCHEDULED][0] == "True"
+
+
+async def test_pods_beyond_the_minimum_keep_nobody_from_saying_that_the_gang_is_scheduled() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    cache.receive(told(group(minimum=2, version="15")))
+    async with writing(api, cache) as writer:
+        finish(writer.report(whole()))
+        await until(lambda: len(api.calls) == 1)
