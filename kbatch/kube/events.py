@@ -75,7 +75,8 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         capacity: how many may wait to be written.
         rate: Events written in a second, at most.
         repeat_seconds: a repetition is written this long after the last write, at the earliest.
-        memory: how many different Events are remembered, to count repetitions.
+        memory: how many different Events are remembered, to count repetitions; none that was not told for
+            `memory_seconds`: one of an object that is long gone is never told again.
         remarks: how many remarks may wait to be written.
     """
 
@@ -89,6 +90,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         rate: float = 50.0,
         repeat_seconds: float = 30.0,
         memory: int = 4096,
+        memory_seconds: float = 600.0,
         remarks: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,6 +106,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._gap = 1.0 / rate
         self._repeat = repeat_seconds
         self._memory = memory
+        self._memory_seconds = memory_seconds
         self._clock = clock
         self._told: OrderedDict[tuple[Regarding, str, str, str, str], _Told] = OrderedDict()
         self._queue: asyncio.Queue[_Told] = asyncio.Queue()
@@ -113,6 +116,11 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._most_remarks = remarks
         self._remarked = asyncio.Event()
         self._last_remark = 0.0
+
+    @property
+    def remembered(self) -> int:
+        """How many different Events are remembered."""
+        return len(self._told)
 
     def normal(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
         """Tell that something went as it should."""
@@ -145,12 +153,21 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             self._told.move_to_end(key)
             told.count += 1
             told.last, told.touched = _stamp(), now
+        self._forget_before(now - self._memory_seconds)
         if not told.queued:
             told.queued = True
             if told.due <= now:
                 self._queue.put_nowait(told)
             else:
                 self._put_later(told, told.due - now)
+
+    def _forget_before(self, horizon: float) -> None:
+        """Forget what was told last before then; the longest ago stands first."""
+        while self._told:
+            key, oldest = next(iter(self._told.items()))
+            if oldest.touched >= horizon:
+                return
+            del self._told[key]
 
     def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> bool:
         """Tell something once that many objects tell (each pod, that it has a node); False where it is dropped.

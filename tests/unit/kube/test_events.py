@@ -45,6 +45,24 @@ async def test_repetitions_become_a_count_written_later() -> None:
         assert json.loads(patch_body)["series"]["count"] == 7
 
 
+async def test_events_of_what_is_long_gone_are_forgotten_and_the_others_counted_on() -> None:
+    now = 0.0
+    async with serving() as fake, fake.client() as client:
+        recorder = EventRecorder(
+            client, controller="c", instance="i", capacity=10_000, memory_seconds=10.0, clock=lambda: now
+        )
+        for number in range(1000):
+            now = float(number)
+            recorder.normal(Regarding("v1", "Pod", "n", f"p{number}", f"u{number}"), "Reason", "Action", "once")
+            recorder.normal(POD, "Reason", "Action", "again and again")
+            assert recorder.remembered <= 12
+        fake.answers = [says({}, 201)]
+        async with recorder:
+            await until_requests(fake, 2)
+        again = [json.loads(body) for _, _, body in fake.requests if b"again and again" in body]
+        assert again[0]["series"]["count"] == 1000
+
+
 async def test_an_event_that_the_server_has_dropped_is_written_anew() -> None:
     async with serving() as fake, fake.client() as client:
         fake.answers = [says({}, 201), refuses(404, "NotFound"), says({}, 201)]
