@@ -46,17 +46,17 @@ JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODES = 100
 SIZES = (1, 4, 8, 16, 32)
-WARM_UP = 0.4
-"""This part of the time is left out."""
+WARM_UP = 0.5
+"""This part of the time is left out. Of the twenty minutes ten: so long Events are remembered."""
 PIECES = 20
 SLOPE_LIMIT = 6.0
-"""MiB an hour. At twenty pods a second that is 90 bytes of each pod, or one kilobyte of each group, that came and went:
+"""MiB an hour. At ten pods a second that is 170 bytes of each pod, or two kilobytes of each group, that came and went:
 less than any object that might have been kept."""
 SAMPLE_SECONDS = 1.0
 AT_ONCE = 50
 """Gangs that are there at one time, at most: on a machine that cannot carry the rate, arrivals wait."""
 PATIENCE = 60.0
-"""Within so many seconds a gang is whole, and gone when it was deleted; nothing waits for room."""
+"""Within so many seconds more than it runs a gang is whole: nothing waits for room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +215,11 @@ async def live(client: Client, seen: Observer, name: str, size: int, seconds: in
     await _delete(client, f"{made[0][0]}/{name}")
     for pod in sorted(seen.there.get(name, ())):
         await _delete(client, f"{PODS}/{pod}")
-    gone = await seen.until(lambda: not seen.there.get(name), PATIENCE)
+    # As long as it takes: what the control plane is slow to take away is there, and counts among those at one time.
+    while not await seen.until(lambda: not seen.there.get(name), PATIENCE):
+        print(f"{made[0][1]['kind']} {name}: {len(seen.there.get(name, ()))} of {size} pods still there", flush=True)
     seen.forget(name)
-    if not (whole and gone):
-        print(f"{made[0][1]['kind']} {name} of {size} pods: {'not gone' if whole else 'not whole'}", flush=True)
-    return whole and gone
+    return whole
 
 
 async def _create(client: Client, path: str, body: dict[str, Any]) -> None:
@@ -306,7 +306,8 @@ def _sample(pids: Mapping[str, int | None], samples: dict[str, list[tuple[float,
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak")
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--rate", type=float, default=20.0, help="pods that arrive in a second")
+    # Half of what the scheduler writes in `Scheduled` Events a second: above that it is their queue that would grow.
+    parser.add_argument("--rate", type=float, default=10.0, help="pods that arrive in a second")
     parser.add_argument("--json", type=Path, help="write one JSON line per process to this file")
     chosen = parser.parse_args()
     name = f"soak-{os.getpid()}"
