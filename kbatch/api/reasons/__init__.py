@@ -1,0 +1,90 @@
+"""Why a group waits: the catalogue of reasons, their precedence, and the messages that users read.
+
+A reason is a small frozen dataclass that carries numbers, never text made elsewhere. Its `code` stands as the
+condition's reason, its `message` as the condition's message: what was asked, what is there, and what would help.
+A waiting group has exactly one reason, the one of the lowest `rank` (`most_specific`): the nearest to something that
+somebody can act on. Amounts are in kbatch's units (milli-cores of cpu, base units of everything else).
+
+Plugins from elsewhere subclass `Reason` with a code of the form `<plugin>/<Code>`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kbatch.api.reasons.base import (
+    Reason,
+    most_specific,
+)
+from kbatch.api.reasons.limits import (
+    NotEnoughTasks,
+    QueueCapabilityExceeded,
+    QuotaExceeded,
+)
+from kbatch.api.reasons.named import (
+    JobSuspended,
+    PodGroupNotFound,
+    PriorityClassNotFound,
+    QueueClosed,
+    QueueNotFound,
+)
+from kbatch.api.reasons.passing import (
+    BindFailed,
+    Gated,
+    Reserved,
+    VictimsTerminating,
+)
+from kbatch.api.reasons.room import (
+    ClusterTooSmall,
+    GangExceedsReclaimableShare,
+    NotEnoughResources,
+    QueueOverused,
+    TopologyUnsatisfied,
+    WaitingInQueue,
+)
+
+__all__ = [
+    "GROUP_REASONS",
+    "BindFailed",
+    "ClusterTooSmall",
+    "GangExceedsReclaimableShare",
+    "Gated",
+    "JobSuspended",
+    "NotEnoughResources",
+    "NotEnoughTasks",
+    "PodGroupNotFound",
+    "PriorityClassNotFound",
+    "QueueCapabilityExceeded",
+    "QueueClosed",
+    "QueueNotFound",
+    "QueueOverused",
+    "QuotaExceeded",
+    "Reason",
+    "Reserved",
+    "TopologyUnsatisfied",
+    "VictimsTerminating",
+    "WaitingInQueue",
+    "most_specific",
+]
+
+GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
+    PodGroupNotFound,
+    QueueNotFound,
+    QueueClosed,
+    PriorityClassNotFound,
+    JobSuspended,
+    NotEnoughTasks,
+    QueueCapabilityExceeded,
+    QuotaExceeded,
+    ClusterTooSmall,
+    GangExceedsReclaimableShare,
+    TopologyUnsatisfied,
+    WaitingInQueue,
+    QueueOverused,
+    Reserved,
+    VictimsTerminating,
+    BindFailed,
+    Gated,
+    NotEnoughResources,
+)
+"""What may stand on a waiting group, in order of precedence."""

@@ -1,0 +1,74 @@
+# ruff: noqa: D102 -- every `message` is what `Reason.message` says
+"""Reasons that lie in what a manifest names: it is not there, or takes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kbatch.api.reasons.base import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupNotFound(Reason):
+    """Pods name a PodGroup that does not exist in their namespace."""
+
+    code: ClassVar[str] = "PodGroupNotFound"
+    rank: ClassVar[int] = 10
+    group: str
+
+    @property
+    def message(self) -> str:
+        return f"PodGroup {self.group} does not exist; create it, or remove the pods' group annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNotFound(Reason):
+    """The group's queue does not exist."""
+
+    code: ClassVar[str] = "QueueNotFound"
+    rank: ClassVar[int] = 20
+    queue: str
+
+    @property
+    def message(self) -> str:
+        return f"Queue {self.queue} does not exist; create it, or name another in spec.queue"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueClosed(Reason):
+    """The group's queue takes nothing new."""
+
+    code: ClassVar[str] = "QueueClosed"
+    rank: ClassVar[int] = 30
+    queue: str
+
+    @property
+    def message(self) -> str:
+        return f"Queue {self.queue} is Closed; set its spec.state to Open, or name another in spec.queue"
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassNotFound(Reason):
+    """The group's PriorityClass does not exist."""
+
+    code: ClassVar[str] = "PriorityClassNotFound"
+    rank: ClassVar[int] = 40
+    priority_class: str
+
+    @property
+    def message(self) -> str:
+        return f"PriorityClass {self.priority_class} does not exist; create it, or change spec.priorityClassName"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended(Reason):
+    """The Jobs that would make the group's pods are suspended by their users."""
+
+    code: ClassVar[str] = "JobSuspended"
+    rank: ClassVar[int] = 45
+    job: str
+
+    @property
+    def message(self) -> str:
+        return f"Job {self.job} is suspended by its user, and so keeps no place; set its spec.suspend to false"

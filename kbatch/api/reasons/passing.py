@@ -1,0 +1,79 @@
+# ruff: noqa: D102 -- every `message` is what `Reason.message` says
+"""Reasons that pass by themselves, or when somebody outside lifts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kbatch.api.reasons.base import MOST_KINDS, MOST_TEXT, Reason, amount, count
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved(Reason):
+    """The room that the group could use is kept for another one that waits longer or stands before it."""
+
+    code: ClassVar[str] = "Reserved"
+    rank: ClassVar[int] = 130
+    holder: str
+    resource: str
+    amount: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"{amount(self.resource, self.amount)} of the room is reserved for PodGroup {self.holder}, which comes "
+            f"first; it goes on when that one runs, or when more comes free"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VictimsTerminating(Reason):
+    """Room was made for the group by evicting `victims` pods, which have not ended yet."""
+
+    code: ClassVar[str] = "VictimsTerminating"
+    rank: ClassVar[int] = 140
+    victims: int
+    nodes: int
+
+    @property
+    def message(self) -> str:
+        return f"waits for {count(self.victims, 'pod')} on {count(self.nodes, 'node')} to end, to take their room"
+
+
+@dataclass(frozen=True, slots=True)
+class BindFailed(Reason):
+    """A member was placed, but the API server did not take the binding. It is tried again by itself."""
+
+    code: ClassVar[str] = "BindFailed"
+    rank: ClassVar[int] = 150
+    pod: str
+    node: str
+    failures: int
+    why: str
+
+    @property
+    def message(self) -> str:
+        return (
+            f"binding pod {self.pod} to node {self.node} failed ({count(self.failures, 'failure')}): "
+            f"{self.why[:MOST_TEXT]}; it is tried again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Gated(Reason):
+    """`gated` of the pods that are needed have scheduling gates that others must lift."""
+
+    code: ClassVar[str] = "Gated"
+    rank: ClassVar[int] = 160
+    gated: int
+    needed: int
+    gates: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        names = ", ".join(self.gates[:MOST_KINDS])
+        return (
+            f"{count(self.gated, 'pod')} of {self.needed} needed are held by scheduling gates ({names}); "
+            f"they count once whoever set the gates removes them"
+        )

@@ -1,0 +1,185 @@
+# ruff: noqa: D102 -- every `message` is what `Reason.message` says
+"""Reasons that lie in room: too little of it, too far apart, or others' first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kbatch.api.reasons.base import MOST_KINDS, Reason, amount, count
+
+_OF_ROOM: Final = ("insufficient ", "too many pods")
+"""How the words for nodes begin (`kbatch.api.node_reasons`) that more room would change."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnoughResources(Reason):
+    """The group's minimum does not fit the nodes as they are.
+
+    `needed` pods must be placed together, `placeable` is the most that could be; `resource` is the dimension that is
+    short, by `missing` over the whole minimum (empty where room is not what lacks). `fitting` of `nodes` nodes take
+    one more pod; the others are counted by `nodes_by_reason`: pairs of a short text (`kbatch.api.node_reasons`) and a
+    number of nodes.
+    """
+
+    code: ClassVar[str] = "NotEnoughResources"
+    rank: ClassVar[int] = 170
+    lacks_capacity: ClassVar[bool] = True
+    needed: int
+    placeable: int
+    resource: str = ""
+    missing: int = 0
+    nodes: int = 0
+    fitting: int = 0
+    nodes_by_reason: tuple[tuple[str, int], ...] = ()
+    role: str = ""
+
+    @property
+    def message(self) -> str:
+        return "; ".join(
+            [_placeable(self, "can be placed"), *_shortage(self), _node_histogram(self), _capacity_help(self)]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTooSmall(NotEnoughResources):
+    """NotEnoughResources of a group that would not fit even were the cluster empty of kbatch's own pods."""
+
+    rank: ClassVar[int] = 80
+
+    @property
+    def message(self) -> str:
+        return "; ".join(
+            [
+                _placeable(self, "would fit the cluster even without kbatch's other pods"),
+                *_shortage(self),
+                ("beside them " if self.placeable else "") + _node_histogram(self),
+                _demand_help(self),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GangExceedsReclaimableShare(Reason):
+    """The minimum fits the cluster, but would take the queue past what it deserves, and nothing less would help.
+
+    In `resource`: the minimum asks for `asked`, the queue holds `allocated`, deserves `deserved`, and `idle` is free.
+    """
+
+    code: ClassVar[str] = "GangExceedsReclaimableShare"
+    rank: ClassVar[int] = 90
+    queue: str
+    resource: str
+    asked: int
+    allocated: int
+    deserved: int
+    idle: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"asks for {amount(self.resource, self.asked)}, more than Queue {self.queue} may reclaim: it holds "
+            f"{amount(self.resource, self.allocated)} of a deserved {amount(self.resource, self.deserved)}, and "
+            f"{amount(self.resource, self.idle)} is idle; raise the queue's weight, lower minMember, or wait for idle "
+            f"room"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyUnsatisfied(Reason):
+    """There is room, but not close enough together: at most `placeable` of `needed` pods within `max_hops`."""
+
+    code: ClassVar[str] = "TopologyUnsatisfied"
+    rank: ClassVar[int] = 100
+    needed: int
+    placeable: int
+    max_hops: int
+    role: str = ""
+
+    @property
+    def message(self) -> str:
+        of_role = f" of role {self.role}" if self.role else ""
+        return (
+            f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another; raise "
+            f"topology.maxHops, set its mode to Preferred, or free nodes close together"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingInQueue(Reason):
+    """Pending: its minResources are not to be had yet, in `resource`; `ahead` groups of its queue come before it."""
+
+    code: ClassVar[str] = "WaitingInQueue"
+    rank: ClassVar[int] = 110
+    lacks_capacity: ClassVar[bool] = True
+    queue: str
+    resource: str
+    asked: int
+    available: int
+    reserved: int
+    ahead: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"waits in Queue {self.queue} behind {count(self.ahead, 'group')}: asks for "
+            f"{amount(self.resource, self.asked)}, {amount(self.resource, self.available)} is to be had "
+            f"({amount(self.resource, self.reserved)} reserved for groups that are in queue); it goes on when "
+            f"{amount(self.resource, max(0, self.asked - self.available))} more comes free"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverused(Reason):
+    """The queue already has its share in `resource`, and others that are below theirs come first."""
+
+    code: ClassVar[str] = "QueueOverused"
+    rank: ClassVar[int] = 120
+    queue: str
+    resource: str
+    allocated: int
+    deserved: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Queue {self.queue} holds {amount(self.resource, self.allocated)} of a deserved "
+            f"{amount(self.resource, self.deserved)}; it gets more when other queues leave room, when its own pods "
+            f"end, or with a larger weight"
+        )
+
+
+def _placeable(reason: NotEnoughResources, words: str) -> str:
+    of_role = f" of role {reason.role}" if reason.role else ""
+    return f"{reason.placeable} of {reason.needed} pods{of_role} {words}"
+
+
+def _shortage(reason: NotEnoughResources) -> list[str]:
+    return [f"short of {amount(reason.resource, reason.missing)}"] if reason.resource else []
+
+
+def _node_histogram(reason: NotEnoughResources) -> str:
+    """`0/12 nodes fit: 7 insufficient cpu, 5 taint dedicated`: the most frequent first, then by name; bounded."""
+    ranked = sorted(reason.nodes_by_reason, key=lambda pair: (-pair[1], pair[0]))
+    parts = [f"{nodes} {short}" for short, nodes in ranked[:MOST_KINDS]]
+    if rest := sum(nodes for _, nodes in ranked[MOST_KINDS:]):
+        parts.append(f"{rest} for other reasons")
+    listed = f": {', '.join(parts)}" if parts else ""
+    return f"{reason.fitting}/{reason.nodes} nodes fit{listed}"
+
+
+def _capacity_help(reason: NotEnoughResources) -> str:
+    if not reason.nodes:
+        return "add nodes"
+    if reason.resource:
+        return f"free {amount(reason.resource, reason.missing)} or add nodes"
+    return "free or add nodes that take these pods"
+
+
+def _demand_help(reason: NotEnoughResources) -> str:
+    if not reason.nodes:
+        return "add nodes"
+    kinds = [short for short, _ in reason.nodes_by_reason]
+    if reason.resource or not kinds or any(short.startswith(_OF_ROOM) for short in kinds):
+        return "add larger or more nodes, or lower minMember or the pods' requests"
+    return f"add nodes that take these pods, or change what keeps them off: {', '.join(sorted(kinds)[:MOST_KINDS])}"
