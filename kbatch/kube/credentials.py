@@ -235,11 +235,15 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
     found = False
     for path in paths:
         try:
-            content = yaml.safe_load(path.read_text())
+            content = yaml.safe_load(path.read_text("utf-8"))
         except FileNotFoundError:
             continue  # as kubectl does: of several files some may be absent
-        except (OSError, yaml.YAMLError) as error:
-            raise CredentialsError(f"kubeconfig {path}: {error}") from error
+        except OSError as error:
+            raise CredentialsError(f"kubeconfig {path}: cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise CredentialsError(f"kubeconfig {path}: no UTF-8 text (byte {error.start})") from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise CredentialsError(f"kubeconfig {path}: not YAML: {' '.join(str(error).split())}") from error
         if content is None:
             continue
         if not isinstance(content, dict):
@@ -249,7 +253,7 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
             merged.setdefault("current-context", content["current-context"])
         for section, inner in (("contexts", "context"), ("clusters", "cluster"), ("users", "user")):
             known = {entry["name"] for entry in merged[section]}
-            for entry in content.get(section) or ():
+            for entry in _entries(content.get(section), f"kubeconfig {path}: {section}", inner):
                 if entry.get("name") not in known:
                     body = dict(entry.get(inner) or {})
                     for word in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
@@ -259,6 +263,16 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
     if not found:
         raise CredentialsError(f"kubeconfig: no such file: {', '.join(map(str, paths))}")
     return merged
+
+
+def _entries(section: Any, where: str, inner: str) -> list[dict[str, Any]]:
+    """The entries of a section, each with a mapping inside."""
+    entries = section or []
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in entries
+    ):
+        raise CredentialsError(f"{where}: not a list of entries with a name and a {inner}")
+    return entries
 
 
 def _entry(merged: Mapping[str, Any], section: str, name: str, inner: str) -> dict[str, Any]:

@@ -117,6 +117,10 @@ async def test_a_plugin_that_fails_is_named(tmp_path: Path) -> None:
     [
         ("{", "config"),
         ("[]", "not a mapping"),
+        ("a: b: c", r"not YAML: mapping values are not allowed here in"),
+        ("at: 2026-13-01", "not YAML: month must be"),
+        ("contexts: 3", "contexts: not a list of entries"),
+        ("users: [{name: u, user: text}]", "users: not a list of entries with a name and a user"),
         ("{}", "no entry ''"),
         (json.dumps({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "y"}}]}), "'y'"),
         (
@@ -151,3 +155,12 @@ def test_no_credentials_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_an_incomplete_service_account_is_said(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="service account"):
         in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_a_kubeconfig_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(b"a: \xff\xfe")
+    with pytest.raises(CredentialsError, match=r"config: no UTF-8 text \(byte 3\)"):
+        load_credentials(str(path))
+    with pytest.raises(CredentialsError, match="cannot be read: Is a directory"):
+        load_credentials(str(tmp_path))
