@@ -220,7 +220,7 @@ class Desk:
         if self._rules.reservations == OFF or namespace not in self._world.quotas:
             return False
         groups = self._world.groups.get(namespace)
-        return groups is not None and bool(groups.reserving)
+        return groups is not None and bool(groups.left)
 
     def pod(self, body: Body, *, dry_run: bool) -> Changes:
         """A pod that is created.
@@ -245,14 +245,14 @@ class Desk:
         return {"spec": {"schedulingGates": pods.gated(body)}} if gate else {}
 
     def _guarded(self, namespace: str, group: str, asked: Ask, dry_run: bool) -> QuotaExceeded | None:
-        others = self._world.outstanding(namespace, without=group)
+        groups = self._world.groups[namespace]
         quotas = self._world.quotas.get(namespace, ())
         now = time.monotonic()
-        own = self._world.left_of(namespace, group) if group else None
-        reason = None
-        if others:
-            reason = pods.eats_into(quotas, asked, own=own, others=others, used=self._used.of(quotas, now))
-        if others and reason is None and not dry_run:
+        own = groups.left.get(group)
+        if len(groups.left) == (own is not None):
+            return None  # nothing is promised to others
+        reason = pods.eats_into(quotas, asked, own=own, promised=groups.promised, used=self._used.of(quotas, now))
+        if reason is None and not dry_run:
             self._used.let_through(quotas, asked, now)
         return reason
 

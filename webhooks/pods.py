@@ -6,7 +6,7 @@ its own group, and what is promised to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from kbatch.api.objects import Pod, ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.quota import Ask, ask_of_pod, charge, hard_limits, used_amounts
 from kbatch.resources import QuantityError, Resources, add, maximum, subtract
+from webhooks.world import Sums
 
 BURST_SECONDS: Final = 1.0
 """How long a quota's `used` may take to show a pod that was let through here."""
@@ -60,7 +61,7 @@ def eats_into(
     pod: Ask,
     *,
     own: Ask | None,
-    others: Sequence[Ask],
+    promised: Sums,
     used: Mapping[str, Resources],
 ) -> QuotaExceeded | None:
     """The first limit in which the pod would use what is promised to others; None if there is none.
@@ -69,25 +70,25 @@ def eats_into(
         quotas: the namespace's.
         pod: what the pod is charged with.
         own: what its own group was promised and does not use yet.
-        others: the same of all other groups.
+        promised: the same of all groups together, its own too.
         used: of each quota, what is used; by the quota's name.
     """
     for quota in quotas:
         try:
             asked = charge(quota, pod)
-            promised = charge(quota, own) if own is not None else {}
-            reserved = add(*(charge(quota, one) for one in others))
+            mine = charge(quota, own) if own is not None else {}
+            reserved = subtract(promised.charged(quota), mine)
             hard = hard_limits(quota)
         except QuantityError:
             continue  # the API server would not have taken it; it limits nobody
         taken = used.get(quota.metadata.name, {})
-        wanted = maximum(asked, promised)
-        for name in sorted(subtract(asked, promised)):
-            if asked[name] <= promised.get(name, 0) or not reserved.get(name, 0):
+        wanted = maximum(asked, mine)
+        for name in sorted(asked):
+            if asked[name] <= mine.get(name, 0) or not reserved.get(name, 0):
                 continue
             if taken.get(name, 0) + reserved[name] + wanted[name] > hard[name]:
                 return QuotaExceeded(
-                    quota.metadata.name, name, asked[name], reserved[name] + promised.get(name, 0), taken.get(name, 0),
+                    quota.metadata.name, name, asked[name], reserved[name] + mine.get(name, 0), taken.get(name, 0),
                     hard[name],
                 )  # fmt: skip
     return None

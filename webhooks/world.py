@@ -108,8 +108,12 @@ class Groups:
 
     def __init__(self, groups: Iterable[PodGroup] = ()) -> None:
         self.live: dict[str, LiveGroup] = {}
-        self.reserving: set[str] = set()
         self.sums = Sums()
+        self.left: dict[str, Ask] = {}
+        """What the groups in queue were promised and do not use yet, by group; groups of which nothing is left are not
+        in it."""
+        self.promised = Sums()
+        """All of that together."""
         self.seen: dict[str, int] = {}
         """The tokens that were seen, each with the first version of it; also of groups that are over or gone since."""
         for group in groups:
@@ -135,16 +139,38 @@ class Groups:
         reserving = enqueued and group.status.phase not in _STARTED
         self.live[name] = found = LiveGroup(ask, enqueued, reserving)
         self.sums.add(ask)
-        if reserving:
-            self.reserving.add(name)
         return found
 
     def drop(self, name: str) -> None:
         """Forget a group."""
         before = self.live.pop(name, None)
-        self.reserving.discard(name)
         if before is not None:
             self.sums.remove(before.ask)
+        self._keep(name, None)
+
+    def use(self, name: str, used: Ask | None) -> None:
+        """Bring up to date what is left of what a group was promised; `used` is what its pods use."""
+        group = self.live.get(name)
+        if group is None or not group.reserving:
+            self._keep(name, None)
+        elif used is None:
+            self._keep(name, group.ask)
+        else:
+            left = Ask(
+                subtract(group.ask.requests, used.requests),
+                subtract(group.ask.limits, used.limits),
+                max(0, group.ask.pods - used.pods),
+                group.ask.subject,
+            )
+            self._keep(name, left if left.pods or any(left.requests.values()) or any(left.limits.values()) else None)
+
+    def _keep(self, name: str, left: Ask | None) -> None:
+        before = self.left.pop(name, None)
+        if before is not None:
+            self.promised.remove(before)
+        if left is not None:
+            self.left[name] = left
+            self.promised.add(left)
 
 
 class World:
@@ -174,31 +200,6 @@ class World:
         """The phases of the groups that name this queue and are not over; empty for one without a status."""
         return list(self._queues.get(queue, {}).values())
 
-    def outstanding(self, namespace: str, *, without: str) -> list[Ask]:
-        """What the groups in queue were promised and do not use yet, but for one group."""
-        groups = self.groups.get(namespace)
-        names = groups.reserving if groups is not None else ()
-        found = (self.left_of(namespace, name) for name in names if name != without)
-        return [left for left in found if left is not None]
-
-    def left_of(self, namespace: str, name: str) -> Ask | None:
-        """What a group in queue was promised and does not use yet; None for nothing."""
-        groups = self.groups.get(namespace)
-        group = groups.live.get(name) if groups is not None else None
-        if group is None or not group.reserving:
-            return None
-        used = self._used.get(key_of(namespace, name))
-        if used is None:
-            return group.ask
-        own = used.total()
-        left = Ask(
-            subtract(group.ask.requests, own.requests),
-            subtract(group.ask.limits, own.limits),
-            max(0, group.ask.pods - own.pods),
-            group.ask.subject,
-        )
-        return left if left.pods or any(left.requests.values()) or any(left.limits.values()) else None
-
     def _apply(self, event: Event) -> None:
         if isinstance(event, Upsert):
             match event.obj:
@@ -218,6 +219,7 @@ class World:
         kept = self.groups.setdefault(namespace, Groups()).put(group)
         self.version = max(self.version, version_of(group))
         key = key_of(namespace, name)
+        self._use(key)
         self._leave_queue(key)
         if group.status.phase not in _OVER:
             self._queues.setdefault(group.spec.queue, {})[key] = group.status.phase
@@ -248,6 +250,7 @@ class World:
         group = key_of(pod.metadata.namespace, name)
         self._pods[key] = (group, ask)
         self._used.setdefault(group, Sums()).add(ask)
+        self._use(group)
 
     def _forget_pod(self, key: str) -> None:
         before = self._pods.pop(key, None)
@@ -257,6 +260,14 @@ class World:
             sums.remove(ask)
             if not sums:
                 del self._used[group]
+            self._use(group)
+
+    def _use(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        groups = self.groups.get(namespace)
+        if groups is not None:
+            used = self._used.get(key)
+            groups.use(name, None if used is None else used.total())
 
     def _quota(self, quota: ResourceQuota) -> None:
         namespace = quota.metadata.namespace

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import msgspec
 import pytest
 
+from kbatch.api.objects import Pod, PodGroup
+from kbatch.kube.informer import Batch
+from kbatch.model.events import Delete, Upsert
 from kbatch.model.quota import Ask
-from tests.unit.webhooks.build import cores, quota
+from tests.unit.webhooks.build import cores, group, quota
 from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of, read_pod
+from webhooks.world import Sums, World
 
 TEN = (quota(requests_cpu="10", pods="20"),)
 
 
+def sums(*asks: Ask) -> Sums:
+    made = Sums()
+    for ask in asks:
+        made.add(ask)
+    return made
+
+
 def eaten(pod: int, *, own: Ask | None = None, others: list[Ask] | None = None, used: int = 0) -> str | None:
-    reason = eats_into(
-        TEN, cores(pod), own=own, others=[cores(6)] if others is None else others,
-        used={"quota": {"requests.cpu": used * 1000}},
-    )  # fmt: skip
+    promised = sums(*([cores(6)] if others is None else others), *([] if own is None else [own]))
+    reason = eats_into(TEN, cores(pod), own=own, promised=promised, used={"quota": {"requests.cpu": used * 1000}})
     return None if reason is None else f"{reason.asked} {reason.reserved} {reason.used} {reason.hard} {reason.resource}"
 
 
@@ -41,9 +52,9 @@ def test_a_group_uses_what_it_was_promised_and_the_rest_like_anybody() -> None:
 
 
 def test_only_what_is_reserved_is_guarded() -> None:
-    assert eats_into(TEN, cores(5), own=None, others=[cores(0, 20)], used={}) is not None
-    assert eats_into((quota(requests_memory="1Gi"),), cores(5), own=None, others=[cores(6)], used={}) is None
-    assert eats_into((quota(requests_cpu="lots"),), cores(5), own=None, others=[cores(6)], used={}) is None
+    assert eats_into(TEN, cores(5), own=None, promised=sums(cores(0, 20)), used={}) is not None
+    assert eats_into((quota(requests_memory="1Gi"),), cores(5), own=None, promised=sums(cores(6)), used={}) is None
+    assert eats_into((quota(requests_cpu="lots"),), cores(5), own=None, promised=sums(cores(6)), used={}) is None
 
 
 def test_pods_let_through_count_until_the_quota_shows_them() -> None:
@@ -89,3 +100,58 @@ def test_pods_of_other_schedulers_are_members_of_nothing(scheduler: str, group: 
 def test_what_is_no_pod_is_left_to_the_api_server() -> None:
     assert read_pod({"spec": {}}) is None
     assert read_pod({"metadata": {}, "spec": {"containers": 7}}) is None
+
+
+def test_what_is_left_of_all_promises_is_kept_up_as_objects_come_and_go() -> None:
+    """The sum that is kept equals the one made anew, whatever happened in whatever order."""
+    chance = random.Random(7)
+    world = World()
+
+    def one(event: Any) -> None:
+        world.receive(Batch((event,), complete=True))
+
+    for _ in range(600):
+        name = f"g{chance.randrange(4)}"
+        match chance.randrange(5):
+            case 0 | 1:
+                cpu, phase = str(chance.randrange(1, 9)), chance.choice(["", "InQueue", "Running", "Completed"])
+                one(Upsert(group(name, cpu, enqueued=chance.random() < 0.7, phase=phase, minMember=3)))
+            case 2:
+                one(Delete(PodGroup, "ns", name))
+            case 3:
+                one(Upsert(member(f"p{chance.randrange(6)}", name, chance.choice(["Pending", "Succeeded"]))))
+            case _:
+                one(Delete(Pod, "ns", f"p{chance.randrange(6)}"))
+        groups = world.groups.get("ns")
+        if groups is not None:
+            assert groups.promised.total() == sums(*groups.left.values()).total()
+            assert set(groups.left) <= {name for name, live in groups.live.items() if live.reserving}
+
+
+def member(name: str, group: str, phase: str) -> Pod:
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name, "namespace": "ns", "annotations": {"scheduling.k8s.io/group-name": group},
+            },
+            "spec": {"schedulerName": "kube-batch", "containers": [container]}, "status": {"phase": phase},
+        },
+        Pod,
+    )  # fmt: skip
+
+
+def test_a_groups_own_pods_are_taken_off_what_it_was_promised() -> None:
+    world = World()
+
+    def see(*objects: Any) -> None:
+        world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+
+    see(member("p0", "g", "Pending"), group("g", "6", enqueued=True, minMember=3))
+    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
+    see(member("p1", "g", "Pending"), member("p2", "g", "Pending"))
+    assert world.groups["ns"].left == {}
+    see(member("p2", "g", "Failed"))
+    assert world.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
+    see(group("g", "6", enqueued=True, phase="Running", minMember=3))
+    assert world.groups["ns"].left == {}
