@@ -203,7 +203,9 @@ class Session:
         return self._on_hold.get(key)
 
     def promises(self) -> Sequence[tuple[JobState, Resources]]:
-        """What groups in queue were promised whose minimum's pods do not exist yet."""
+        """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
+        if self._promises is None and not self.policy.has("enqueue"):
+            self._promises = []
         if self._promises is None:
             self._promises = [
                 (job, job.job.outstanding) for job in self.live()
