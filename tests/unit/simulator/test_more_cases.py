@@ -80,3 +80,15 @@ def test_room_that_others_are_nominated_to_is_reserved(simulate: Callable[..., A
     after = simulate(waits)
     assert after.running("g") == ["g-0", "g-1", "g-2", "g-3"]
     assert after.reason("x") == "NotEnoughResources"
+
+
+def test_nothing_is_reserved_where_nobody_lets_groups_in(simulate: Callable[..., Any]) -> None:
+    waits = group("g", "minMember: 4, minResources: {cpu: '4'}, scheduleTimeoutSeconds: 60")
+    documents = manifests(NODE, waits, pod("g-0", group="g"), *(pod(f"a-{number}") for number in range(4)))
+    shipped = simulate(documents, SHIPPED)
+    assert {bind["time"] for bind in shipped.binds} == {0.0}
+    assert shipped.running() == ["a-0", "a-1", "a-2", "a-3"]
+    assert shipped.reason("g") == "NotEnoughTasks"
+    default = simulate(documents)
+    assert {bind["time"] for bind in default.binds} == {60.0}
+    assert default.running() == ["a-0", "a-1", "a-2", "a-3"]
