@@ -74,16 +74,43 @@ def role(
 
 
 class History:
-    """All changes of pods and groups of a namespace, in the order in which the API server made them."""
+    """All changes of pods and groups of a namespace, in the order in which the API server made them.
+
+    Of each object only what the questions below are about is kept: there are tens of thousands of changes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: list[tuple[int, str, str, dict[str, Any]]] = []
+        self._phases: dict[str, tuple[int, str]] = {}
 
     def tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:
-        if change in {"ADDED", "MODIFIED", "DELETED"}:
-            with self._lock:
-                self._seen.append((int(obj["metadata"]["resourceVersion"]), kind, change, obj))
+        if change not in {"ADDED", "MODIFIED", "DELETED"}:
+            return
+        metadata, version = obj["metadata"], int(obj["metadata"]["resourceVersion"])
+        phase = obj.get("status", {}).get("phase", "")
+        kept = {
+            "metadata": {
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "annotations": {GROUP: metadata.get("annotations", {}).get(GROUP, "")},
+            },
+            "status": {"phase": phase},
+        }
+        with self._lock:
+            self._seen.append((version, kind, change, kept))
+            if kind == "PodGroup" and version >= self._phases.get(metadata["name"], (0, ""))[0]:
+                self._phases[metadata["name"]] = version, phase if change != "DELETED" else ""
+
+    def __len__(self) -> int:
+        """How many changes there were."""
+        with self._lock:
+            return len(self._seen)
+
+    def groups(self, phase: str) -> int:
+        """How many groups are in this phase now."""
+        with self._lock:
+            return sum(now == phase for _, now in self._phases.values())
 
     def all(self) -> list[tuple[str, str, dict[str, Any]]]:
         with self._lock:
