@@ -100,6 +100,8 @@ class SimulatedCluster:
             self.assumed_queue = self.assumed_queue or isinstance(obj, Queue)
         nodes = {declared.obj.metadata.name for declared in manifests.objects if isinstance(declared.obj, Node)}
         for declared in manifests.objects:
+            if declared.arrival == declared.departure:
+                continue  # gone before anybody could see it
             if isinstance(declared.obj, Pod):
                 node = declared.obj.spec.node_name
                 if node and node not in nodes:

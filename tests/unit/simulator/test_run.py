@@ -476,3 +476,19 @@ def test_a_suspended_job_without_a_group_stays_as_it_is(simulate: Simulate) -> N
     assert outcome.warnings == (
         "text, document 2: Job default/j is suspended and names neither a group nor a queue: it never starts",
     )
+
+
+def test_what_goes_as_it_comes_was_never_there(simulate: Simulate) -> None:
+    outcome = simulate(
+        text(
+            node(),
+            pod("a", arrival=5, departure=5),
+            job("b", 2, template(), departure=0),
+            group("g", 1, arrival=3, departure=3),
+            pod("c", cpu="4", arrival=6),
+        ),
+        CONF,
+    )
+    assert set(outcome.pods) == {"default/c"}
+    assert set(outcome.json["podgroups"]) == {"default/c"}
+    assert outcome.summary["makespan"] == 6.0
