@@ -130,31 +130,40 @@ def used_by(pid: int) -> Use:
 
 
 class Running:
-    """A contestant's processes; they end with the context."""
+    """A contestant's processes: what runs beside the scheduler starts with the context, all end with it."""
 
     def __init__(self, contestant: Contestant, words: dict[str, str], log: Path) -> None:
         self.contestant = contestant
         self.started = 0.0
-        """When the scheduler's own process was started; what runs beside it was started before."""
+        """When the scheduler's own process was started."""
         self._words = words | {"bin": str(Path(sys.executable).parent)}
         self._log = log
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._scheduler: subprocess.Popen[bytes] | None = None
+        self._beside: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        for name, text in self.contestant.files.items():
-            (Path(self._words["folder"]) / name).write_text(text, "utf-8")
-        with self._log.open("ab") as log, contextlib.ExitStack() as failed:
+        with contextlib.ExitStack() as failed:
             failed.callback(self._end)
             for command in self.contestant.beside:
-                self._processes.append(subprocess.Popen(filled(command, self._words), stdout=log, stderr=log))
-            wrapped = [
-                *os.environ.get("KBATCH_BENCH_WRAP", "").split(),
-                *filled(self.contestant.command, self._words),
-            ]
-            self.started = time.time()
-            self._processes.append(subprocess.Popen(wrapped, stdout=log, stderr=log))
+                self._beside.append(self._started(filled(command, self._words)))
             failed.pop_all()
         return self
+
+    def start(self) -> None:
+        """Start the scheduler."""
+        for name, text in self.contestant.files.items():
+            (Path(self._words["folder"]) / name).write_text(text, "utf-8")
+        self.started = time.time()
+        wrap = os.environ.get("KBATCH_BENCH_WRAP", "").split()
+        self._scheduler = self._started([*wrap, *filled(self.contestant.command, self._words)])
+
+    def _started(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def _processes(self) -> list[subprocess.Popen[bytes]]:
+        return [*self._beside, *([self._scheduler] if self._scheduler is not None else [])]
 
     def __exit__(self, *_: object) -> None:
         self._end()
@@ -172,9 +181,8 @@ class Running:
 
     def use(self) -> Use:
         """What it has used."""
-        *beside, scheduler = self._processes
-        own = used_by(scheduler.pid)
-        return Use(own.cpu, own.resident, sum(used_by(process.pid).cpu for process in beside))
+        own = used_by(self._scheduler.pid) if self._scheduler is not None else Use(0.0, 0)
+        return Use(own.cpu, own.resident, sum(used_by(process.pid).cpu for process in self._beside))
 
     def check(self) -> None:
         """Raises RuntimeError, with their last words, if one of its processes has ended by itself."""

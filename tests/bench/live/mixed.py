@@ -75,6 +75,7 @@ async def mixed(bench: Bench, pods: int) -> Figure:
     later = {body["metadata"]["name"] for one in flow for _, body in one if body["kind"] == "Pod"}
     async with observing(client, row) as seen:
         with bench._running(KBATCH) as running:
+            running.start()
             before = await requests_so_far(client)
             await create_all(client, seen, standing)
             await until(lambda: len(seen.bound) >= 2 * nodes, 120, running.check)

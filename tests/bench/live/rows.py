@@ -32,6 +32,9 @@ from tests.bench.live.plane import Plane, requests_so_far
 PATIENCE = 120.0
 """Seconds for which a row waits for its binds."""
 
+QUIET = 0.05
+"""Seconds of CPU in a second below which a process counts as idle."""
+
 NOBODY = Contestant("bare loop", (), "nobody")
 
 
@@ -184,10 +187,12 @@ class Bench:
         figure = self._figure(contestant.name, shape, "standing" if beside else "backlog")
         figure.note = f"{beside} pods run already" if beside else ""
         async with observing(self.client, figure.row) as seen:
-            await create_all(self.client, seen, creations(figure.row, shape, contestant))
-            await until(lambda: len(seen.uids) == shape.pods, 30)
-            before = await requests_so_far(self.client)
             with self._running(contestant) as running:
+                await create_all(self.client, seen, creations(figure.row, shape, contestant))
+                await until(lambda: len(seen.uids) == shape.pods, 30)
+                await self._quiet(running)
+                before = await requests_so_far(self.client)
+                running.start()
                 await until(lambda: bool(seen.bound), PATIENCE, running.check)
                 first, servers = running.use(), self.plane.cpu()
                 await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
@@ -203,6 +208,8 @@ class Bench:
         figure = self._figure(contestant.name, shape, "live" if rate is None else "steady")
         async with observing(self.client, figure.row) as seen:
             with self._running(contestant) as running:
+                await self._quiet(running)
+                running.start()
                 await self._ready(figure.row, contestant, running)
                 before, first, servers = await requests_so_far(self.client), running.use(), self.plane.cpu()
                 everything = creations(figure.row, shape, contestant)
@@ -219,6 +226,16 @@ class Bench:
 
     def _running(self, contestant: Contestant) -> Running:
         return Running(contestant, self.plane.words, self.logs / f"{contestant.name}.log")
+
+    async def _quiet(self, running: Running) -> None:
+        """Wait, for a while, until what runs beside the scheduler has started and has nothing to do any more."""
+        if not running.contestant.beside:
+            return
+        for _ in range(20):
+            before = running.use().beside
+            await asyncio.sleep(1.0)
+            if running.use().beside - before < QUIET:
+                return
 
     async def _ready(self, row: str, contestant: Contestant, running: Running) -> None:
         """Wait until a first pod of its own is bound: the one sign of readiness that all schedulers share."""
