@@ -44,10 +44,10 @@ crds: setup ## generate crds/ and the chart's copies from kbatch/api
 dashboards: setup ## generate the chart's dashboard and alerts from the catalogue of metrics
 	@$(VENV)/python -m tools.dashboards
 
-bench: setup ## the engine's benchmarks; non-zero where a limit is missed
+bench: setup ## engine, large clusters, binds on a real API server; non-zero where a limit is missed
 	@$(VENV)/python -m tests.bench
 
-bench-live: setup ## binds on a real API server, beside a bare loop and kube-scheduler
+bench-live: setup ## of these the last alone: binds, beside a bare loop and kube-scheduler
 	@$(VENV)/python -m tests.bench.live
 
 chaos: setup ## the long form of the fault tests, half an hour
