@@ -21,7 +21,7 @@ from kbatch.kube.credentials import load_credentials
 from kbatch.process import turns
 from tests.bench.live.contestants import KBATCH, KBATCH_INSTALLED, KUBE_SCHEDULER, Contestant
 from tests.bench.live.limits import Check, judge
-from tests.bench.live.load import PARALLEL, Shape, clear
+from tests.bench.live.load import PARALLEL, Shape
 from tests.bench.live.mixed import mixed
 from tests.bench.live.plane import plane
 from tests.bench.live.prepare import prepare
@@ -61,12 +61,12 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
             yield await bench.bare_loop(pods)
             looped = True
         if nodes == chosen.nodes[-1] and chosen.standing and _wanted(chosen, f"kbatch standing {nodes} nodes"):
+            # The last of all rows: what stands here goes with the control plane.
             standing = await bench.standing(min(chosen.standing, 32 * nodes - pods))
             yield await bench.bare_loop(pods, beside=len(standing.bound))
             yield await bench.attempt(
                 bench.backlog(KBATCH, gangs, beside=len(standing.bound)), KBATCH, gangs.name, "standing"
             )
-            await clear(bench.client, standing, ())
 
 
 Row = tuple[Contestant, str, str, Callable[[], Awaitable[Figure]]]
