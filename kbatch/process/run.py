@@ -63,6 +63,9 @@ class Leadership(Protocol):
     async def wait_leader(self) -> object:
         """Return when the Lease is held."""
 
+    async def stop(self) -> None:
+        """Take part no more; what is held is given back."""
+
     async def __aenter__(self) -> object: ...
 
     async def __aexit__(
@@ -237,6 +240,8 @@ async def while_leading(
         try:
             await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done() and not task.done():
+                # Won again while the work ends, the Lease would let through what was decided in another term.
+                await leadership.stop()
                 raise LeadershipLostError("the Lease was lost")
             await task
         finally:

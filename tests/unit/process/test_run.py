@@ -137,6 +137,9 @@ class FakeLeadership:
     async def wait_leader(self) -> None:
         await self.held.wait()
 
+    async def stop(self) -> None:
+        self.story.append("stands no more")
+
     async def __aenter__(self) -> Self:
         self.story.append("joined")
         return self
@@ -179,7 +182,7 @@ async def test_a_lost_lease_cancels_the_work_and_is_an_error() -> None:
     leadership.lost.set()
     with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(task, 5)
-    assert story == ["joined", "works", "ended", "released"]
+    assert story == ["joined", "works", "stands no more", "ended", "released"]
 
 
 async def test_a_standby_stops_without_having_worked() -> None:
