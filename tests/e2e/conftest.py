@@ -1,7 +1,7 @@
 """A real Kubernetes API server for the tests end to end.
 
-Which one, in this order: the cluster that KBATCH_E2E_KUBECONFIG names; kind, where docker answers and kind is
-installed; else a control plane of this machine (kbatch/localcluster), started for the session and removed after it.
+Which one: the cluster that KBATCH_E2E_KUBECONFIG names; one of kind, where KBATCH_E2E_KIND is set; else a control plane
+of this machine (kbatch/localcluster). The latter two are started for the session and removed after it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +111,7 @@ def control_plane(
     if given := os.environ.get("KBATCH_E2E_KUBECONFIG"):
         with _kwok(programs, Path(given), tmp_path_factory):
             yield _foreign(Path(given), programs)
-    elif _docker_answers() and shutil.which("kind"):
+    elif os.environ.get("KBATCH_E2E_KIND"):
         name = f"kbatch-e2e-{os.getpid()}"
         kubeconfig = tmp_path_factory.mktemp("kind") / "kubeconfig"
         subprocess.run(
@@ -148,13 +147,3 @@ def _kwok(programs: Programs, kubeconfig: Path, folders: pytest.TempPathFactory)
         finally:
             process.terminate()
             process.wait(timeout=30)
-
-
-def _docker_answers() -> bool:
-    docker = shutil.which("docker")
-    if docker is None:
-        return False
-    try:
-        return subprocess.run([docker, "info"], capture_output=True, timeout=20, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
