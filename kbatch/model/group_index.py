@@ -143,10 +143,11 @@ class GroupIndex:
 
     def claims(self) -> list[Claim]:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
-        oldest: dict[str, int] = {}
+        oldest: dict[str, tuple[int, str]] = {}
         for job in self.live.values():
             if job.waiting or job.outstanding:
-                oldest[job.queue] = min(oldest.get(job.queue, job.created), job.created)
+                age = job.created, job.key
+                oldest[job.queue] = min(oldest.get(job.queue, age), age)
         return [
             Claim(
                 name,

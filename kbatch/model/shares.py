@@ -24,7 +24,7 @@ class Claim:
         request: what it holds and asks for, by dimension.
         capability: the most it may have; a dimension that is not named has no such limit. None: no limit at all.
         holds: what it has now; decides who gets the last indivisible units.
-        oldest_waiting: since when (any unit, smaller is older) its oldest waiting group waits; None: none waits.
+        oldest_waiting: its oldest waiting group, by its creation (any unit), then its name; None: none waits.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Claim:
     request: Resources
     capability: Resources | None = None
     holds: Resources = field(default_factory=dict)
-    oldest_waiting: int | None = None
+    oldest_waiting: tuple[int, str] | None = None
 
 
 def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, Resources]:
@@ -40,8 +40,9 @@ def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str
 
     In each dimension, rounds: every queue that is not yet satisfied gets floor(rest * weight / sum of their weights),
     at most up to its request and its capability. When a round gives nothing, fewer units are left than queues; they go
-    one each, to the largest fraction first, then to a queue that already holds some, then to the one whose group waits
-    longest, then by name.
+    one each, to the largest fraction first, then to a queue that already holds some (more than it was granted so far
+    before any: what it has of the last units it keeps, or they would be taken to and fro), then to the one whose group
+    waits longest, then by name.
 
     Every dimension with capacity and demand stands in every answer, with 0 where a queue asks for none of it. The
     others stand in none: they are not scarce, or not there, and nobody is above or below a share of them.
@@ -77,7 +78,9 @@ def _divide(dimension: str, amount: int, claims: Sequence[Claim]) -> list[int]:
             given += part
         if not given:
             # rest * weight < weight_sum for each, so rest < len(unmet): one unit each is enough.
-            unmet.sort(key=lambda index: _last_unit_key(claims[index], dimension, rest * weights[index]))
+            unmet.sort(
+                key=lambda index: _last_unit_key(claims[index], dimension, granted[index], rest * weights[index])
+            )
             for index in unmet[:rest]:
                 granted[index] += 1
             break
@@ -94,10 +97,10 @@ def _most(claim: Claim, dimension: str) -> int:
     return want
 
 
-def _last_unit_key(claim: Claim, dimension: str, fraction: int) -> tuple[int, bool, bool, int, str]:
+def _last_unit_key(claim: Claim, dimension: str, granted: int, fraction: int) -> tuple[object, ...]:
     """Smaller first. `fraction` is what the queue would get of one unit, times the sum of weights."""
-    waits = claim.oldest_waiting
-    return (-fraction, claim.holds.get(dimension, 0) <= 0, waits is None, waits or 0, claim.name)
+    waits, holds = claim.oldest_waiting, claim.holds.get(dimension, 0)
+    return (-fraction, holds <= granted, holds <= 0, waits is None, waits or (0, ""), claim.name)
 
 
 def dominant_share(amounts: Mapping[str, int], total: Mapping[str, int]) -> Fraction:

@@ -25,7 +25,7 @@ def claim_lists(draw: st.DrawFn, most: int = 8) -> list[Claim]:
             draw(vectors),
             capability=draw(st.none() | vectors),
             holds=draw(vectors),
-            oldest_waiting=draw(st.none() | st.integers(0, 5)),
+            oldest_waiting=draw(st.none() | st.tuples(st.integers(0, 5), st.sampled_from("xyz"))),
         )
         for name in names
     ]

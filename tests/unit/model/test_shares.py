@@ -18,7 +18,8 @@ def one(capacity: int, *claims: Claim) -> list[int]:
 
 
 def claim(name: str, weight: int, cpu: int, **more: int) -> Claim:
-    return Claim(name, weight, {"cpu": cpu}, holds={"cpu": more.get("holds", 0)}, oldest_waiting=more.get("oldest"))
+    oldest = (more["oldest"], f"default/of-{name}") if "oldest" in more else None
+    return Claim(name, weight, {"cpu": cpu}, holds={"cpu": more.get("holds", 0)}, oldest_waiting=oldest)
 
 
 def test_the_seeds_example() -> None:
@@ -72,12 +73,19 @@ def test_the_last_unit_goes_to_the_largest_fraction() -> None:
 
 def test_then_to_a_queue_that_holds_some() -> None:
     assert one(3, claim("a", 1, 9), claim("b", 1, 9, holds=1)) == [1, 2]
+    assert one(3, claim("a", 1, 9, holds=1, oldest=1), claim("b", 1, 9, holds=1, oldest=2)) == [2, 1]
+
+
+def test_a_queue_that_has_the_last_unit_keeps_it() -> None:
+    assert one(3, claim("a", 1, 9, holds=1, oldest=1), claim("b", 1, 9, holds=2, oldest=2)) == [1, 2]
+    assert one(5, claim("a", 1, 9, holds=2), claim("b", 1, 9, holds=1), claim("c", 1, 9, holds=2)) == [2, 1, 2]
 
 
 def test_then_to_the_oldest_waiting_group() -> None:
     assert one(3, claim("a", 1, 9), claim("b", 1, 9, oldest=7), claim("c", 0, 9)) == [1, 2, 0]
     assert one(3, claim("a", 1, 9, oldest=8), claim("b", 1, 9, oldest=7)) == [1, 2]
     assert one(3, claim("a", 1, 9, oldest=0), claim("b", 1, 9)) == [2, 1]
+    assert one(3, claim("b", 1, 9, oldest=7), claim("a", 1, 9, oldest=7)) == [1, 2], "of one age, by the group's name"
 
 
 def test_then_by_name() -> None:
