@@ -92,3 +92,19 @@ def test_nothing_is_reserved_where_nobody_lets_groups_in(simulate: Callable[...,
     default = simulate(documents)
     assert {bind["time"] for bind in default.binds} == {60.0}
     assert default.running() == ["a-0", "a-1", "a-2", "a-3"]
+
+
+@evicting
+def test_the_last_unit_is_not_taken_to_and_fro(simulate: Callable[..., Any], conf: str | None) -> None:
+    """Three devices, two equal queues: the one that holds one gets the odd one, though the other has waited longer."""
+    label = "labels: {kbatch.dev/queue: %s}, name: "
+    held = pod("b-0", spec="nodeName: n1").replace("name: ", label % "b", 1)
+    queues = [
+        f"{{apiVersion: scheduling.incubator.k8s.io/v1alpha1, kind: Queue, metadata: {{name: {name}}}}}"
+        for name in "ab"
+    ]
+    pods = [pod(f"{name}-{number}").replace("name: ", label % name, 1) for name in "ab" for number in range(1, 5)]
+    documents = manifests(NODE, *queues, held, *pods).replace("cpu: '4'", "example.com/device: '3'")
+    outcome = simulate(documents.replace("cpu: '1'", "example.com/device: '1'"), conf, extra_cycles=10)
+    assert (len(outcome.running("a")), len(outcome.running("b"))) == (1, 2)
+    assert outcome.evictions == []
