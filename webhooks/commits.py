@@ -28,7 +28,7 @@ from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.kinds import NAMESPACES, PODGROUPS, RESOURCEQUOTAS, Kind
 from kbatch.kube.lists import list_all
 from kbatch.metrics import LedgerMetrics
-from webhooks.ledger import FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, size, without
+from webhooks.ledger import ENTRIES_KEY, FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, without
 from webhooks.world import Groups, World
 
 _log = logging.getLogger(__name__)
@@ -232,7 +232,8 @@ class Ledgers:
             withdrawn = frozenset(account.withdrawn - account.merged)
             before = without(account.ledger, withdrawn)
             settled = settle(before, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
-            too_long = size(settled.ledger) > MOST_BYTES
+            text = encode(settled.ledger)
+            too_long = len(text) > MOST_BYTES
             if not fresh and (settled.refused or len(firm) < len(batch) or too_long):
                 fresh = True
                 continue
@@ -240,7 +241,7 @@ class Ledgers:
                 raise UndecidedError(
                     "full", f"{len(settled.ledger.entries)} groups were granted that did not appear yet"
                 )
-            if settled.granted and not await self._write(account, settled.ledger):
+            if settled.granted and not await self._write(account, settled.ledger, text):
                 continue
             if settled.granted:
                 account.withdrawn -= withdrawn
@@ -291,11 +292,11 @@ class Ledgers:
         floor = (stored.metadata.annotations or {}).get(FLOOR_KEY)
         account.version = stored.metadata.resource_version
         ours = account.owner in {owner.uid for owner in stored.metadata.owner_references or ()}
-        account.ledger = decode(stored.data if ours else None, floor)
+        account.ledger = decode((stored.data or {}).get(ENTRIES_KEY, "") if ours else "", floor)
         return not ours
 
-    async def _write(self, account: _Account, ledger: Ledger) -> bool:
-        """Replace the ledger; False where somebody else has since."""
+    async def _write(self, account: _Account, ledger: Ledger, text: str) -> bool:
+        """Replace the ledger by this one, as `text`; False where somebody else has since."""
         metadata: dict[str, Any] = {
             "name": self._name(account),
             "namespace": self._own,
@@ -305,7 +306,7 @@ class Ledgers:
                 {"apiVersion": "v1", "kind": "Namespace", "name": account.namespace, "uid": account.owner}
             ],
         }
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": encode(ledger)}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {ENTRIES_KEY: text}}
         started = self._clock()
         outcome = "failed"
         try:

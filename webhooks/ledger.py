@@ -37,18 +37,20 @@ class Entry:
     """One grant: its group's name, what it counts as, the token that the group carries, and when it was made
     (milliseconds).
 
-    `text` is the entry as it is written, kept so that a write costs what it adds.
+    `line` and `terms` are the entry as it is written, kept so that a write costs what it adds.
     """
 
     name: str
     ask: Ask
     token: str
     at: int
-    text: str = field(default="", compare=False)
+    line: str = field(default="", compare=False)
+    terms: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if not self.text:
-            object.__setattr__(self, "text", _written(self))
+        if not self.line:
+            object.__setattr__(self, "line", f"{_quoted(self.name)} {self.token}")
+            object.__setattr__(self, "terms", _terms(self.at, self.ask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,46 +246,55 @@ def _common(ask: Ask, live: LiveGroup) -> Ask:
 # --- as it stands in an object ----------------------------------------------------------------------------------------
 
 
+_TERMS: Final = "@"
+"""No name that is quoted begins with it."""
 _FLAGS: Final = ("best-effort", "terminating", "crosses-namespaces")
 
 
-def encode(ledger: Ledger) -> dict[str, str]:
-    """The entries as data of a ConfigMap: one line each, all in one value, so that the API server has little to keep
-    of who owns which key.
+def encode(ledger: Ledger) -> str:
+    """The entries as one text: before each run of entries that were made at one time for the same, a line that says so.
+
+    One value of a ConfigMap, so that the API server has little to keep of who owns which key.
     """
-    return {ENTRIES_KEY: "\n".join(entry.text for entry in ledger.entries.values())}
+    lines: list[str] = []
+    terms = ""
+    for entry in ledger.entries.values():
+        if entry.terms != terms:
+            terms = entry.terms
+            lines.append(terms)
+        lines.append(entry.line)
+    return "\n".join(lines)
 
 
-def size(ledger: Ledger) -> int:
-    """Characters of the entries as they are written."""
-    return sum(len(entry.text) + 1 for entry in ledger.entries.values())
-
-
-def decode(data: Mapping[str, str] | None, floor: str | None) -> Ledger:
+def decode(text: str, floor: str | None) -> Ledger:
     """The ledger that stands in a ConfigMap; what cannot be read is no entry of ours."""
     entries: dict[str, Entry] = {}
-    for line in (data or {}).get(ENTRIES_KEY, "").splitlines():
+    terms, at, ask = "", 0, Ask({})
+    for line in text.split("\n"):
         try:
-            entry = _read(line)
+            if line.startswith(_TERMS):
+                terms = ""
+                at, ask = _read_terms(line)
+                terms = line
+            elif terms:
+                name, token = line.split(" ")
+                name = _unquoted(name)
+                entries[name] = Entry(name, ask, token, at, line, terms)
         except ValueError:
             continue
-        entries[entry.name] = entry
     return Ledger(entries, int(floor) if floor and floor.isdecimal() else 0)
 
 
-def _written(entry: Entry) -> str:
-    """Name, at, token, pods, requests, limits, class, flags: `job-7 1763722500000 4f1b 2 cpu=200,memory=9 - =high -`.
+def _terms(at: int, ask: Ask) -> str:
+    """When, pods, requests, limits, class, flags: `@1763722500000 2 cpu=200,memory=1024 - =high -`.
 
     Names that users choose are quoted: none of them can look like the rest.
     """
-    ask, subject = entry.ask, entry.ask.subject
+    subject = ask.subject
     flags = (subject.best_effort, subject.terminating, subject.crosses_namespaces)
-    named = ",".join(name for name, flag in zip(_FLAGS, flags, strict=True) if flag)
-    parts = (
-        _quoted(entry.name), entry.at, entry.token, ask.pods, _amounts(ask.requests), _amounts(ask.limits),
-        f"={_quoted(subject.priority_class)}", named or "-",
-    )  # fmt: skip
-    return " ".join(map(str, parts))
+    named = ",".join(name for name, flag in zip(_FLAGS, flags, strict=True) if flag) or "-"
+    amounts = f"{_amounts(ask.requests)} {_amounts(ask.limits)}"
+    return f"{_TERMS}{at} {ask.pods} {amounts} ={_quoted(subject.priority_class)} {named}"
 
 
 def _amounts(amounts: Resources) -> str:
@@ -295,17 +306,16 @@ def _quoted(name: str) -> str:
     return quote(name, safe="/", errors="surrogatepass")
 
 
-def _read(text: str) -> Entry:
-    """One line.
+def _read_terms(line: str) -> tuple[int, Ask]:
+    """What stands before a run of entries.
 
     Raises:
-        ValueError: it is no entry.
+        ValueError: it is something else.
     """
-    name, at, token, pods, requests, limits, priority_class, flags = text.split(" ")
+    at, pods, requests, limits, priority_class, flags = line.removeprefix(_TERMS).split(" ")
     best_effort, terminating, crosses_namespaces = (flag in flags.split(",") for flag in _FLAGS)
     subject = Subject(best_effort, terminating, _unquoted(priority_class.removeprefix("=")), crosses_namespaces)
-    ask = Ask(_read_amounts(requests), _read_amounts(limits), int(pods), subject)
-    return Entry(_unquoted(name), ask, token, int(at), text)
+    return int(at), Ask(_read_amounts(requests), _read_amounts(limits), int(pods), subject)
 
 
 def _read_amounts(text: str) -> Resources:

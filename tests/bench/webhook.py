@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import ssl
 import subprocess
 import sys
@@ -221,7 +222,7 @@ async def measure(process: int, port: int, kind: str, reviews: int) -> dict[str,
     ]
     path = "/podgroup-defaults" if kind == "PodGroup" else "/pod-reservations"
     for number in (4 * PARALLEL, reviews):  # the first fill caches
-        bodies = iter([review(f"new-{number}-{index}-{time.monotonic_ns()}", kind) for index in range(number)])
+        bodies = iter([review(f"{secrets.token_hex(3)}-{index}", kind) for index in range(number)])
         took: list[float] = []
         before, started = cpu_seconds(process), time.perf_counter()
         await asyncio.gather(*(line.ask(path, bodies, took) for line in lines))

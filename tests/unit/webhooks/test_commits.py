@@ -79,7 +79,7 @@ class Server:
 
     def granted(self, namespace: str = "ns") -> set[str]:
         """The names in a ledger as it stands."""
-        return set(decode(self.maps[f"kbatch-ledger-{namespace}"]["data"], None).entries)
+        return set(decode(self.maps[f"kbatch-ledger-{namespace}"]["data"]["entries"], None).entries)
 
     @property
     def ledger(self) -> dict[str, Any]:
@@ -315,7 +315,7 @@ async def test_claims_are_counted_by_what_became_of_them(server: Server) -> None
 async def test_a_ledger_that_would_not_fit_an_object_is_not_written(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "MOST_BYTES", 100)
+    monkeypatch.setattr(commits, "MOST_BYTES", 60)
     replica = Replica(server)
     assert await replica.admit("a") is None
     with pytest.raises(UndecidedError, match="did not appear yet"):

@@ -113,11 +113,18 @@ def test_what_is_written_can_be_read() -> None:
     subject = Subject(best_effort=True, terminating=True, priority_class="high", crosses_namespaces=True)
     ledger = Ledger({"a.b-c": Entry("a.b-c", Ask({"cpu": 5}, {"memory": 7}, 3, subject), "t", 99)}, floor=12)
     assert decode(encode(ledger), "12") == ledger
-    assert decode(None, None) == Ledger()
-    assert decode({"entries": "no entry\n" + encode(ledger)["entries"]}, "junk").entries == ledger.entries
+    assert decode("", None) == Ledger()
+    assert decode(f"no entry\n{encode(ledger)}\nno-entry-either", "junk").entries == ledger.entries
+    assert decode("@junk\na t", None) == Ledger()
 
 
-@pytest.mark.parametrize("word", ["", "-", "=", "a b", "a,b", "a=b", "a\nb", "%20", "\ud800", "best-effort,-", "\x85"])
+def test_entries_of_one_time_for_the_same_say_so_once() -> None:
+    done = settled([claim("a", 1), claim("b", 1), claim("c", 2)], now=5)
+    assert encode(done.ledger) == ("@5 1 cpu=1000 - = -\na token-a\nb token-b\n@5 1 cpu=2000 - = -\nc token-c")
+    assert decode(encode(done.ledger), None) == done.ledger
+
+
+@pytest.mark.parametrize("word", ["", "-", "=", "@", "a b", "a,b", "a=b", "a\nb", "%20", "\ud800", "best-effort,-", "\x85"])
 def test_no_name_that_a_user_chooses_hides_an_entry(word: str) -> None:
     ask = Ask({word: 5, "cpu": 1}, {word: 7}, 3, Subject(priority_class=word))
     ledger = Ledger({word: Entry(word, ask, "t", 99)})
