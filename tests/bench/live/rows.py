@@ -95,7 +95,7 @@ def _fill(figure: Figure, seen: Seen) -> None:
         # The first pod seen is where the clock starts, so it is not one of those bound in that time.
         figure.binds_per_second = (len(times) - 1) / max(1e-6, times[-1] - times[0])
     waits = [at - seen.sent[name] for name, at in seen.bound.items() if name in seen.sent]
-    if figure.mode != "backlog":
+    if figure.mode in {"live", "steady"}:
         figure.wait_p50, figure.wait_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
         if figure.shape.startswith("1 x ") and times and seen.made:  # else binding begins while pods are still made
             figure.first_bind = times[0] - max(seen.made.values())
