@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
+
+if TYPE_CHECKING:
+    from kbatch.engine.emptied import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +127,24 @@ def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ..
 
 @dataclass(slots=True)
 class Memo:
-    """What a cycle leaves to the next: attempts that failed, and what they depended on. Empty is always right.
+    """What a cycle leaves to the next: what failed, and what that depended on. Empty is always right.
 
     Attributes:
         policy: fingerprint of the policy it was made with; another policy starts afresh.
-        failed: by signature of what was to be placed, the model's `room_generation` then, and why it did not fit.
+        shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
+            while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
+        shortages: what groups lacked, while `standing_generation` is `shortages_at`.
+        trials: what the emptied nodes hold of groups, while `capacity_generation` is `trials_at`.
         idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
     """
 
     policy: str = ""
-    failed: dict[object, tuple[int, Reason]] = field(default_factory=dict)
+    shrinking: dict[object, int] = field(default_factory=dict)
+    exact: dict[object, int] = field(default_factory=dict)
+    shortages: dict[object, Reason] = field(default_factory=dict)
+    shortages_at: int = -1
+    trials: dict[object, Trial] = field(default_factory=dict)
+    trials_at: int = -1
     idle: tuple[int, int | None, tuple[Verdict, ...]] | None = None
 
 

@@ -14,6 +14,8 @@ from kbatch.api.reasons import (
 )
 from kbatch.engine.actions import ACTIONS
 from kbatch.engine.boundary import TURN, Memo, Observer, Outcome, Step, Transaction, Turn, Verdict
+from kbatch.engine.explaining import Shortages, restated
+from kbatch.engine.planning import unplaced
 from kbatch.engine.policy import Policy
 from kbatch.engine.session import Session
 from kbatch.engine.snapshot import Snapshot
@@ -56,6 +58,8 @@ def _decide(session: Session, observer: Observer) -> Generator[Step, None, Outco
         for step in take_up(session):
             decided = decided or isinstance(step, Transaction)
             yield step
+    if not decided:
+        session.failures.begin()
     for action in policy.actions:
         with observer.span(f"action:{action}"):
             for step in ACTIONS[action](session):
@@ -63,19 +67,21 @@ def _decide(session: Session, observer: Observer) -> Generator[Step, None, Outco
                 yield step
     with observer.span("verdicts"):
         found = []
-        for word in _verdicts(session):
+        shortages = Shortages(session, session.memo)
+        for word in _verdicts(session, shortages):
             if isinstance(word, Verdict):
                 found.append(word)
             yield word
     wake = min((instant for instant in session.wake if instant > snapshot.now), default=None)
     after = Memo(policy.fingerprint)
-    after.failed = {mark: (snapshot.room_generation, why) for mark, (moves, why) in session.failed.items() if not moves}
+    session.keep(after)
+    shortages.keep(after)
     if not decided:
         after.idle = (snapshot.generation, wake, tuple(found))
     return Outcome(after, wake)
 
 
-def _verdicts(session: Session) -> Iterator[Verdict | Turn]:
+def _verdicts(session: Session, shortages: Shortages) -> Iterator[Verdict | Turn]:
     for job in session.live():
         model = job.job
         if model.group is None and not model.shadow:
@@ -83,7 +89,7 @@ def _verdicts(session: Session) -> Iterator[Verdict | Turn]:
             yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
             continue
         whole = session.ready(job) and job.whole
-        reason = None if whole else _reason(session, job)
+        reason = None if whole else (yield from _reason(session, job, shortages))
         attempted = not whole and model.key in session.attempted
         yield Verdict(
             group=model.name,
@@ -98,9 +104,11 @@ def _verdicts(session: Session) -> Iterator[Verdict | Turn]:
         )
 
 
-def _reason(session: Session, job: JobState) -> Reason:
+def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:
     """The one reason why a group waits."""
-    reasons = list(session.reasons.get(job.key, ()))
+    reasons = [restated(session, job, reason) for reason in session.reasons.get(job.key, ())]
+    if job.key in session.unfit and not job.nominated and unplaced(job):
+        reasons.append((yield from shortages.of(job)))
     if job.nominated:
         rows = {row for _, row in job.nominated.values()}
         names = {session.nodes.names[row] for row in rows}

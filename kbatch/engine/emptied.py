@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.boundary import Memo
 from kbatch.engine.placement import Placement, When
 from kbatch.engine.room import Room
 from kbatch.engine.state import JobState
@@ -70,6 +71,8 @@ class Emptied:
         self._placement = Placement(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
+        memo = session.memo
+        self._before = memo.trials if memo.trials_at == session.snapshot.capacity_generation else {}
         self._hopeless: dict[object, bool] = {}
 
     def close(self) -> None:
@@ -150,10 +153,15 @@ class Emptied:
     def attempt(self, job: JobState) -> Trial:
         """Place the group's minimum, the smallest pods that make it up, the largest of them first."""
         mark = _content(job, _count(job))
-        found = self._trials.get(mark)
+        found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            found = self._trials[mark] = self._attempt(job, _minimum_of(job))
+            found = self._attempt(job, _minimum_of(job))
+        self._trials[mark] = found
         return found
+
+    def keep(self, memo: Memo) -> None:
+        """Put into the next cycle's memo what may hold then."""
+        memo.trials, memo.trials_at = self._trials, self._session.snapshot.capacity_generation
 
     def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
         room, placement = self._room, self._placement

@@ -5,14 +5,15 @@ Both last for one run of `allocate`, and are worked out anew in the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbatch.api.reasons import ClusterTooSmall, Reason, Reserved
+from kbatch.api.reasons import Reason, Reserved
+from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.planning import next_tasks, place_minimum, placing, unplaced
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task, TaskClass
@@ -22,17 +23,12 @@ if TYPE_CHECKING:
     from kbatch.engine.session import Session
 
 
-_MOST_TRIES: Final = 8
-
-
 class Holds:
     """The rows that are kept for the one aged group, as if its pods were nominated there."""
 
     def __init__(self) -> None:
         self._holder: JobState | None = None
         self._rows: list[tuple[TaskClass, int]] = []
-        self._nominees: tuple[int, list[JobState]] = (-1, [])
-        self._known: dict[object, tuple[int, Reason | None]] = {}
 
     def __bool__(self) -> bool:
         return self._holder is not None
@@ -49,44 +45,8 @@ class Holds:
             self._holder = None
             session.room_moves += 1
 
-    def reason(self, session: Session, job: JobState, mark: object) -> Reason | None:
-        """Reserved, where the job would fit but for what is kept, or for what others are nominated to.
-
-        `mark` says which jobs are alike in what they need; all but the nominated ones get one answer.
-        """
-        found = self._for_the_aged(session, job)
-        if found is not None or job.nominated:
-            return found
-        moves, found = self._known.get(mark, (-1, None))
-        if moves != session.room_moves:
-            found = self._for_the_nominated(session, job)
-            self._known[mark] = session.room_moves, found
-        return found
-
-    def _for_the_nominated(self, session: Session, job: JobState) -> Reason | None:
-        if self._nominees[0] != session.commits:
-            self._nominees = session.commits, [other for other in session.live() if other.nominated]
-        others = self._nominees[1]
-        if not others:
-            return None
-        rows = [(task.cls, row) for other in others for task, row in other.nominated.values()]
-        for cls, row in rows:
-            session.room.nominate(cls, row, -1)
-        statement = Statement(session, job)
-        fits = place_minimum(statement, (When.NOW,))
-        statement.rollback()
-        for cls, row in rows:
-            session.room.nominate(cls, row)
-        if not fits:
-            return None
-        for other in others:
-            kept = total(task.cls.request for task, _ in other.nominated.values())
-            for name in job.asks:
-                if kept.get(name):
-                    return Reserved(other.name, name, kept[name])
-        return None
-
-    def _for_the_aged(self, session: Session, job: JobState) -> Reason | None:
+    def reason(self, session: Session, job: JobState) -> Reason | None:
+        """Reserved, where the job would fit but for what is kept."""
         if self._holder is None or job is self._holder:
             return None
         self._apply(session, -1)
@@ -105,14 +65,15 @@ class Holds:
             session.room.nominate(cls, row, sign)
 
 
-def keep_for_the_aged(session: Session, holds: Holds) -> None:
+def keep_for_the_aged(session: Session, holds: Holds) -> Iterator[Turn]:
     """Let room gather for the oldest group that has waited beyond the ageing time and does not fit as things are.
 
     Only a group that the cluster could hold, within its queue's capability and share, and only one at a time: while the
-    oldest fits, order alone decides. Groups that no empty cluster would hold are passed over, a few of them per cycle.
+    oldest fits, order alone decides. Groups that no empty cluster would hold are passed over.
     """
-    tries = _MOST_TRIES
     for job in session.live():
+        if session.due():
+            yield TURN
         if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
             continue
         due = job.job.created + session.policy.ageing_ms
@@ -122,14 +83,14 @@ def keep_for_the_aged(session: Session, holds: Holds) -> None:
         tasks = unplaced(job)
         if session.valid(job) is not None or session.limited(job, next_tasks(job, tasks)):
             continue
-        if isinstance(session.known_failure(signature(job, tasks)), ClusterTooSmall):
+        if session.emptied.hopeless(job):
             continue
         statement = Statement(session, job)
-        fits = place_minimum(statement, (When.NOW,))
+        fits = yield from placing(statement, (When.NOW,))
         statement.rollback()
-        if fits or not tries:
+        if fits:
             return
-        tries -= 1
+        yield TURN
         if session.emptied.attempt(job).fits:
             rows = _rows_for(session, next_tasks(job, tasks))
             if rows:

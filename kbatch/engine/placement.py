@@ -241,6 +241,13 @@ class Placement:
         """Whether placing one pod can open a node for another of this class."""
         return any(p.predicate_scope(cls) is Scope.CLUSTER for p in self.predicates)
 
+    def far(self, cls: TaskClass) -> list[Plugin]:
+        """The plugins whose answers about the class depend on more than the node asked about."""
+        return [
+            *(p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER),
+            *(p for p in self.scores if p.score_scope(cls) is Scope.CLUSTER),
+        ]
+
     def static(self, cls: TaskClass) -> tuple[Mask, Column]:
         """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""
         cache = self.room.table.static_cache

@@ -138,21 +138,18 @@ def _runs(tasks: Sequence[Task]) -> Iterator[tuple[TaskClass, list[Task]]]:
         yield found[0].cls, found
 
 
-def explain(session: Session, job: JobState, when: Sequence[When]) -> Reason:
+def explaining(session: Session, job: JobState, when: Sequence[When]) -> Generator[Turn, None, Reason]:
     """Why the job's minimum does not fit, with the most that could be placed; leaves no trace in the session."""
     plan = Statement(session, job)
     needed = job.missing()
     tasks = unplaced(job)
-    place_minimum(plan, when)
+    yield from placing(plan, when)
     left = unplaced(job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]
     fitting, counts = session.placement.histogram(stuck.cls)
     short, missing = shortage(session.nodes, session.room, next_tasks(job, left))
     plan.rollback()
-    alone = session.emptied.attempt(job)
-    if not alone.fits:
-        return too_small(session, job, alone)
     role = stuck.role if any(known.name == stuck.role for known in job.job.roles) else ""
     held = job.pipelined
     return NotEnoughResources(

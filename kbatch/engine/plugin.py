@@ -12,7 +12,7 @@ engine works it out again only for what a decision touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -214,6 +214,13 @@ class Plugin:
         Asked so that nobody evicts on a node that would not take the pod however empty.
         """
         return None
+
+    def depends(self, cls: TaskClass) -> Hashable:
+        """What an answer of scope CLUSTER about the class depends on besides the nodes and what stands on them.
+
+        While this and all that stands are as they were, what did not fit is not tried again. By default on anything.
+        """
+        return self.view.model.generation
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """What the codes of `predicate` mean for this class; by default one of each type in `reasons`."""

@@ -15,6 +15,7 @@ from kbatch.engine.budgets import Budgets
 from kbatch.engine.coming import overuses, surplus
 from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.emptied import Emptied
+from kbatch.engine.failures import Failures
 from kbatch.engine.holds import Holds
 from kbatch.engine.pieces import Pace
 from kbatch.engine.placement import Placement
@@ -39,7 +40,7 @@ class Session:
     Attributes:
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
-        reasons: for each group key, why it was refused so far in this cycle.
+        reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         holds: room kept for a group that has waited too long.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
@@ -69,7 +70,8 @@ class Session:
         self.attempted: set[str] = set()
         self.wake: list[int] = []
         self.due = Pace().due
-        self.failed: dict[object, tuple[int, Reason]] = {}
+        self.failures = Failures(self, memo)
+        self.unfit: set[str] = set()
         self.holds = Holds()
         self._promises: list[tuple[JobState, Resources]] | None = None
         self._live: list[JobState] = []
@@ -78,7 +80,6 @@ class Session:
         self._below: dict[str, set[str]] | None = None
         self._emptied: Emptied | None = None
         self._vain: dict[object, int] = {}
-        self._vain_coupled: dict[object, tuple[int, Reason]] = {}
         self._templates: dict[str, list[ToCome]] | None = None
         self._on_hold: dict[str, str] | None = None
         self._load(policy)
@@ -140,6 +141,12 @@ class Session:
             if self.due(1 + len(job.waiting) // 10):
                 yield TURN
         self._live = found
+
+    def keep(self, memo: Memo) -> None:
+        """Put into the next cycle's memo what may hold then."""
+        self.failures.keep(memo)
+        if self._emptied is not None:
+            self._emptied.keep(memo)
 
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
@@ -375,24 +382,10 @@ class Session:
         if attempted:
             self.attempted.add(job.key)
 
-    def coupled(self, tasks: Sequence[Task]) -> bool:
-        """Whether placing other pods could open a node for one of these."""
-        return any(self.placement.coupled(cls) for cls in {task.cls.id: task.cls for task in tasks}.values())
-
-    def known_failure(self, signature: object, *, coupled: bool = False) -> Reason | None:
-        """Why the same did not fit before, if nothing could have made room since; of coupled pods, nothing at all."""
-        if coupled:
-            vain = self._vain_coupled.get(signature)
-            return vain[1] if vain is not None and vain[0] == self.commits else None
-        found = self.failed.get(signature)
-        if found is not None and found[0] == self.room_moves:
-            return found[1]
-        if self.room_moves == 0:
-            found = self.memo.failed.get(signature)
-            if found is not None and found[0] == self.snapshot.room_generation:
-                self.failed[signature] = (0, found[1])
-                return found[1]
-        return None
+    def refuse_room(self, job: JobState) -> None:
+        """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""
+        self.unfit.add(job.key)
+        self.attempted.add(job.key)
 
     def hopeless(self, mark: object) -> bool:
         """Whether the like of this was sought for in vain since the last decision."""
@@ -401,10 +394,3 @@ class Session:
     def note_hopeless(self, mark: object) -> None:
         """Nothing could be done for it, as things are."""
         self._vain[mark] = self.commits
-
-    def note_failure(self, signature: object, reason: Reason, *, coupled: bool = False) -> None:
-        """Keep it for the like of it, until something makes room; of coupled pods, until anything is decided."""
-        if coupled:
-            self._vain_coupled[signature] = (self.commits, reason)
-        else:
-            self.failed[signature] = (self.room_moves, reason)

@@ -32,6 +32,16 @@ class Snapshot:
         return self.model.room_generation
 
     @property
+    def standing_generation(self) -> int:
+        """Of the model."""
+        return self.model.standing_generation
+
+    @property
+    def capacity_generation(self) -> int:
+        """Of the model."""
+        return self.model.capacity_generation
+
+    @property
     def table(self) -> NodeTable:
         """The nodes as columns."""
         return self.model.table

@@ -12,7 +12,6 @@ from kbatch.api import conditions
 from kbatch.api.objects import timestamp_ms
 from kbatch.api.reasons import (
     JobSuspended,
-    NotEnoughResources,
     PodGroupNotFound,
     PriorityClassNotFound,
     QueueClosed,
@@ -21,7 +20,7 @@ from kbatch.api.reasons import (
 )
 from kbatch.engine.boundary import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, place_minimum, unplaced
+from kbatch.engine.planning import place_minimum, unplaced
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 
@@ -190,8 +189,7 @@ def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
             return
         statement.rollback()
         if unplaced(job):
-            reason = explain(session, job, (When.NOW, When.LATER))
-            session.refuse(job, reason, attempted=isinstance(reason, NotEnoughResources))
+            session.refuse_room(job)
     since = job.job.started
     if since is None:
         return

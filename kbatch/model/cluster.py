@@ -34,6 +34,8 @@ class ClusterModel:
         generation: moves with every change of anything; equal generations mean an equal cluster.
         room_generation: moves whenever a pod that found no node before might find one now: something left a node, a
             node came or changed, a nomination ended. While it stands still, room only shrinks.
+        standing_generation: moves with every change of what stands on nodes or is nominated to them, and of the nodes.
+        capacity_generation: moves with every change of what nodes offer were this scheduler's pods all gone.
         unreadable: why objects were left out, by type and key.
         classes: the pods' classes.
     """
@@ -43,6 +45,8 @@ class ClusterModel:
         self.default_queue = default_queue
         self.generation = 0
         self.room_generation = 0
+        self.standing_generation = 0
+        self.capacity_generation = 0
         self.unreadable: dict[tuple[type[AnyObject], str], str] = {}
         self.classes = ClassTable()
         self._tasks: dict[str, Task] = {}
@@ -171,7 +175,7 @@ class ClusterModel:
             self._groups.touch_all()
         elif kind in STATIC_KINDS:
             self._nodes.static_changed()
-            self.room_generation += 1
+            self._room_changed()
 
     def _unreadable(self, event: Unreadable) -> None:
         key = _key(event.namespace, event.name)
@@ -203,6 +207,8 @@ class ClusterModel:
     def _room_changed(self) -> None:
         """Something but the use of a node changed."""
         self.room_generation += 1
+        self.standing_generation += 1
+        self.capacity_generation += 1
         self.generation += 1
 
     # --- what this process does ---------------------------------------------------------------------------------------
@@ -295,9 +301,13 @@ class ClusterModel:
 
     def _count(self, old: Task | None, new: Task | None) -> None:
         """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
-        if old is not None and (self.classes.coupled or _leaves_room(old, new)):
-            # With coupled classes a pod that leaves or changes may have stood in another one's way anywhere.
+        if old is not None and _leaves_room(old, new):
             self.room_generation += 1
+        before, after = _place(old), _place(new)
+        if before != after:
+            self.standing_generation += 1
+            if (before and old is not None and not old.job) or (after and new is not None and not new.job):
+                self.capacity_generation += 1
         self._nodes.swap(old, new)
         self._groups.swap(old, new)
 
@@ -328,6 +338,13 @@ class ClusterModel:
             AssertionError: a sum that is kept differs from the one worked out.
         """
         validate(self)
+
+
+def _place(task: Task | None) -> tuple[object, ...]:
+    """Where a pod stands or is to stand, and as what; empty where it does neither."""
+    if task is None or task.terminal or not (task.node or task.nominated):
+        return ()
+    return task.node, task.nominated, task.cls.id, task.terminating, bool(task.job)
 
 
 def _leaves_room(old: Task, new: Task | None) -> bool:

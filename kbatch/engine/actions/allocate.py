@@ -16,7 +16,7 @@ from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.holds import keep_for_the_aged, reserved
 from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, next_tasks, place_minimum, placing, signature, too_small, unplaced
+from kbatch.engine.planning import next_tasks, place_minimum, placing, signature, unplaced
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task
@@ -31,7 +31,7 @@ def allocate(session: Session) -> Iterator[Transaction | Turn]:
     lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
     yield from _settle(session)
-    keep_for_the_aged(session, session.holds)
+    yield from keep_for_the_aged(session, session.holds)
     for job in session.live():
         if session.due():
             yield TURN
@@ -187,23 +187,13 @@ class _Line:
         if reason is not None:
             session.refuse(job, reason)
             return False
-        mark = signature(job, tasks)
-        coupled = session.coupled(tasks)
-        known = session.known_failure(mark, coupled=coupled)
-        statement = Statement(session, job)
         if session.emptied.hopeless(job):
-            if known is None:
-                known = too_small(session, job, session.emptied.attempt(job))
-                session.note_failure(mark, known)
-            session.refuse(job, known, attempted=True)
+            session.refuse_room(job)
             return False
-        if known is not None:
-            if _take_over(session, statement):
-                yield from statement.commit()
-                return True
-            session.refuse(job, known, attempted=True)
-            return False
-        if (yield from placing(statement, (When.NOW, When.LATER))):
+        mark = signature(job, tasks)
+        statement = Statement(session, job)
+        known = session.failures.known(mark, tasks)
+        if not known and (yield from placing(statement, (When.NOW, When.LATER))):
             yield TURN
             yield from statement.commit()
             return True
@@ -211,12 +201,13 @@ class _Line:
         if _take_over(session, statement):
             yield from statement.commit()
             return True
-        reason = session.holds.reason(session, job, mark)
-        if reason is None:
-            reason = explain(session, job, (When.NOW, When.LATER))
-            if not session.holds:
-                session.note_failure(mark, reason, coupled=coupled)
-        session.refuse(job, reason, attempted=True)
+        reason = session.holds.reason(session, job) if not known else None
+        if reason is not None:
+            session.refuse(job, reason, attempted=True)
+            return False
+        if not (known or session.holds):
+            session.failures.note(mark, tasks)
+        session.refuse_room(job)
         return False
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool]:

@@ -18,7 +18,6 @@ from kbatch.api.objects import timestamp_ms
 from kbatch.api.reasons import (
     ClusterTooSmall,
     GangExceedsReclaimableShare,
-    NotEnoughResources,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,
@@ -28,8 +27,7 @@ from kbatch.api.reasons import (
 from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.coming import behind, foreseen, gives
 from kbatch.engine.demand import Quotas, needs, to_come
-from kbatch.engine.placement import When
-from kbatch.engine.planning import explain, signature, too_small, unplaced
+from kbatch.engine.planning import too_small, unplaced
 from kbatch.engine.state import JobState, QueueState
 from kbatch.resources import Resources, add, lacking
 
@@ -202,12 +200,7 @@ class _Door:
         """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
         session = self.session
         if session.emptied.hopeless(job):
-            mark = ("too large", session.emptied.mark(job))
-            reason = session.known_failure(mark)
-            if reason is None:
-                reason = too_small(session, job, session.emptied.attempt(job))
-                session.note_failure(mark, reason)
-            return reason
+            return too_small(session, job, session.emptied.attempt(job))
         short = lacking(wanted, session.total)
         if short:
             name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
@@ -233,14 +226,9 @@ class _Door:
             return None
         session = self.session
         if session.valid(job) is None and len(unplaced(job)) >= job.missing():
-            mark = signature(job, unplaced(job))
-            reason = session.known_failure(mark)
-            if reason is None:
-                reason = explain(session, job, (When.NOW, When.LATER))
-                if isinstance(reason, NotEnoughResources) and reason.placeable < reason.needed:
-                    session.note_failure(mark, reason)
-            if isinstance(reason, NotEnoughResources) and reason.rank < WaitingInQueue.rank:
-                return reason
+            alone = session.emptied.attempt(job)
+            if not alone.fits:
+                return too_small(session, job, alone)
         if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
             return GangExceedsReclaimableShare(
                 queue.name, beyond, wanted[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),

@@ -72,11 +72,9 @@ def _step(
     request = total(task.cls.request for task in tasks)
     if over_capability(queue, tasks) is not None:
         return False
-    known = (
-        session.known_failure(signature(job, unplaced(job)), coupled=session.coupled(tasks)) if single is None else None
-    )
+    known = single is None and session.failures.known(signature(job, unplaced(job)), unplaced(job))
     statement = Statement(session, job)
-    if known is not None:
+    if known:
         fits = False
     elif single is None:
         fits = place_minimum(statement, (When.NOW, When.LATER))

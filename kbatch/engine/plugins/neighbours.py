@@ -20,6 +20,7 @@ from kbatch.engine.pieces import finish
 from kbatch.engine.plugin import View
 from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
+    Who,
     hard_constraints,
     namespace_labels,
     required_terms,
@@ -88,7 +89,8 @@ class Neighbours:
         self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
         self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
         self._counted = False
-        self._waits: Counted[TaskClass] | None = None
+        self._waits: dict[tuple[str, str] | None, list[tuple[TaskClass, int]]] | None = None
+        """The classes of waiting pods and their numbers, under each of their labels; under None all of them."""
 
     def prepare(self) -> Iterator[None]:
         """Get to know the classes that speak of other pods; and, where any pod may ask, who stands where."""
@@ -104,7 +106,11 @@ class Neighbours:
 
     def together(self, cls: TaskClass) -> bool:
         """Whether pods of the class satisfy their own required affinity."""
-        return self._coupled(cls).own
+        return bool(required_terms(cls.spec)[0]) and self._coupled(cls).own
+
+    def company(self, cls: TaskClass) -> int:
+        """How many waiting pods the class's required affinity means, if it means its own kind too; else 0."""
+        return self._coupled(cls).company if required_terms(cls.spec)[0] else 0
 
     def refusals(self, cls: TaskClass, *, later: bool) -> Iterator[tuple[Mask, type[Reason]]]:
         """The rows that other pods keep the class from, and why; of several reasons for a row the last counts.
@@ -168,19 +174,22 @@ class Neighbours:
             found.affinity = tuple(standing.target(term.topology_key, who) for term in affinity)
             found.own = who.match(cls, self._namespace_labels)
             if found.own:
-                found.company = sum(
-                    count for other, count in self._waiting().items() if who.match(other, self._namespace_labels)
-                )
+                found.company = self._waiting_like(who)
         found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
         found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
         found.spread = tuple(self._spreads(cls))
         return found
 
-    def _waiting(self) -> Counted[TaskClass]:
-        """How many pods of each class wait for a node."""
+    def _waiting_like(self, who: Who) -> int:
+        """How many of the pods that wait for a node are meant."""
         if self._waits is None:
-            self._waits = Counted(task.cls for job in self._model.live.values() for task in job.waiting)
-        return self._waits
+            counts = Counted(task.cls for job in self._model.live.values() for task in job.waiting)
+            self._waits = {None: list(counts.items())}
+            for cls, count in counts.items():
+                for label in cls.labels.items():
+                    self._waits.setdefault(label, []).append((cls, count))
+        near = self._waits.get(who.anchor, ())
+        return sum(count for cls, count in near if who.match(cls, self._namespace_labels))
 
     def _count(self) -> Generator[None, None, None]:
         """Count the snapshot's pods, once."""

@@ -7,7 +7,7 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -136,6 +136,10 @@ class NodeOrder(Plugin):
             if self._weights.topology_spread and soft_constraints(cls.spec):
                 return Scope.CLUSTER
         return Scope.NODE if self._of_use else Scope.STATIC
+
+    def depends(self, cls: TaskClass) -> Hashable:
+        """Only on what stands on the nodes."""
+        return None
 
     def node_order(self, cls: TaskClass, rows: Rows) -> Scores:
         """See the class."""

@@ -10,7 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -175,6 +175,10 @@ class Predicates(Plugin):
             return None
         mask = self._neighbours.roomiest(cls, rows, self._static(cls)[0] == 0)
         return mask * _ABOVE_ALL if mask is not None else None
+
+    def depends(self, cls: TaskClass) -> Hashable:
+        """How many waiting pods want to be where pods of the class are: the first of them makes room for all."""
+        return self._neighbours.company(cls) if self._neighbours is not None else 0
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""

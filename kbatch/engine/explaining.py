@@ -1,0 +1,104 @@
+"""Why groups wait, in numbers that describe one state: the cluster as the cycle leaves it.
+
+A group is tried somewhere in the middle of a cycle; were its reason made then, the numbers would depend on who was
+tried before, and on whether it was tried at all or known to fail. So an action only notes that there was no room, and
+what is lacking is worked out when the cycle has decided everything. Then the next cycle, if nothing happens, finds the
+very cluster that this one has left, and says the same. (The door is different: why a group is not let in queue is said
+of the cluster as the cycle found it, because that is what it was kept out by.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbatch.api.reasons import GangExceedsReclaimableShare, QueueCapabilityExceeded, QueueOverused, Reason, Reserved
+from kbatch.engine.boundary import Memo, Turn
+from kbatch.engine.failures import classes_of
+from kbatch.engine.placement import When
+from kbatch.engine.planning import explaining, placing, signature, too_small, unplaced
+from kbatch.engine.state import JobState
+from kbatch.engine.statement import Statement
+from kbatch.resources import total
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+class Shortages:
+    """What groups lack to be placed, the same for all that are alike; kept while the nodes stay as they are."""
+
+    def __init__(self, session: Session, before: Memo) -> None:
+        self._session = session
+        as_before = before.shortages_at == session.snapshot.standing_generation and session.failures.as_found
+        self._before = before.shortages if as_before else {}
+        self._found: dict[object, Reason] = {}
+        self._nominated = [job for job in session.live() if job.nominated]
+
+    def of(self, job: JobState) -> Generator[Turn, None, Reason]:
+        """Why there is no room for what the job's minimum lacks."""
+        session = self._session
+        if session.emptied.hopeless(job):
+            return too_small(session, job, session.emptied.attempt(job))
+        tasks = unplaced(job)
+        key = (
+            signature(job, tasks), session.failures.beyond(classes_of(tasks)), job.pipelined, session.emptied.mark(job),
+        )  # fmt: skip
+        found = self._found.get(key) or self._before.get(key)
+        if found is None:
+            found = yield from self._work_out(job)
+        self._found[key] = found
+        return found
+
+    def _work_out(self, job: JobState) -> Generator[Turn, None, Reason]:
+        session = self._session
+        alone = session.emptied.attempt(job)
+        if not alone.fits:
+            return too_small(session, job, alone)
+        reserved = yield from self._reserved(job)
+        if reserved is not None:
+            return reserved
+        return (yield from explaining(session, job, (When.NOW, When.LATER)))
+
+    def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
+        """Reserved, where the job would fit but for what others are nominated to."""
+        session = self._session
+        rows = [(task.cls, row) for other in self._nominated for task, row in other.nominated.values()]
+        if not rows:
+            return None
+        for cls, row in rows:
+            session.room.nominate(cls, row, -1)
+        statement = Statement(session, job)
+        fits = yield from placing(statement, (When.NOW,))
+        statement.rollback()
+        for cls, row in rows:
+            session.room.nominate(cls, row)
+        if fits:
+            for other in self._nominated:
+                kept = total(task.cls.request for task, _ in other.nominated.values())
+                for name in job.asks:
+                    if kept.get(name):
+                        return Reserved(other.name, name, kept[name])
+        return None
+
+    def keep(self, memo: Memo) -> None:
+        """Put into the next cycle's memo what may hold then."""
+        if self._session.failures.as_found:
+            memo.shortages, memo.shortages_at = self._found, self._session.snapshot.standing_generation
+
+
+def restated(session: Session, job: JobState, reason: Reason) -> Reason:
+    """The reason with the numbers of now."""
+    queue = session.queues.get(job.queue)
+    if queue is None:
+        return reason
+    if isinstance(reason, QueueOverused):
+        now = session.overused(queue, job)
+        return now if isinstance(now, QueueOverused) else reason
+    if isinstance(reason, GangExceedsReclaimableShare):
+        allocated = queue.allocated.get(reason.resource, 0)
+        return replace(reason, allocated=allocated, idle=session.idle(reason.resource))
+    if isinstance(reason, QueueCapabilityExceeded) and job.in_queue:
+        return replace(reason, used=queue.allocated.get(reason.resource, 0))
+    return reason

@@ -1,0 +1,88 @@
+"""What was tried in vain, in this cycle and in earlier ones: it is not tried again until something could help it.
+
+Where all pods of a group are alike and no other pod matters to them, each node takes as many as it has room for, in
+whatever order they are placed: while room only shrinks, what did not fit does not fit. Nothing of the kind holds for
+pods of several classes, or pods that look at other pods: there one choice spoils another, and with less room other
+choices are made. Such an attempt fails again for certain only if the nodes are exactly as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from kbatch.engine.boundary import Memo
+from kbatch.model.tasks import Task, TaskClass
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+
+class Failures:
+    """One session's attempts that failed. A mark is `planning.signature`: equal marks ask for the same."""
+
+    def __init__(self, session: Session, before: Memo) -> None:
+        self._session = session
+        self._before = before
+        self._shrinking: dict[object, int] = {}
+        self._exact: dict[object, int] = {}
+        self._as_found = -1
+
+    def begin(self) -> None:
+        """From now on decisions fall; until now the session has only restored what the last one left."""
+        self._as_found = self._session.commits
+
+    @property
+    def as_found(self) -> bool:
+        """Whether the nodes are now as the snapshot has them."""
+        return self._as_found == self._session.commits and not self._session.holds
+
+    def known(self, mark: object, tasks: Sequence[Task]) -> bool:
+        """Whether the attempt to place a minimum from these tasks is sure to fail again."""
+        session = self._session
+        classes = classes_of(tasks)
+        if self._independent(classes):
+            if self._shrinking.get(mark) == session.room_moves:
+                return True
+            if session.room_moves == 0 and self._before.shrinking.get(mark) == session.snapshot.room_generation:
+                self._shrinking[mark] = 0
+                return True
+            return False
+        if session.holds:
+            return False
+        mark = mark, self.beyond(classes)
+        if self._exact.get(mark) == session.commits:
+            return True
+        if self.as_found and self._before.exact.get(mark) == session.snapshot.standing_generation:
+            self._exact[mark] = session.commits
+            return True
+        return False
+
+    def note(self, mark: object, tasks: Sequence[Task]) -> None:
+        """The attempt has just failed, with nothing kept aside for others."""
+        session = self._session
+        classes = classes_of(tasks)
+        if self._independent(classes):
+            self._shrinking[mark] = session.room_moves
+        else:
+            self._exact[mark, self.beyond(classes)] = session.commits
+
+    def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
+        """What matters to pods of these classes besides what stands on the nodes."""
+        placement = self._session.placement
+        return tuple([plugin.depends(cls) for cls in classes for plugin in placement.far(cls)])
+
+    def keep(self, memo: Memo) -> None:
+        """Put into the next cycle's memo what may hold then."""
+        snapshot = self._session.snapshot
+        room, standing = snapshot.room_generation, snapshot.standing_generation
+        memo.shrinking = {mark: room for mark, moves in self._shrinking.items() if not moves}
+        memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
+
+    def _independent(self, classes: Sequence[TaskClass]) -> bool:
+        return len(classes) == 1 and not self._session.placement.coupled(classes[0])
+
+
+def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:
+    """The classes of the tasks, each once."""
+    return list({task.cls.id: task.cls for task in tasks}.values())

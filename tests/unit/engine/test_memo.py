@@ -1,0 +1,141 @@
+"""What failed is not tried again until something could help it; what is said of it describes one state."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from kbatch.api.objects import (
+    Affinity,
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodStatus,
+    TopologySpreadConstraint,
+)
+from kbatch.api.reasons import NotEnoughResources
+from kbatch.engine import Memo, planning
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, queue, run, world
+
+ZONE = "zone"
+_ALLOCATE = sys.modules["kbatch.engine.actions.allocate"]
+"""The module: the package shows the action of that name in its place."""
+
+
+def apart(app: str) -> Affinity:
+    term = PodAffinityTerm(topology_key=ZONE, label_selector=LabelSelector(match_labels={"app": app}))
+    return Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+
+
+def beside(app: str) -> Affinity:
+    term = PodAffinityTerm(topology_key=ZONE, label_selector=LabelSelector(match_labels={"app": app}))
+    return Affinity(pod_affinity=PodAffinity(required=(term,)))
+
+
+def spread(app: str) -> tuple[TopologySpreadConstraint, ...]:
+    return (
+        TopologySpreadConstraint(
+            max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule",
+            label_selector=LabelSelector(match_labels={"app": app}),
+        ),
+    )  # fmt: skip
+
+
+def nodes() -> list[Any]:
+    return [node("n1", "4", labels={ZONE: "a"}), node("n2", "1", labels={ZONE: "b"})]
+
+
+def counted(model: ClusterModel, memo: Memo, now: int = 0) -> tuple[Decisions, int]:
+    """A cycle, and how many minimums it tried to place."""
+    with mock.patch.object(_ALLOCATE, "placing", side_effect=planning.placing) as placing:
+        found = run(model, policy(), now=now, memo=memo)
+    return found, placing.call_count
+
+
+def memo_of(found: Decisions) -> Memo:
+    assert found.outcome is not None
+    return found.outcome.memo
+
+
+@pytest.mark.parametrize("how", ["apart", "beside", "spread", "unlike"])
+def test_a_group_whose_pods_look_at_others_is_not_tried_again_until_something_on_the_nodes_changes(how: str) -> None:
+    every: dict[str, dict[str, Any]] = {
+        "apart": {"affinity": apart("g")}, "beside": {"affinity": beside("other")},
+        "spread": {"topology_spread_constraints": spread("g")}, "unlike": {},
+    }  # fmt: skip
+    wants = every[how]
+    cpus = ["3", "2"] if how == "unlike" else ["1"] * (4 if how == "spread" else 3)
+    pods = [pod(f"g-{at}", cpu, of="g", labels={"app": "g"}, **wants) for at, cpu in enumerate(cpus)]
+    model = world(queue(), nodes(), group("g", len(pods)), pods)
+    first, tries = counted(model, Memo())
+    assert tries == 1
+    said = first.verdicts["ns/g"].reason
+    assert isinstance(said, NotEnoughResources)
+
+    model.apply(Upsert(group("unrelated", 2, at=5)))
+    model.apply(Upsert(pod("gated", of="unrelated", at=5)))
+    again, tries = counted(model, memo_of(first))
+    assert tries == 0, "nothing has happened that could help"
+    assert again.verdicts["ns/g"].reason == said
+
+    model.apply(Upsert(pod("stands", "0", on="n1", scheduler="another", labels={"app": "other"})))
+    after, tries = counted(model, memo_of(again))
+    assert tries == 1, "who stands where has changed"
+    assert after.verdicts["ns/g"].reason == run(model, policy()).verdicts["ns/g"].reason
+
+
+def test_a_pod_that_comes_to_stand_somewhere_lets_those_follow_that_must_be_beside_it() -> None:
+    model = world(queue(), nodes(), group("g", 2), members("g", 2, affinity=beside("db"), labels={"app": "g"}))
+    first, _ = counted(model, Memo())
+    assert not first.binds
+    assert not first.verdicts["ns/g"].scheduled
+    model.apply(Upsert(pod("db", "0", on="n1", scheduler="another", labels={"app": "db"})))
+    second, _ = counted(model, memo_of(first))
+    assert second.binds == {"g-0": "n1", "g-1": "n1"}
+
+
+def test_a_group_that_wants_to_be_together_is_tried_again_when_more_such_pods_wait() -> None:
+    """The first of them goes where most have room: how many wait matters to what fits."""
+    pods = members("g", 5, "1", affinity=beside("g"), labels={"app": "g"})
+    model = world(queue(), nodes(), group("g", 5), pods)
+    first, tries = counted(model, Memo())
+    assert (tries, len(first.binds)) == (1, 0)
+    model.apply(Upsert(pod("plain", "9", at=9)))
+    second, tries = counted(model, memo_of(first))
+    assert tries == 0
+    model.apply(Upsert(pod("late", "9", at=9, labels={"app": "g"})))
+    _, tries = counted(model, memo_of(second))
+    assert tries == 1
+
+
+def test_numbers_describe_the_cluster_as_the_cycle_leaves_it() -> None:
+    """`late` is tried before `small` is placed (it is older), and yet its reason counts what `small` has taken."""
+    model = world(
+        queue(), node("n1", "6"), pod("old", "1", on="n1"), group("late", 2, at=0), members("late", 2, "3"),
+        group("small", 1, at=1), pod("small", "1", of="small", at=1),
+    )  # fmt: skip
+    found = run(model, policy())
+    assert found.binds == {"small": "n1"}
+    said = found.verdicts["ns/late"].reason
+    assert isinstance(said, NotEnoughResources)
+    assert (said.placeable, said.missing) == (1, 2000), "of the 4 that small has left one takes 3, so 2 lack"
+    _carry_out(model, found)
+    assert run(model, policy(), memo=memo_of(found)).verdicts["ns/late"].reason == said
+
+
+def _carry_out(model: ClusterModel, found: Decisions) -> None:
+    for transaction in found.transactions:
+        for bind in transaction.binds:
+            old = model.tasks[bind.pod].pod
+            assert isinstance(old, Pod)
+            done = pod(old.metadata.name, "1", of=old.metadata.name, at=1, on=bind.node)
+            done.status = PodStatus(phase="Running", start_time=done.status.start_time)
+            model.apply(Upsert(done))
+
+
