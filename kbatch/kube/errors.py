@@ -69,6 +69,11 @@ class ApiError(KubeError):
         return any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
     @property
+    def namespace_ends(self) -> bool:
+        """Whether something was refused because its namespace is being terminated: no attempt will ever succeed."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
+
+    @property
     def initializing(self) -> bool:
         """Whether the server's storage for this kind is just coming up (after a start, or a new CRD)."""
         return self.status == 429 and "(re)initializing" in self.message

@@ -256,12 +256,13 @@ class Cache:
         return task.created if task is not None else None
 
     def under_way(self, group: str) -> bool:
-        """Whether binds that no watch has confirmed yet are what a group's minimum lacks."""
+        """Whether no watch has confirmed yet that a group's minimum is bound."""
         job = self.model.jobs.get(group)
         if job is None:
             return False
+        # Decisions of a cycle that has not ended yet are not even assumed.
         assumed = sum(task.assumed for task in job.tasks.values())
-        return assumed > 0 and job.holding + job.succeeded - assumed < job.minimum
+        return job.holding + job.succeeded - assumed < job.minimum
 
     @property
     def assumed(self) -> int:

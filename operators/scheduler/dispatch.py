@@ -308,6 +308,8 @@ class Dispatcher:
             self._metrics.binds.labels("conflict").inc()
         else:
             self._failed(one, error)
+            if isinstance(error, ApiError) and error.namespace_ends:
+                self._pauses.setdefault(f"bind {one.pod}", _Pause(Backoff(LONGEST_PAUSE, LONGEST_PAUSE)))
             self._release_later(one)
 
     def _failed(self, one: Bind, error: Exception) -> None:

@@ -218,3 +218,19 @@ async def test_a_group_learns_why_its_binds_fail_for_long() -> None:
         dispatcher.submit(binding("a"))
         await until(lambda: result(dispatcher, "ok") == 1)
         assert dispatcher.failure("ns/g") is None
+
+
+async def test_a_pod_whose_namespace_ends_is_not_tried_again_and_again() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"), pod("b"))
+    ends = ApiError(
+        403, "Forbidden", "it is being terminated", (Cause("NamespaceTerminating", "", "metadata.namespace"),)
+    )
+    api.on("POST", "/pods/a/binding", ends)
+    api.on("POST", "/pods/b/binding", ApiError(500))
+    for name in ("a", "b"):
+        api.on("GET", f"/pods/{name}", msgspec.json.encode(pod(name)))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: cache.model.tasks["ns/b"].node == "")
+        assert cache.model.tasks["ns/a"].node == "n", "until it is gone, no cycle looks at it"
