@@ -117,6 +117,10 @@ class Client:
                 await session.close()
         self._wire = self._requests = self._streams = None
 
+    async def open_connections(self, count: int, *, seconds: float) -> int:
+        """Have so many connections ready, for requests that begin all at once; how many could be made in this time."""
+        return 0 if self._wire is None else await self._wire.open(count, connect_seconds=seconds)
+
     def _session(self, limit: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=limit,

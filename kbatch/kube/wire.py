@@ -19,6 +19,7 @@ from typing import Final, Self, cast
 from urllib.parse import urlsplit
 
 HEAD_LIMIT: Final = 64 * 1024
+OPENED_AT_ONCE: Final = 16
 IDLE_SECONDS: Final = 60.0
 """A connection that was idle for longer is not used again: the other side may just be closing it."""
 
@@ -299,6 +300,34 @@ class Wire:
                     connection.abort()  # its answer may still come, and must not be taken for another's
         finally:
             self._release(connection)
+
+    async def open(self, count: int, *, connect_seconds: float) -> int:
+        """Have so many connections ready before they are needed; how many could be made in time.
+
+        Where many requests begin at once, each would else make its own first, and the server would do nothing but
+        shake hands for a while.
+        """
+        loop = asyncio.get_running_loop()
+        places = asyncio.Semaphore(OPENED_AT_ONCE)
+
+        async def one() -> bool:
+            async with places:
+                try:
+                    connection = await self._connection(loop)
+                except OSError:
+                    return False
+                connection.idle_since = loop.time()
+                self._release(connection)
+                return True
+
+        wanted = min(count, self._connections - self._open) - len(self._idle)
+        tasks = [asyncio.ensure_future(one()) for _ in range(wanted)]
+        if not tasks:
+            return 0
+        done, late = await asyncio.wait(tasks, timeout=connect_seconds)
+        for task in late:
+            task.cancel()
+        return sum(task.result() for task in done)
 
     def _spare(self, loop: asyncio.AbstractEventLoop) -> _Connection | None:
         """The connection that was used last, if it can be used again."""

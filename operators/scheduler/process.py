@@ -76,6 +76,8 @@ KINDS: tuple[AnyKind, ...] = (
     STORAGECLASSES,
     CSINODES,
 )
+CONNECT_SECONDS = 1.0
+"""How long a new leader may take for connecting before its first cycle."""
 DRAIN_SECONDS = 4.0
 """How long a leaving process finishes its binds; the status writes get half of that."""
 
@@ -132,6 +134,7 @@ class _Assembly:
     def __init__(self, runtime: Runtime[SchedulerSettings], client: Client, agent: str) -> None:
         settings = runtime.settings
         self.runtime = runtime
+        self.client = client
         self.metrics = SchedulerMetrics(runtime.registry)
         self.elector = elector_of(runtime, client)
         self.api = fenced(Measured(client, RequestMetrics(runtime.registry)), self.elector)
@@ -233,6 +236,7 @@ class _Assembly:
         """Decide and carry out, while this process leads."""
         for one in self.cache.unreadable.values():  # while standing by they were noted, but not told
             self.unreadable(one)
+        await self.client.open_connections(self.runtime.settings.bind_parallelism, seconds=CONNECT_SECONDS)
         async with asyncio.TaskGroup() as group:
             writers = [
                 group.create_task(self.dispatcher.run(), name="dispatch"),

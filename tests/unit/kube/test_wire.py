@@ -228,6 +228,24 @@ async def test_who_waits_for_a_turn_in_vain_was_not_sent() -> None:
         assert len(raw.requests) == 2
 
 
+async def test_connections_can_be_had_before_they_are_needed() -> None:
+    async with serving(*[ok(b"%d" % number) for number in range(6)], limit=3) as (raw, wire):
+        assert await wire.open(2, connect_seconds=5.0) == 2
+        assert await wire.open(9, connect_seconds=5.0) == 1, "no more than allowed, and those there are count"
+        answers = await asyncio.gather(*(ask(wire) for _ in range(6)))
+        assert {int(answer.body) for answer in answers} == set(range(6))
+        assert raw.connections == 3
+        assert not await wire.open(3, connect_seconds=5.0)
+
+
+async def test_connections_that_cannot_be_had_are_no_error_yet() -> None:
+    wire = Wire("http://127.0.0.1:1", tls=None, server_name=None, headers={}, connections=4)
+    async with wire:
+        assert await wire.open(4, connect_seconds=1.0) == 0
+        with pytest.raises(NotConnectedError):
+            await ask(wire)
+
+
 async def test_nobody_there() -> None:
     wire = Wire("http://127.0.0.1:1", tls=None, server_name=None, headers={}, connections=1)
     async with wire:
