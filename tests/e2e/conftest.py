@@ -55,6 +55,17 @@ class ControlPlane:
             pytest.fail(f"kubectl {' '.join(arguments)}: {ran.stderr}")
         return ran
 
+    def run_helm(self, home: Path, *arguments: str) -> str:
+        """Run helm as the administrator, with its folders below `home`; a failure fails the test."""
+        own = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        ran = subprocess.run(
+            [self.helm, "--kubeconfig", self.kubeconfig, *arguments],
+            env=os.environ | own, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if ran.returncode != 0:
+            pytest.fail(f"helm {' '.join(arguments)}: {ran.stderr}")
+        return ran.stdout
+
     def kubectl_json(self, *arguments: str) -> Any:
         """Run kubectl with `-o json` and return the document."""
         return json.loads(self.run_kubectl(*arguments, "-o", "json").stdout)

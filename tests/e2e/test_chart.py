@@ -6,7 +6,6 @@ import base64
 import contextlib
 import itertools
 import json
-import os
 import ssl
 import subprocess
 import threading
@@ -50,14 +49,7 @@ class Chart:
     port: int
 
     def helm(self, *arguments: str) -> str:
-        own = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        ran = subprocess.run(
-            [self.control_plane.helm, "--kubeconfig", self.control_plane.kubeconfig, *arguments],
-            env=os.environ | own, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        if ran.returncode != 0:
-            pytest.fail(f"helm {' '.join(arguments)}: {ran.stderr}")
-        return ran.stdout
+        return self.control_plane.run_helm(self.home, *arguments)
 
     def deploy(self, command: str, *flags: str, **webhook: object) -> None:
         """`install` or `upgrade` the chart, with values for the webhook besides the usual ones."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import selectors
 import socket
-import subprocess
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-
-import pytest
 
 from kbatch.localcluster.credentials import write_kubeconfig
 from tests.e2e.operator_process import OperatorProcess, eventually
@@ -102,13 +98,7 @@ class Replicas:
         self._helm(command, RELEASE, str(CHART), "--namespace", NAMESPACE, *flags, "--values", str(path))
 
     def _helm(self, *arguments: str) -> None:
-        own = {f"HELM_{kind}_HOME": str(self.folder / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        ran = subprocess.run(
-            [self.control_plane.helm, "--kubeconfig", self.control_plane.kubeconfig, *arguments],
-            env=os.environ | own, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        if ran.returncode != 0:
-            pytest.fail(f"helm {' '.join(arguments)}: {ran.stderr}")
+        self.control_plane.run_helm(self.folder, *arguments)
 
     def start(self, count: int = 1, **webhook: object) -> None:
         """Upgrade to these values, and run replicas until `stop`; returns when the API server calls them."""
