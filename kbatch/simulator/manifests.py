@@ -331,8 +331,10 @@ def at_start(obj: AnyObject) -> AnyObject:
 
 
 def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
-    """What a live cluster takes, and what is hardly meant: work that no scheduler named here will look at."""
+    """What a live cluster takes, and what is hardly meant: what nobody here will look at."""
     meta = obj.metadata
+    if isinstance(obj, PodGroup) and (obj.spec.topology or any(role.topology for role in obj.spec.sub_groups or ())):
+        reading.warnings.append(f"{place}: PodGroup {meta.namespace}/{meta.name}: nothing acts on topology yet")
     if isinstance(obj, Job | ReplicaSet):
         spec, what = obj.spec.template.spec, f"{type(obj).__name__} {meta.namespace}/{meta.name}"
     elif isinstance(obj, Pod) and not obj.spec.node_name:
