@@ -20,6 +20,7 @@ from tests.e2e.auditor import audit_log
 from tests.e2e.auditor.rules import (
     BeneficiaryPlaced,
     BoundOnce,
+    Hindered,
     PodChange,
     Rule,
     TrueConditions,
@@ -51,7 +52,13 @@ class Judge:
     """The world and the rules, without the eyes: told of everything with its time, as a test may make it up."""
 
     def __init__(
-        self, limits: Limits, *, scheduler: str = "kube-batch", lease: str = "kbatch-scheduler", phases: bool = False
+        self,
+        limits: Limits,
+        *,
+        scheduler: str = "kube-batch",
+        lease: str = "kbatch-scheduler",
+        phases: bool = False,
+        hindered: Hindered = lambda *_: 0.0,
     ) -> None:
         self.world = World()
         self.violations: list[Violation] = []
@@ -67,7 +74,7 @@ class Judge:
             WholeGangs(limits.partial),
             BeneficiaryPlaced(limits.beneficiary),
             WithinDeserved(),
-            TrueConditions(limits.untrue, phases=phases),
+            TrueConditions(limits.untrue, phases=phases, hindered=hindered),
         )
 
     def told(self, kind: str, change: str, obj: dict[str, Any], at: float) -> None:

@@ -7,7 +7,7 @@ Times are seconds of one clock, whichever the caller uses.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, TypeVar
@@ -296,6 +296,9 @@ class WithinDeserved(Rule):
                 )
 
 
+Hindered = Callable[[str, float, float], float]
+"""By a group's key and two moments: seconds in between that do not count."""
+
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -305,10 +308,12 @@ class TrueConditions(Rule):
     Args:
         limit: how long that moment may be, in seconds.
         phases: whether the process that writes phases runs, so that they can be judged.
+        hindered: for how many seconds, between two moments, nobody could know or write how a group stands.
     """
 
-    def __init__(self, limit: float, *, phases: bool) -> None:
+    def __init__(self, limit: float, *, phases: bool, hindered: Hindered) -> None:
         self._limit = limit
+        self._hindered = hindered
         self._phases = phases
         self._wrong: Lasting[tuple[str, str]] = Lasting()
         self._told: set[tuple[str, str]] = set()
@@ -324,7 +329,10 @@ class TrueConditions(Rule):
 
     def tick(self, world: World, at: float) -> Iterable[Violation]:
         wrong = [(g.key, what) for g in world.groups.values() if not g.deleting for what in self._contradicts(world, g)]
-        for (key, what), seconds in self._wrong.keep(wrong, at):
+        for (key, what), lasted in self._wrong.keep(wrong, at):
+            seconds = lasted
+            if lasted > self._limit:
+                seconds -= self._hindered(key, at - lasted, at)
             kind = _NUMBERS.sub("N", what)
             self._longest[kind] = max(self._longest.get(kind, 0.0), seconds)
             if seconds > self._limit and (key, what) not in self._told:

@@ -7,11 +7,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -24,6 +25,7 @@ from kbatch.localcluster.processes import wait_until
 from tests.e2e.auditor.audit_log import AuditLog, Write
 from tests.e2e.auditor.auditor import Auditor, Limits
 from tests.e2e.auditor.world import GROUP_NAME
+from tests.e2e.chaos.clock import Clock
 from tests.e2e.chaos.load import GROUPS, create, persist
 from tests.e2e.chaos.replica import Replica
 
@@ -123,9 +125,16 @@ class Field:
 
     @contextmanager
     def schedulers(
-        self, *identities: str, flags: tuple[str, ...] = QUICK_LEASE, server: str | None = None
+        self,
+        *identities: str,
+        flags: tuple[str, ...] = QUICK_LEASE,
+        server: str | None = None,
+        clocks: Mapping[str, Clock] = MappingProxyType({}),
     ) -> Iterator[list[Replica]]:
-        """Replicas of the scheduler with these identities, ended with the context; the one that leads comes first."""
+        """Replicas of the scheduler with these identities, ended with the context; the one that leads comes first.
+
+        Those that have a clock of their own, by identity, do not go by the machine's.
+        """
         self.delete(f"{LEASES}/{LEASE}")
         kubeconfig = self.kubeconfig("scheduler", server)
         common = (
@@ -133,7 +142,15 @@ class Field:
             f"--scheduler-conf={self.folder / 'scheduler.yaml'}", "--log-level=info", *flags,
         )  # fmt: skip
         made = [
-            Replica("scheduler", one, kubeconfig, self.folder, *common, f"--decision-log={self.decisions / one}")
+            Replica(
+                "scheduler",
+                one,
+                kubeconfig,
+                self.folder,
+                *common,
+                f"--decision-log={self.decisions / one}",
+                clock=clocks.get(one),
+            )
             for one in identities
         ]
         self.replicas = made
@@ -166,6 +183,14 @@ class Field:
         except ApiError:
             return ""
 
+    def rob(self, seconds: int) -> float:
+        """Somebody who is no replica takes the Lease for so long, whoever holds it; when, by the wall clock."""
+        stamp = "2030-01-01T00:00:00.000000Z"
+        spec = {"holderIdentity": "thief", "leaseDurationSeconds": seconds, "renewTime": stamp, "acquireTime": stamp}
+        at = time.time()
+        self.patch(f"{LEASES}/{LEASE}", {"spec": spec})
+        return at
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def items(self, path: str) -> list[dict[str, Any]]:
@@ -187,9 +212,9 @@ class Field:
             if error.status != 404:
                 raise
 
-    def patch(self, path: str, body: dict[str, Any]) -> None:
-        """Merge-patch an object."""
-        persist(lambda: self.api.request("PATCH", path, body, content_type="application/merge-patch+json"))
+    def patch(self, path: str, body: dict[str, Any], *, content_type: str = "application/merge-patch+json") -> None:
+        """Patch an object."""
+        persist(lambda: self.api.request("PATCH", path, body, content_type=content_type))
 
     def bound(self, namespace: str) -> int:
         """Pods of a namespace that have a node."""

@@ -13,6 +13,8 @@ from kbatch.localcluster.errors import ApiError
 
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1"
 Document = dict[str, Any]
+Shape = Callable[[random.Random, str, str, int, float], list[Document]]
+"""What makes a group's documents of a draw, its namespace, name, size and duration."""
 
 _AGAIN = frozenset({0, 408, 429, 500, 502, 503, 504})
 """Statuses (0: no answer) after which the same request is sent again: the server was away, not against it."""
@@ -56,6 +58,26 @@ def gang(
         group(namespace, name, size, **spec),
         *(pod(namespace, f"{name}-{index}", name, cpu=cpu, duration=duration) for index in range(size)),
     ]
+
+
+def elastic(
+    namespace: str,
+    name: str,
+    size: int,
+    minimum: int,
+    *,
+    priority: str = "",
+    duration: float | None = None,
+    **spec: Any,
+) -> list[Document]:
+    """A group that needs only some of its pods, with a priority class of both; its pods have the label `group`."""
+    class_ = {"priorityClassName": priority} if priority else {}
+    documents = [group(namespace, name, minimum, **class_, **spec)]
+    for index in range(size):
+        one = pod(namespace, f"{name}-{index}", name, duration=duration, **class_)
+        one["metadata"]["labels"] = {"group": name}
+        documents.append(one)
+    return documents
 
 
 def backlog(namespace: str, gangs: int, size: int, prefix: str = "g", **more: Any) -> list[Document]:
@@ -104,6 +126,7 @@ class Stream:
         rate: gangs a second, about.
         sizes: least and most pods of a gang.
         duration: least and most seconds that a gang's pods run.
+        shape: what makes each group; by default a gang, with `spec`.
     """
 
     def __init__(
@@ -116,6 +139,7 @@ class Stream:
         sizes: tuple[int, int] = (1, 20),
         duration: tuple[float, float] = (1.0, 5.0),
         prefix: str = "s",
+        shape: Shape | None = None,
         **spec: Any,
     ) -> None:
         self.pods: list[str] = []
@@ -127,7 +151,9 @@ class Stream:
         self._sizes = sizes
         self._duration = duration
         self._prefix = prefix
-        self._spec = spec
+        self._shape = shape or (
+            lambda _, namespace, name, size, seconds: gang(namespace, name, size, duration=seconds, **spec)
+        )
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -149,7 +175,7 @@ class Stream:
                 size, seconds = self._draw.randint(*self._sizes), self._draw.uniform(*self._duration)
                 name = f"{self._prefix}{number:05}"
                 number += 1
-                documents = gang(self._namespace, name, size, duration=round(seconds, 1), **self._spec)
+                documents = self._shape(self._draw, self._namespace, name, size, round(seconds, 1))
                 create(self._api, documents, parallel=4)
                 self.pods += [one["metadata"]["name"] for one in documents if one["kind"] == "Pod"]
         except Exception as error:  # noqa: BLE001 - shown when the context ends

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from kbatch.localcluster.processes import wait_until
+from tests.e2e.chaos.clock import Clock
 
 
 class Replica:
@@ -21,9 +22,12 @@ class Replica:
         identity: who it is in the election, and in the audit log.
         kubeconfig: its credentials.
         folder: where its log goes.
+        clock: the wall clock that it is to have, if not the machine's.
     """
 
-    def __init__(self, component: str, identity: str, kubeconfig: Path, folder: Path, *flags: str) -> None:
+    def __init__(
+        self, component: str, identity: str, kubeconfig: Path, folder: Path, *flags: str, clock: Clock | None = None
+    ) -> None:
         self.identity = identity
         self.starts = 0
         self.log_file = folder / f"{component}-{identity}.log"
@@ -32,6 +36,7 @@ class Replica:
             "--bind-address=127.0.0.1", "--health-port=0", "--metrics-port=0",
             f"--kubeconfig={kubeconfig}", f"--identity={identity}", *flags,
         ]  # fmt: skip
+        self._environment = os.environ | (clock.environment if clock is not None else {})
         self._process: subprocess.Popen[bytes] | None = None
         self._wanted = False
         self._lock = threading.Lock()
@@ -103,7 +108,7 @@ class Replica:
     def _spawn(self) -> None:
         self.starts += 1
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     def _keep(self) -> None:
         while not self._ended.wait(0.05):

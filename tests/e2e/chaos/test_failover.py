@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kbatch.localcluster.processes import wait_until
-from tests.e2e.auditor.auditor import Limits
-from tests.e2e.chaos.field import Field, binds
-from tests.e2e.chaos.load import backlog, create
+from tests.e2e.auditor import audit_log
+from tests.e2e.chaos.clock import HOUR, Clock
+from tests.e2e.chaos.field import LEASE, Field, binds
+from tests.e2e.chaos.load import backlog, create, gang
 
 if TYPE_CHECKING:
     from tests.e2e.auditor.auditor import Auditor
@@ -20,8 +21,6 @@ GANGS, SIZE = 12, 16
 LEASE_SECONDS = 4.0
 LOOK_SECONDS = 1.2
 """A candidate looks at the Lease twice a second, more or less, and then has a cycle and a bind before it."""
-LIMITS = Limits(untrue=10)
-"""An heir has all that was left undone to do before it comes to the conditions."""
 SLOW = 1.0
 """What a machine that runs all of this on two cores may add."""
 
@@ -34,7 +33,7 @@ def in_the_midst(auditor: Auditor, space: str) -> None:
 
 def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         killed = a.kill(again=False)
@@ -43,9 +42,32 @@ def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
         assert first - killed <= LEASE_SECONDS + LOOK_SECONDS + SLOW
 
 
+def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field: Field) -> None:
+    field.ensure_nodes(8)
+    clocks = {one: Clock(field.folder / f"clock-of-{one}") for one in ("a", "b")}
+    with (
+        field.namespace() as space,
+        field.schedulers("a", "b", flags=(), clocks=clocks) as replicas,
+        field.audited() as auditor,
+    ):
+        leader = replicas[0]
+        create(field.api, backlog(space, GANGS, SIZE))
+        in_the_midst(auditor, space)
+        for hour in (HOUR, -HOUR):
+            clocks[leader.identity].move(hour)
+            create(field.api, gang(space, f"clock-{hour:.0f}".replace("--", "-back-"), 8))
+            field.drained(space)
+        assert {one.holder for one in audit_log.terms(auditor.writes(), LEASE)} == {leader.identity}, "nobody took over"
+        create(field.api, backlog(space, 2, SIZE, prefix="late"))
+        at = field.rob(1)
+        field.drained(space)
+        assert any(one.received > at for one in auditor.writes() if one.resource == "pods/binding")
+        assert field.leader() in clocks
+
+
 def test_the_leader_leaves_in_peace(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         a.stop()
@@ -58,7 +80,9 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
         field.wait("b has taken the Lease, even if nothing is left to bind", lambda: bool(takes()), 15)
         field.drained(space)
         writes = auditor.writes()
-        released = [one for one in writes if one.resource == "leases" and one.identity == a.identity][-1]
+        released = [one for one in writes if one.resource == "leases" and one.identity == a.identity and one.succeeded][
+            -1
+        ]
         taken = takes()[0]
         assert released.answer["spec"]["holderIdentity"] == ""
         assert taken.received - released.received <= 1.0
@@ -67,7 +91,7 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
 
 def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -> None:
     field.ensure_nodes(8)
-    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited(LIMITS) as auditor:
+    with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         a.pause()

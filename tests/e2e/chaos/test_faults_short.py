@@ -28,6 +28,11 @@ def test_nodes_pods_groups_and_namespaces_go_away(field: Field) -> None:
     trials.moving_ground(field, seconds=4, seed=13)
 
 
+def test_queues_and_priorities_contend(field: Field) -> None:
+    evicted = trials.contention(field, seconds=6, seed=16)
+    assert min(evicted.values()) >= 3, evicted
+
+
 def test_objects_with_absurd_fields(field: Field) -> None:
     taken = trials.hostile_objects(field, count=500, seed=14)
     assert all(taken.get(kind, 0) >= 20 for kind in ("Pod", "Node", "PodGroup", "Queue")), taken

@@ -73,9 +73,10 @@ def watches(action: Action, probability: float, *, seconds: float) -> Fault:
 
 @dataclass(frozen=True)
 class Injection:
-    """A fault that was drawn for one request."""
+    """A fault that was drawn for one request, at a time of day, and at a moment of the monotonic clock."""
 
     at: float
+    moment: float
     method: str
     path: str
     action: Action
@@ -103,9 +104,40 @@ class Script:
             for fault in self.faults:
                 if fault.matches(method, path) and self._draw.random() < fault.probability:
                     seconds = self._draw.uniform(0, fault.seconds)
-                    self._record(Injection(time.time(), method, path, fault.action, fault.status, round(seconds, 3)))
+                    self._record(
+                        Injection(
+                            time.time(), time.monotonic(), method, path, fault.action, fault.status, round(seconds, 3)
+                        )
+                    )
                     return fault, seconds
         return None
+
+    def watch_delay(self) -> float:
+        """Seconds by which a watch may be late: a line may come while the one before it is held back."""
+        return max((2 * one.seconds for one in self.faults if one.action is Action.DELAY), default=0.0)
+
+    def hindered(self, group: str, since: float, until: float) -> float:
+        """Seconds between two moments (monotonic) in which a client was kept from reading or writing about a group.
+
+        `group` is `namespace/name`; its pods' names begin with its own. Counted are faults of requests about these, and
+        the ends of watches of pods and groups; each with `RECOVERY_SECONDS` for the client to try again.
+        """
+        namespace, _, name = group.partition("/")
+        own = re.compile(f"/namespaces/{re.escape(namespace)}/(podgroups/{re.escape(name)}/|pods/{re.escape(name)}-)")
+        spans = []
+        for one in list(self.injections):
+            if one.moment > until:
+                break
+            everybody = re.search(r"/(pods|podgroups)$", one.path) is not None and one.method in {"GET", "WATCH"}
+            if (everybody and one.action is not Action.DELAY) or own.search(one.path):
+                late = one.action in {Action.CUT, Action.EXPIRE}
+                begin = one.moment + one.seconds if late else one.moment
+                spans.append((max(begin, since), min(one.moment + one.seconds + RECOVERY_SECONDS, until)))
+        total, end = 0.0, since
+        for begin, stop in sorted(spans):
+            total += max(0.0, stop - max(begin, end))
+            end = max(end, stop)
+        return total
 
     def quiet(self) -> None:
         """Inject nothing any more."""
@@ -127,6 +159,9 @@ class Script:
             with self.log.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(asdict(injection)) + "\n")
 
+
+RECOVERY_SECONDS = 1.0
+"""What a client may need to try again what has failed, or to follow what a broken watch has missed."""
 
 BINDING = r"/binding$"
 

@@ -408,6 +408,24 @@ def test_of_a_group_that_is_gone_nothing_is_said() -> None:
     assert story.rules == []
 
 
+def test_what_kept_everybody_from_writing_does_not_count() -> None:
+    asked = []
+
+    def hindered(group: str, since: float, until: float) -> float:
+        asked.append((group, until - since))
+        return 3.0
+
+    story = Story(hindered=hindered)
+    story.gang("g", 4, Scheduled="True x")
+    story.wait(5)
+    assert asked == []
+    story.wait(3)
+    assert story.rules == []
+    assert asked[-1] == ("ns/g", 8.0)
+    story.wait(1)
+    assert story.rules == ["untrue condition"]
+
+
 @pytest.mark.parametrize(("bound", "phase"), [(4, "Pending"), (4, "InQueue"), (0, "Running")])
 def test_a_phase_that_is_not_true_where_phases_are_written(bound: int, phase: str) -> None:
     for phases in (False, True):

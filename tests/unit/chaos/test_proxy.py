@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.e2e.proxy.faults import Action, Fault, Script, everything, watches
+from tests.e2e.proxy.faults import RECOVERY_SECONDS, Action, Fault, Injection, Script, everything, watches
 from tests.e2e.proxy.proxy import Proxy
 
 
@@ -146,3 +146,24 @@ def test_a_quiet_script_injects_nothing() -> None:
     assert script.draw("POST", "/x") is not None
     script.quiet()
     assert script.draw("POST", "/x") is None
+
+
+def test_for_how_long_a_group_could_not_be_read_or_written_is_counted_from_the_record() -> None:
+    script = Script(1)
+    status = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
+
+    def injected(moment: float, method: str, path: str, action: Action, seconds: float = 0.0) -> None:
+        script.injections.append(Injection(0.0, moment, method, path, action, 500, seconds))
+
+    injected(10.0, "PATCH", status, Action.REFUSE)
+    injected(10.5, "POST", "/api/v1/namespaces/ns/pods/g-1/binding", Action.SLOW, 2.0)  # until 13.5 with the recovery
+    injected(11.0, "PATCH", status.replace("/g/", "/other/"), Action.SLOW, 9.0)
+    injected(14.0, "WATCH", "/api/v1/pods", Action.CUT, 4.0)  # it is well until 18
+    injected(14.0, "WATCH", "/api/v1/nodes", Action.CUT, 1.0)
+    injected(15.0, "WATCH", "/api/v1/pods", Action.DELAY, 1.0)
+    assert script.hindered("ns/g", 0.0, 30.0) == 3.5 + RECOVERY_SECONDS
+    assert script.hindered("ns/g", 11.0, 12.0) == 1.0
+    assert script.hindered("ns/g", 13.5, 18.0) == 0.0
+    assert script.hindered("ns/unheard-of", 0.0, 30.0) == RECOVERY_SECONDS
+    script.faults = everything()
+    assert script.watch_delay() == 3.0

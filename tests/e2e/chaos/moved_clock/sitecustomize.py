@@ -4,7 +4,9 @@ Python imports a module of this name before anything else when its folder is on 
 day is moved: monotonic clocks go on as they are, as they do where somebody sets a machine's clock.
 """
 
+import ctypes
 import datetime as dt
+import gc
 import mmap
 import os
 import struct
@@ -16,25 +18,18 @@ if _FILE:
     with open(_FILE, "rb") as _file:  # noqa: PTH123 - nothing more than needed is imported into the process
         _seconds = mmap.mmap(_file.fileno(), 8, access=mmap.ACCESS_READ)
     _read = struct.Struct("d").unpack_from
-    _time, _time_ns, _datetime = time.time, time.time_ns, dt.datetime
+    _time, _time_ns, _now = time.time, time.time_ns, dt.datetime.now
 
     def _moved() -> float:
-        return _time() + _read(_seconds)[0]
+        return float(_time() + _read(_seconds)[0])
 
     def _moved_ns() -> int:
         return _time_ns() + int(_read(_seconds)[0] * 1e9)
 
-    class _Kind(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, _datetime)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, _datetime)
-
-    class _Moved(_datetime, metaclass=_Kind):
-        @classmethod
-        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:  # type: ignore[override]
-            return _datetime.fromtimestamp(_moved(), tz)
+    def _moved_now(cls: type[dt.datetime], tz: dt.tzinfo | None = None) -> dt.datetime:
+        return _now(tz) + dt.timedelta(seconds=_read(_seconds)[0])
 
     time.time, time.time_ns = _moved, _moved_ns
-    dt.datetime = _Moved  # type: ignore[misc]
+    # The type itself must stay what it is (others look for it by identity), and does not let its methods be set.
+    gc.get_referents(dt.datetime.__dict__)[0]["now"] = classmethod(_moved_now)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(dt.datetime))
