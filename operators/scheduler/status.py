@@ -51,6 +51,9 @@ MESSAGES_A_SECOND: Final = 20
 LOOK_SECONDS: Final = 0.2
 """How often it is seen whether binds have been confirmed."""
 
+LOOK_SHARE: Final = 20
+"""But where there are thousands of groups to look at, not sooner than so many times what the last look took."""
+
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
 
@@ -97,7 +100,7 @@ class StatusWriter:
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
         self._held: dict[str, tuple[Wanted, Verdict]] = {}
         """Of groups whose binds are under way: what can be said when they are confirmed."""
-        self._looked = 0.0
+        self._look_again = 0.0
         self._wrote: dict[str, float] = {}
         self._next_message = 0.0
         self._work = asyncio.Event()
@@ -150,7 +153,7 @@ class StatusWriter:
 
     def _look(self) -> None:
         """Say of groups that their binds are confirmed, or that they fail."""
-        self._looked = self._clock()
+        began = self._clock()
         for key, (wanted, verdict) in list(self._held.items()):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
@@ -166,6 +169,8 @@ class StatusWriter:
                     failed = Wanted(wanted.uid, said, wanted.attempts)
                     if _difference(group, failed) == _STATUS:
                         self._urgent[key] = failed
+        ended = self._clock()
+        self._look_again = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - began))
 
     async def run(self) -> None:
         """Write, until cancelled."""
@@ -173,7 +178,7 @@ class StatusWriter:
         tasks: set[asyncio.Task[bool]] = set()
         try:
             while True:
-                if self._held and self._clock() - self._looked >= LOOK_SECONDS:
+                if self._held and self._clock() >= self._look_again:
                     self._look()
                 while len(tasks) < (AT_ONCE_WHILE_BINDING if self._binding() else AT_ONCE):
                     chosen = self._choose()
