@@ -10,6 +10,7 @@ import json
 import random
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -145,40 +146,53 @@ def decorated(chance: random.Random) -> tuple[str, dict[str, Any]]:
 ABSURD = ("1e9", "9E", "9007199254740993", "99999999999999999999", "1e999", "0.0000000001e30", "11" + "0" * 30)
 
 
-def requests(chance: random.Random) -> Iterator[tuple[bytes, str, dict[str, Any] | None, set[int]]]:
-    """Each as it is sent, its handler, the review if it is one, and the statuses that may answer it."""
+@dataclass
+class Sent:
+    """A request as it is sent, its handler, the review if it is one, and the statuses that may answer it.
+
+    `refused`: if it is answered with 200, then by a refusal.
+    """
+
+    raw: bytes
+    handler: str
+    made: dict[str, Any] | None
+    statuses: frozenset[int]
+    refused: bool = False
+
+
+def requests(chance: random.Random) -> Iterator[Sent]:
     while True:
         draw = chance.random()
         if draw < 0.6:
             handler, made = spoilt(chance)
-            yield http(json.dumps(made).encode(), handler), handler, made, {200, 400, 404}
+            yield Sent(http(json.dumps(made).encode(), handler), handler, made, frozenset({200, 400, 404}))
         elif draw < 0.75:
             handler, made = decorated(chance)
-            yield http(json.dumps(made).encode(), handler), handler, made, {200}
+            yield Sent(http(json.dumps(made).encode(), handler), handler, made, frozenset({200}), refused=True)
         elif draw < 0.8:
             made = review(PODGROUPS, podgroup(cpu=chance.choice(ABSURD)), namespace="ns")
-            yield http(json.dumps(made).encode()), PODGROUPS, made, {200}
+            yield Sent(http(json.dumps(made).encode()), PODGROUPS, made, frozenset({200}))
         elif draw < 0.87:
             handler, made = chance.choice(seeds())
             body = json.dumps(made).encode()
-            yield http(body[: chance.randrange(len(body))], handler), handler, None, {400}
+            yield Sent(http(body[: chance.randrange(len(body))], handler), handler, None, frozenset({400}))
         elif draw < 0.91:
             blurred = bytearray(json.dumps(seeds()[0][1]).encode())
             for _ in range(8):
                 blurred[chance.randrange(len(blurred))] = chance.randrange(0x80, 0x100)
-            yield http(bytes(blurred)), PODGROUPS, None, {400}
+            yield Sent(http(bytes(blurred)), PODGROUPS, None, frozenset({400}))
         elif draw < 0.93:
             deep = chance.choice(['{"a":', "["]) * chance.choice([100, 5_000, 50_000])
             body = json.dumps(seeds()[0][1]).encode().replace(b'"c"', deep.encode())
-            yield http(body), PODGROUPS, None, {400}
+            yield Sent(http(body), PODGROUPS, None, frozenset({400}))
         elif draw < 0.97:
             handler, made = decorated(chance)
             kind = chance.choice(["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "\x01"])
             raw = http(json.dumps(made).encode(), handler, kind)
-            yield raw, handler, made, {200, 400}
+            yield Sent(raw, handler, made, frozenset({200, 400}), refused=True)
         else:
             path = chance.choice(["", "x" * 4000, "%00", "podgroup-defaults/..", "..%2f", "%ff", PODGROUPS + "/more"])
-            yield http(b"{}", path), path, None, {404, 400}
+            yield Sent(http(b"{}", path), path, None, frozenset({404, 400}))
 
 
 # --- what must be refused ---------------------------------------------------------------------------------------------
@@ -203,17 +217,19 @@ def must_be_refused(handler: str, made: dict[str, Any]) -> bool:
         return False  # the schema refuses it, or it asks for none
 
 
-def judge(status: int, answer: bytes, handler: str, made: dict[str, Any] | None, statuses: set[int]) -> str:
-    assert status in statuses, (status, answer[:200], handler, made)
+def judge(sent: Sent, status: int, answer: bytes) -> str:
+    """What became of a request; fails where that must not be."""
+    assert status in sent.statuses, (status, answer[:200], sent)
     if status != 200:
         return "malformed"
-    assert made is not None, answer
+    assert sent.made is not None, answer
     response = json.loads(answer)["response"]
-    assert response["uid"] == made["request"]["uid"]
+    assert response["uid"] == sent.made["request"]["uid"]
     if not response["allowed"]:
-        assert response["status"]["code"] in {403, 422}, (response, made)
+        assert response["status"]["code"] in {403, 422}, (response, sent)
         return "denied"
-    assert not must_be_refused(handler, made), made
+    assert not sent.refused, sent
+    assert not must_be_refused(sent.handler, sent.made), sent
     if "patch" in response:
         assert isinstance(json.loads(base64.b64decode(response["patch"])), list)
     return "allowed"
@@ -227,17 +243,17 @@ def resident() -> int:
 async def test_ten_thousand_hostile_requests_are_answered_and_none_is_let_through_wrongly(port: int) -> None:
     work = requests(random.Random(20261121))
     answered = {"malformed": 0, "allowed": 0, "denied": 0}
-    sent, after_warming = 0, 0
+    count, after_warming = 0, 0
 
     async def one() -> None:
-        nonlocal sent, after_warming
+        nonlocal count, after_warming
         line = Line(port)
-        while sent < REQUESTS:
-            sent += 1
-            raw, handler, made, statuses = next(work)
-            status, answer = await asyncio.wait_for(line.ask(raw), 30)
-            answered[judge(status, answer, handler, made, statuses)] += 1
-            if sent > REQUESTS // 3 and not after_warming:
+        while count < REQUESTS:
+            count += 1
+            sent = next(work)
+            status, answer = await asyncio.wait_for(line.ask(sent.raw), 30)
+            answered[judge(sent, status, answer)] += 1
+            if count > REQUESTS // 3 and not after_warming:
                 after_warming = resident()
         await line.close()
 

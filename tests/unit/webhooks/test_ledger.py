@@ -124,7 +124,10 @@ def test_entries_of_one_time_for_the_same_say_so_once() -> None:
     assert decode(encode(done.ledger), None) == done.ledger
 
 
-@pytest.mark.parametrize("word", ["", "-", "=", "@", "a b", "a,b", "a=b", "a\nb", "%20", "\ud800", "best-effort,-", "\x85"])
+WORDS = ["", "-", "=", "@", "a b", "a,b", "a=b", "a\nb", "%20", "\ud800", "best-effort,-", "\x85"]
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_no_name_that_a_user_chooses_hides_an_entry(word: str) -> None:
     ask = Ask({word: 5, "cpu": 1}, {word: 7}, 3, Subject(priority_class=word))
     ledger = Ledger({word: Entry(word, ask, "t", 99)})
