@@ -26,6 +26,8 @@ from tests.bench.live.contestants import Contestant, filled
 NAMESPACE = "bench"
 PARALLEL = 64
 LABEL = "bench.kbatch.dev/row"
+STANDING = "standing"
+"""The row of the pods that stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +193,18 @@ async def clear(client: Client, seen: Seen, groups: Iterable[str]) -> None:
     await until(lambda: seen.gone >= len(seen.uids), 60)
 
 
-async def sweep(client: Client, contestant: Contestant) -> None:
-    """Delete whatever stands in the namespace, after a row that did not come to its end."""
-    paths = [f"/api/v1/namespaces/{NAMESPACE}/pods"]
+async def sweep(client: Client, contestant: Contestant, seen: Seen | None = None) -> None:
+    """Delete whatever stands in the namespace, but for standing pods, and wait until a row's pods are gone.
+
+    One request for each kind: thousands would take the server several times as long.
+    """
+    options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+    pods = {"labelSelector": f"{LABEL}!={STANDING}"}
     if contestant.group_path:
-        paths.insert(0, filled(contestant.group_path, {"namespace": NAMESPACE}))
-    for path in paths:
-        await client.request("DELETE", path, body={"gracePeriodSeconds": 0}, timeout_seconds=120)
+        groups = filled(contestant.group_path, {"namespace": NAMESPACE})
+        await client.request("DELETE", groups, body=options, timeout_seconds=90)
+    await client.request(
+        "DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods", params=pods, body=options, timeout_seconds=90
+    )
+    if seen is not None:
+        await until(lambda: seen.gone >= len(seen.uids), 60)

@@ -14,11 +14,11 @@ from tests.bench.live.load import (
     NAMESPACE,
     Creation,
     Shape,
-    clear,
     create,
     create_all,
     observing,
     pod_of,
+    sweep,
     until,
 )
 from tests.bench.live.plane import requests_so_far
@@ -94,9 +94,7 @@ async def mixed(bench: Bench, pods: int) -> Figure:
             f"{seen.gone} pods ended, were evicted or deleted; waits are of what came after the cluster was full"
         )
         figure.requests = dict(await requests_so_far(client) - before)
-        names = {body["metadata"]["name"] for path, body in standing if path == GROUPS}
-        names |= {body["metadata"]["name"] for one in flow for path, body in one if path == GROUPS}
-        await clear(client, seen, [f"{GROUPS}/{name}" for name in names])
+        await sweep(client, KBATCH, seen)
     return figure
 
 

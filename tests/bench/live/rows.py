@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kbatch.kube.client import Client
-from tests.bench.live.contestants import KBATCH, Contestant, Running, Use, filled
+from tests.bench.live.contestants import KBATCH, Contestant, Running, Use
 from tests.bench.live.load import (
     NAMESPACE,
+    STANDING,
     Creation,
     Seen,
     Shape,
@@ -130,12 +131,6 @@ def _first_loop(figures: Iterable[Figure], nodes: int) -> float | None:
     return next(rates, None)
 
 
-def groups_of(row: str, shape: Shape, contestant: Contestant) -> list[str]:
-    """The paths of the row's group objects."""
-    root = filled(contestant.group_path, {"namespace": NAMESPACE})
-    return [f"{root}/{row}-g{number}" for number in range(shape.gangs)]
-
-
 class Bench:
     """Runs rows on one control plane, one after the other."""
 
@@ -178,7 +173,7 @@ class Bench:
             figure.note = "CPU is that of loop and observer together" + (f"; beside {beside} pods" if beside else "")
             figure.requests = dict(await requests_so_far(self.client) - before)
             _fill(figure, seen)
-            await clear(self.client, seen, ())
+            await sweep(self.client, NOBODY, seen)
         self.ceiling = figure.binds_per_second
         return figure
 
@@ -200,7 +195,8 @@ class Bench:
                 figure.cpu_start = first.cpu
                 figure.first_bind = min(seen.bound.values(), default=math.nan) - running.started
                 figure.requests = dict(await requests_so_far(self.client) - before)
-            await self._end(figure, seen, shape, contestant)
+            _fill(figure, seen)
+            await sweep(self.client, contestant, seen)
         return figure
 
     async def live(self, contestant: Contestant, shape: Shape, *, rate: float | None = None) -> Figure:
@@ -221,7 +217,8 @@ class Bench:
                 await until(lambda: len(seen.bound) == shape.pods, PATIENCE, running.check)
                 await self._used(figure, running, first, servers, seen)
                 figure.requests = dict(await requests_so_far(self.client) - before)
-            await self._end(figure, seen, shape, contestant)
+            _fill(figure, seen)
+            await sweep(self.client, contestant, seen)
         return figure
 
     def _running(self, contestant: Contestant) -> Running:
@@ -255,21 +252,17 @@ class Bench:
         figure.resident = now.resident / 2**20
         await asyncio.sleep(0.3)  # what trails behind the last bind (statuses, Events) counts among the requests
 
-    async def _end(self, figure: Figure, seen: Seen, shape: Shape, contestant: Contestant) -> None:
-        _fill(figure, seen)
-        await clear(self.client, seen, groups_of(figure.row, shape, contestant))
-
     async def standing(self, pods: int) -> Seen:
         """Pods that run already, bound by the bare loop."""
-        async with observing(self.client, "standing") as seen:
-            await create_all(self.client, seen, creations("standing", Shape(pods), KBATCH_LIKE))
+        async with observing(self.client, STANDING) as seen:
+            await create_all(self.client, seen, creations(STANDING, Shape(pods), KBATCH_LIKE))
             await until(lambda: len(seen.uids) == pods, 60)
             await bare_loop(self.client, seen, self.plane.nodes)
             await until(lambda: len(seen.bound) == pods, 60)
         return seen
 
 
-KBATCH_LIKE = Contestant("standing", (), KBATCH.scheduler_name)
+KBATCH_LIKE = Contestant(STANDING, (), KBATCH.scheduler_name)
 
 
 async def _at_rate(client: Client, seen: Seen, everything: Any, rate: float) -> None:
