@@ -252,7 +252,10 @@ ROWS: Final = (
                 ),
                 unit="reqps",
             ),
-            Panel("Time of a write of a ledger", _quantiles("kbatch_webhook_ledger_commit_seconds"), unit="s"),
+            Panel(
+                "Writes of ledgers under way",
+                (Query("sum(rate(kbatch_webhook_ledger_commit_seconds_sum[$__rate_interval]))"),),
+            ),
             Panel("Grants not seen yet", (Query("max(kbatch_webhook_ledger_entries)"),)),
             Panel(
                 "Certificate ends in",

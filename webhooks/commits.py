@@ -196,9 +196,11 @@ class Ledgers:
                     await self._decide(account, [one for one in batch if not one.answer.done()])
                 except UndecidedError as error:
                     account.version = None
+                    _log.warning("the ledger of %s takes no more: %s", account.namespace, error)
                     _answer([(one, UndecidedError(error.why, str(error))) for one in batch])
                 except (KubeError, msgspec.DecodeError) as error:
                     account.version = None
+                    _log.warning("the ledger of %s cannot be kept: %s", account.namespace, error)
                     _answer([(one, UndecidedError("failed", str(error))) for one in batch])
                 except Exception as error:  # noqa: BLE001 - a defect must not leave reviews without an answer
                     account.version = None

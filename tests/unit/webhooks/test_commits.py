@@ -207,11 +207,14 @@ async def test_a_ledger_that_somebody_deleted_is_begun_anew(server: Server) -> N
     assert server.granted() == {"b"}
 
 
-async def test_without_an_answer_nothing_is_decided_and_it_goes_on_afterwards(server: Server) -> None:
+async def test_without_an_answer_nothing_is_decided_and_it_goes_on_afterwards(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     replica = Replica(server)
     server.down = True
     with pytest.raises(UndecidedError):
         await replica.admit("a")
+    assert "the ledger of ns cannot be kept: " in caplog.text
     server.down = False
     assert await replica.admit("a") is None
 
