@@ -40,6 +40,7 @@ from kbatch.api.objects import (
     Queue,
     QueueSpec,
     ResourceRequirements,
+    TopologySpreadConstraint,
 )
 from kbatch.engine import Memo, NullObserver, Policy, Transaction, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
@@ -290,6 +291,51 @@ def idle() -> Iterator[Figure]:
     yield Figure("idle-touched", "the same, after an unrelated group came", busy, 0.1, gangs=1000)
 
 
+def coupled_pod(name: str, index: int, *, spread: bool) -> Pod:
+    """A pod that keeps a zone to itself, or spreads over them."""
+    alike = LabelSelector(match_labels={"app": name})
+    found = pod(name, index)
+    if spread:
+        found.spec.topology_spread_constraints = (
+            TopologySpreadConstraint(
+                max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", label_selector=alike
+            ),
+        )
+    else:
+        term = PodAffinityTerm(topology_key="zone", label_selector=alike)
+        found.spec.affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    return found
+
+
+def coupled() -> Iterator[Figure]:
+    """Gangs of ten over five zones, one of which has no room: half keep apart by zone, half spread evenly."""
+    policy = build_policy(DEFAULT)
+    objects: list[AnyObject] = [queue(f"q{index}") for index in range(4)]
+    for index in range(1000):
+        each = node(index)
+        each.metadata.labels = {**(each.metadata.labels or {}), "zone": f"z{index % 5}"}
+        if index % 5 == 0:
+            each.status.allocatable = {"cpu": "100m", "memory": "256Gi", "pods": "110"}
+        objects.append(each)
+    for at in range(1000):
+        objects.append(group(f"g{at}", 10, f"q{at % 4}"))
+        objects.extend(coupled_pod(f"g{at}", index, spread=at % 2 == 0) for index in range(10))
+    model, _ = build(iter(objects))
+    first = decide(model, policy)
+    assert not first.binds, "they fit"
+    again = [decide(model, policy, first.memo, NOW + 1000 * step).seconds for step in range(1, 6)]
+    model.apply(Upsert(group("other", 5, "q0")))
+    model.apply(Upsert(pod("other", 0)))
+    busy = decide(model, policy, first.memo, NOW + 10_000)
+    what = "1,000 gangs with anti-affinity or spread that did not fit"
+    yield Figure("coupled", f"a cycle with {what}, nothing changed", max(again), 0.02, gangs=1000)
+    yield Figure("coupled-first", "the same, tried for the first time", first.seconds, 10.0, gangs=1000)
+    yield Figure("coupled-touched", "the same, after an unrelated group and a pod came", busy.seconds, 0.5, gangs=1000)
+    yield Figure(
+        "coupled-slice", "the same: longest slice of these cycles", max(first.slice, busy.slice), 0.05, gangs=1000
+    )
+
+
 ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "gangs": lambda: placed("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
     "singles": lambda: placed("singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
@@ -300,6 +346,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "reclaim": reclaim,
     "preempt": preempt,
     "idle": idle,
+    "coupled": coupled,
     "large": lambda: placed("large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
 }
 

@@ -43,6 +43,7 @@ def preempt(session: Session) -> Iterator[Transaction | Turn]:
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)
+        gives = any(other.holding for other in queue.record.jobs.values())
         while line:
             job = heapq.heappop(line)[1]
             pods = coming.pop(job.key, None)
@@ -50,7 +51,7 @@ def preempt(session: Session) -> Iterator[Transaction | Turn]:
                 yield from _clear(session, queue, job, pods[1], hunts)
                 yield TURN
                 continue
-            moved = yield from _step(session, queue, job, hunts)
+            moved = gives and (yield from _step(session, queue, job, hunts))
             yield TURN
             if moved:
                 heapq.heappush(line, (session.job_key(job), job))
