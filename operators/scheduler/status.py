@@ -5,7 +5,9 @@ while binds wait, few status writes are on the wire. A change of a condition's s
 of numbers in a message waits, because in a busy cluster the numbers change all the time.
 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
-long as they take, and a successor would take a gang that was bound in part for one that once ran.
+long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
+that it is not scheduled is that taken back with the decision: with some pods running it would mean that the rest cannot
+be placed. Where binds fail for long, that is said.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, timestamp_ms
-from kbatch.api.reasons import NotEnoughTasks, Reason
+from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
@@ -48,7 +50,7 @@ FIRST_SECONDS: Final = 2.0
 
 MESSAGES_A_SECOND: Final = 20
 
-LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.05
 """How often it is seen whether binds have been confirmed."""
 
 LOOK_SHARE: Final = 20
@@ -99,7 +101,7 @@ class StatusWriter:
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
         self._held: dict[str, tuple[Wanted, Verdict]] = {}
-        """Of groups whose binds are under way: what can be said when they are confirmed."""
+        """Of groups whose binds are under way: what is true when they are confirmed."""
         self._look_again = 0.0
         self._wrote: dict[str, float] = {}
         self._next_message = 0.0
@@ -142,9 +144,13 @@ class StatusWriter:
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
             self._held.pop(key, None)
-            if difference == _STATUS and verdict.scheduled and self._cache.under_way(key):
+            if verdict.scheduled and self._cache.under_way(key):
                 self._held[key] = wanted, verdict
-            elif difference == _STATUS:
+                standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
+                refused = standing is not None and standing.status == conditions.FALSE
+                if standing is None or not refused or standing.reason == BindFailed.code:
+                    continue
+            if difference == _STATUS:
                 self._urgent[key] = wanted
             elif difference == _MESSAGE:
                 self._patient[key] = wanted
@@ -190,7 +196,9 @@ class StatusWriter:
                 self._work.clear()
                 waiting = asyncio.ensure_future(self._work.wait())
                 # Looked at again after a moment also for messages whose time has come.
-                timeout = LOOK_SECONDS if self._patient or self._urgent or self._held else None
+                timeout = 0.2 if self._patient or self._urgent else None
+                if self._held:
+                    timeout = max(0.0, self._look_again - self._clock())
                 done, _ = await asyncio.wait({waiting, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 finished = {task for task in tasks if task in done}

@@ -288,6 +288,28 @@ async def test_a_gang_is_said_to_be_scheduled_once_its_binds_are_confirmed() -> 
         await until(lambda: writer.pending == 0)
 
 
+async def test_that_a_gang_is_not_scheduled_is_taken_back_with_the_decision_and_said_again_if_its_binds_fail() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    before = Condition(
+        type=SCHEDULED, status="False", reason="NotEnoughTasks", last_transition_time="2026-01-01T00:00:00Z"
+    )
+    cache.receive(told(group(minimum=3, version="15", conditions=(before,))))
+    failure: list[BindFailed] = []
+    async with writing(api, cache, failure=lambda _: failure[0] if failure else None) as writer:
+        finish(writer.report(whole()))
+        await until(lambda: len(api.calls) == 1)
+        assert {one["type"]: one["status"] for one in api.calls[0].body["status"]["conditions"]}[SCHEDULED] == "True"
+        failure.append(BindFailed("ns/g-2", "n", 3, "no"))
+        await until(lambda: len(api.calls) == 2)
+        said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[1].body["status"]["conditions"]}
+        assert said[SCHEDULED] == ("False", "BindFailed")
+        finish(writer.report(whole()))
+        await asyncio.sleep(0.3)
+        assert len(api.calls) == 2, "the next attempt is no reason to say otherwise"
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        await until(lambda: len(api.calls) == 3 and not writer.pending)
+
+
 async def test_a_process_that_leaves_says_what_was_confirmed_just_now() -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     async with writing(api, cache) as writer:
