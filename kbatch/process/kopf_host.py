@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import threading
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import kopf
 from kopf._cogs.structs.references import Insights  # not exported; kopf is pinned exactly
 
 from kbatch.kube.credentials import Credentials
-from kbatch.process.run import YOUNG_BESIDE_KOPF, ProcessError, calm_collector
+from kbatch.process.run import BESIDE_KOPF, ProcessError
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class KopfHost:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
-        calm_collector(YOUNG_BESIDE_KOPF)
+        gc.set_threshold(*BESIDE_KOPF)
         self._thread.start()
         return self
 

@@ -293,11 +293,12 @@ YOUNG_OBJECTS: Final = 50_000
 costs more than decoding what the API server says."""
 
 
-YOUNG_BESIDE_KOPF: Final = 5_000
-"""The same where kopf runs: each event leaves it with some forty objects in cycles, the object's whole body among them.
-Fifty thousand of them are twenty megabytes that nobody needs; to look at five thousand takes a millisecond."""
+BESIDE_KOPF: Final = (5_000, 5, 2)
+"""The thresholds where kopf runs: each event leaves it with some forty objects in cycles, the object's whole body among
+them. Fifty thousand of them are twenty megabytes that nobody needs; to look at five thousand takes a millisecond. They
+live for seconds, so many get old before they are garbage: all that is not frozen is looked at each fifty thousand."""
 
 
-def calm_collector(young: int = YOUNG_OBJECTS) -> None:
+def calm_collector() -> None:
     """Let the garbage collector look seldom: who reads whole clusters makes objects by the hundred thousand."""
-    gc.set_threshold(young, 10, 10)
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
