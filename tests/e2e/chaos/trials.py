@@ -224,7 +224,7 @@ def contention(field: Field, *, seconds: float, seed: int, kill_every: float | N
     create(field.api, [queue("rich", 1), queue("poor", 3), _priority("chaos-low", 1), _priority("chaos-high", 1000)])
     with (
         field.namespace() as space,
-        field.schedulers("a", "b") as replicas,
+        field.schedulers("a", "b", flags=()) as replicas,
         field.audited(Limits(beneficiary=30)) as auditor,
     ):
         create(field.api, _whole_cluster(space), parallel=16)
