@@ -89,8 +89,15 @@ def _settle(session: Session) -> Iterator[Transaction | Turn]:
 
 
 def _take_over(session: Session, statement: Statement) -> bool:
-    """Place the job where others of its queue that matter less are nominated; their nominations end if that helps."""
-    job = statement.job
+    """Place the job where others of its queue that matter less are nominated; their nominations end if that helps.
+
+    The room may have been taken from other queues, for no more than the queue's share: it does not go above that. And
+    pods that never preempt would not have been given it: nobody was evicted for their sake.
+    """
+    if any(task.never_preempts for task in statement.job.waiting):
+        return False
+    job, queue = statement.job, session.queue(statement.job.queue)
+    most = {name: max(queue.deserved.get(name, 0), queue.allocated.get(name, 0)) for name in job.asks}
     weaker = [
         other for other in session.live()
         if other.nominated and other.queue == job.queue and other.priority < job.priority
@@ -100,7 +107,9 @@ def _take_over(session: Session, statement: Statement) -> bool:
         for task, _ in list(other.nominated.values()):
             statement.withdraw(other, task)
         mark = len(statement)
-        if place_minimum(statement, (When.NOW, When.LATER)):
+        if place_minimum(statement, (When.NOW, When.LATER)) and all(
+            queue.allocated.get(name, 0) <= amount for name, amount in most.items()
+        ):
             return True
         statement.rollback(mark)
     statement.rollback()

@@ -14,7 +14,8 @@ class Drf(Plugin):
     """The job with the smallest dominant share of the cluster comes first. Takes no arguments.
 
     Victims: YES where job priorities are equal and the claimer's share, with what it claims, stays at or below the
-    victim's share without the unit.
+    victim's share without the unit. A group with a lifetime never takes from one without: the other may take it back
+    as soon as the lifetime is over, and the two would go on for ever.
     """
 
     name: ClassVar[str] = "drf"
@@ -26,8 +27,12 @@ class Drf(Plugin):
 
     def preemptable(self, claim: Claim, unit: Unit) -> Vote:
         """See the class."""
-        if claim.intra or claim.job.priority != unit.job.priority:
+        if claim.intra or claim.job.priority != unit.job.priority or (_ends(claim.job) and not _ends(unit.job)):
             return ABSTAIN
         ours = dominant_share(add(claim.held, claim.request), self.view.total)
         theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
+
+
+def _ends(job: JobState) -> bool:
+    return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
