@@ -108,3 +108,80 @@ def test_the_last_unit_is_not_taken_to_and_fro(simulate: Callable[..., Any], con
     outcome = simulate(documents.replace("cpu: '1'", "example.com/device: '1'"), conf, extra_cycles=10)
     assert (len(outcome.running("a")), len(outcome.running("b"))) == (1, 2)
     assert outcome.evictions == []
+
+
+def of_queue(queue: str, text: str) -> str:
+    """The pod, in a queue."""
+    return text.replace("{name: ", f"{{labels: {{kbatch.dev/queue: {queue}}}, name: ", 1)
+
+
+def queue(name: str, weight: int = 1) -> str:
+    return (
+        f"{{apiVersion: scheduling.incubator.k8s.io/v1alpha1, kind: Queue, metadata: {{name: {name}}}, "
+        f"spec: {{weight: {weight}}}}}"
+    )
+
+
+def replicas(name: str, count: int, annotations: str, cpu: str = "1", arrival: int = 0) -> str:
+    return (
+        f"{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: {name}, annotations: "
+        f"{{{PREFIX}/arrival: '{arrival}'}}}}, spec: {{replicas: {count}, template: "
+        f"{{metadata: {{annotations: {{{annotations}}}}}, spec: {{schedulerName: kube-batch, "
+        f"containers: [{{name: main, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}}}}}"
+    )
+
+
+@evicting
+def test_a_lifetime_and_equal_shares_do_not_undo_each_other(simulate: Callable[..., Any], conf: str | None) -> None:
+    """Of one priority: a group that stays has one pod above its minimum, one with a lifetime could have more."""
+    documents = manifests(
+        NODE,
+        replicas("stays", 4, "scheduling.k8s.io/group-min-member: '3'"),
+        group("ends", "minMember: 1, lifetimeSeconds: 30"),
+        replicas("e", 4, "scheduling.k8s.io/group-name: ends", cpu="500m", arrival=5),
+    )
+    outcome = simulate(documents, conf, until=10_000_000)
+    assert len(outcome.running("stays")) == 4
+    assert outcome.evictions == []
+
+
+def test_who_takes_a_nominated_place_keeps_to_the_queues_share(simulate: Callable[..., Any]) -> None:
+    """Room was taken from b for a's gang of two: not for a's larger pod, which is more than a deserves."""
+    high = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 9}"
+    owner = "apiVersion: apps/v1, kind: ReplicaSet, name: held, uid: held, controller: true"
+    held = of_queue("b", pod("held", "3", spec="nodeName: n1", annotations=f"{PREFIX}/termination: '20'"))
+    documents = manifests(
+        NODE,
+        high,
+        queue("a", 3),
+        queue("b"),
+        held.replace("{labels", f"{{ownerReferences: [{{{owner}}}], labels", 1),
+        group("gang", "minMember: 2, queue: a"),
+        pod("gang-0", group="gang"),
+        pod("gang-1", group="gang"),
+        of_queue("a", pod("large", "4", spec="priorityClassName: high")),
+    )
+    outcome = simulate(documents, SHIPPED)
+    assert {each["for"] for each in outcome.evictions} == {"default/gang"}
+    assert outcome.running() == ["gang-0", "gang-1"]
+
+
+@evicting
+def test_pods_that_never_preempt_take_no_place_that_was_made_for_others(
+    simulate: Callable[..., Any], conf: str | None
+) -> None:
+    polite = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: polite}, value: 9, "
+    polite += "preemptionPolicy: Never}"
+    documents = manifests(
+        NODE,
+        polite,
+        queue("b"),
+        *(of_queue("b", pod(f"b-{number}", spec="nodeName: n1")) for number in range(4)),
+        pod("asks"),
+        pod("asks-too"),
+        pod("waits", spec="priorityClassName: polite"),
+    )
+    outcome = simulate(documents, conf)
+    assert {each["for"] for each in outcome.evictions} == {"default/asks", "default/asks-too"}
+    assert set(outcome.running()) >= {"asks", "asks-too"}
+    assert outcome.pods["default/waits"]["phase"] == "Pending"
