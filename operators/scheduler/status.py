@@ -42,6 +42,11 @@ _log = logging.getLogger(__name__)
 FIELD_MANAGER: Final = "kbatch-scheduler"
 AT_ONCE: Final = 16
 AT_ONCE_WHILE_BINDING: Final = 4
+AT_ONCE_IN_A_FLOOD: Final = 2
+FLOOD: Final = 200
+"""Where more groups than this wait to be written, thousands of small ones most likely, binds go first all the more:
+each such write takes the API server as long as a bind, and then there are as many of them."""
+
 MESSAGE_SECONDS: Final = 5.0
 """A group's message alone is not rewritten sooner than this after the last write for the group."""
 
@@ -186,7 +191,7 @@ class StatusWriter:
             while True:
                 if self._held and self._clock() >= self._look_again:
                     self._look()
-                while len(tasks) < (AT_ONCE_WHILE_BINDING if self._binding() else AT_ONCE):
+                while len(tasks) < self._at_once():
                     chosen = self._choose()
                     if chosen is None:
                         break
@@ -210,6 +215,12 @@ class StatusWriter:
         finally:
             for task in tasks:
                 task.cancel()
+
+    def _at_once(self) -> int:
+        """How many writes may be on the wire now."""
+        if not self._binding():
+            return AT_ONCE
+        return AT_ONCE_WHILE_BINDING if len(self._urgent) <= FLOOD else AT_ONCE_IN_A_FLOOD
 
     async def drain(self, seconds: float) -> bool:
         """Wait until the changes that matter are written; False if that takes too long."""

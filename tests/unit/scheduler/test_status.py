@@ -18,7 +18,7 @@ from kbatch.api.reasons import BindFailed, NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
-from operators.scheduler.status import FIRST_SECONDS, StatusWriter
+from operators.scheduler.status import FIRST_SECONDS, FLOOD, StatusWriter
 from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, node, pod, queue, told, until
 
 END = "/status"
@@ -147,6 +147,23 @@ async def test_while_binds_wait_few_writes_are_on_the_wire() -> None:
         assert api.gate is not None
         api.gate.set()
         assert await writer.drain(3)
+
+
+async def test_in_a_flood_of_small_groups_even_fewer() -> None:
+    names = [f"g{number}" for number in range(FLOOD + 10)]
+    api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(name) for name in names))
+    async with writing(api, cache, binding=lambda: True) as writer:
+        verdicts: dict[str, Verdict] = {}
+        for name in names:
+            verdicts |= waiting(name=name)
+        finish(writer.report(verdicts))
+        await until(lambda: api.open_ == 2)
+        await asyncio.sleep(0.02)
+        assert api.most_open == 2
+        assert api.gate is not None
+        api.gate.set()
+        assert await writer.drain(5)
+        assert len(api.calls) == len(names)
 
 
 async def test_a_message_alone_can_wait() -> None:
