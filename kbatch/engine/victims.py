@@ -12,11 +12,13 @@ unnecessary is let go: the set is irreducible.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kbatch.engine.boundary import TURN, Turn
+from kbatch.engine.pieces import finish
 from kbatch.engine.placement import When
 from kbatch.engine.planning import next_tasks, place_minimum, quotas, unplaced
 from kbatch.engine.plugin import Claim, Unit
@@ -297,6 +299,19 @@ def plan(
     single: Task | None,
     hunts: Hunts,
 ) -> Statement | None:
+    """`planning`, without turns."""
+    return finish(planning(session, action, claim, donors, single=single, hunts=hunts))
+
+
+def planning(
+    session: Session,
+    action: str,
+    claim: Claim,
+    donors: Callable[[], Iterable[JobState]],
+    *,
+    single: Task | None,
+    hunts: Hunts,
+) -> Generator[Turn, None, Statement | None]:
     """A statement that places the claim (the job's minimum, or the one task) with an irreducible set of victims.
 
     None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None. `hunts`
@@ -312,7 +327,7 @@ def plan(
     if hunt.empty:
         statement.rollback()
         return None
-    if not _place_with(statement, hunt, single):
+    if not (yield from _place_with(statement, hunt, single)):
         statement.rollback()
         hunt.over = True  # what it found out held with victims that stay after all
         return None
@@ -350,7 +365,7 @@ def _place_without(statement: Statement, single: Task | None) -> None:
         statement.nominate_instead()
 
 
-def _place_with(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
+def _place_with(statement: Statement, hunt: Hunt, single: Task | None) -> Generator[Turn, None, bool]:
     """Place the rest, evicting for each pod that finds no room."""
     session, job = statement.session, statement.job
     if single is not None:
@@ -367,6 +382,7 @@ def _place_with(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
             stuck.add(task.cls.id)
         elif session.room.idle:  # what one victim gave may hold several pods
             place_minimum(statement, (When.LATER,))
+        yield TURN
     return True
 
 

@@ -19,7 +19,7 @@ from kbatch.engine.planning import next_tasks, place_minimum, signature, unplace
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Kind, Statement
-from kbatch.engine.victims import Hunts, lacking, next_step, plan
+from kbatch.engine.victims import Hunts, lacking, next_step, plan, planning
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
@@ -57,7 +57,9 @@ def preempt(session: Session) -> Iterator[Transaction | Turn]:
                 heapq.heappush(line, (session.job_key(job), job))
 
 
-def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> Generator[Transaction, None, bool]:
+def _step(
+    session: Session, queue: QueueState, job: JobState, hunts: Hunts
+) -> Generator[Transaction | Turn, None, bool]:
     """One claim of a job; returns whether room was made for it."""
     step = next_step(session, job)
     if step is None:
@@ -79,7 +81,7 @@ def _step(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> G
         )  # fmt: skip
         if session.hopeless(mark):
             continue
-        found = plan(session, "preempt", claim, donors, single=single, hunts=hunts)
+        found = yield from planning(session, "preempt", claim, donors, single=single, hunts=hunts)
         if found is None:
             session.note_hopeless(mark)
             continue

@@ -19,7 +19,7 @@ from kbatch.engine.planning import place_minimum, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Statement
-from kbatch.engine.victims import Hunts, lacking, next_step, plan
+from kbatch.engine.victims import Hunts, lacking, next_step, planning
 from kbatch.resources import total
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def reclaim(session: Session) -> Iterator[Transaction | Turn]:
 
 def _step(
     session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: Hunts
-) -> Generator[Transaction, None, bool]:
+) -> Generator[Transaction | Turn, None, bool]:
     """One claim of a job; returns whether room was found for it."""
     step = next_step(session, job)
     if step is None:
@@ -101,7 +101,7 @@ def _step(
     mark = ("reclaim", job.queue, signature(job, tasks if single is not None else unplaced(job)), single is not None)
     if session.hopeless(mark):
         return False
-    found = plan(
+    found = yield from planning(
         session, "reclaim", claim, lambda: _donors(session, queue, claim), single=single, hunts=hunts
     )  # fmt: skip
     if found is None:
