@@ -47,6 +47,10 @@ class Budgets:
 
         return undo
 
+    def of(self, task: Task) -> tuple[str, ...]:
+        """The budgets that the pod counts in."""
+        return self._matching(task) if self._by_namespace else ()
+
     def _matching(self, task: Task) -> tuple[str, ...]:
         found = self._of.get(task.key)
         if found is None:

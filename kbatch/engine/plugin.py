@@ -163,6 +163,11 @@ class Plugin:
     agrees: ClassVar[frozenset[str] | None] = None
     """Of `preemptable` and `reclaimable`, those that ever answer YES; None: each that is overridden may."""
 
+    votes_by_class: ClassVar[bool] = False
+    """Whether its votes on a pod alone depend, of the pod, only on its class, role and priority: then one vote serves
+    for all such pods of a job.
+    """
+
     @classmethod
     def consents(cls, method: str) -> bool:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""

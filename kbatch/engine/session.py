@@ -127,6 +127,13 @@ class Session:
                 if type(plugin).reclaimable is not Plugin.reclaimable and enabled(Switch.RECLAIMABLE)
             ],
         }  # fmt: skip
+        self._each = {
+            action: any(
+                getattr(type(plugin), method) is not getattr(Plugin, method) and not plugin.votes_by_class
+                for plugin in self._plugins
+            )
+            for action, method in (("preempt", "preemptable"), ("reclaim", "reclaimable"))
+        }
         self.placement = Placement(self.room, self.predicates, self.scores, policy.fingerprint)
 
     def open(self) -> Iterator[Turn]:
@@ -329,6 +336,12 @@ class Session:
         if rank is None and claim.ahead and unit.job.priority <= claim.job.priority and overuses(unit):
             return _UNASKED
         return 0 if rank is not None and action == "reclaim" and self.expired(unit.job) else rank
+
+    def kind(self, action: str, task: Task) -> object:
+        """What the votes on a pod alone depend on, besides its job: pods of one job and kind get the same votes."""
+        if self._each[action]:
+            return task.key
+        return task.cls.id, task.role, task.priority, self.budgets.of(task)
 
     def may_follow(self, job: JobState, other: JobState) -> bool:
         """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""

@@ -14,14 +14,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import total_ordering
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbatch.engine.boundary import TURN, Turn
+from kbatch.engine.offers import Board, Cost, Stock, order_of
 from kbatch.engine.pieces import finish
-from kbatch.engine.placement import When
+from kbatch.engine.placement import ClassFit, When
 from kbatch.engine.planning import next_tasks, place_minimum, quotas, unplaced
 from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.sparing import evict, let_go
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Statement
 from kbatch.model.tasks import Task
@@ -32,48 +33,6 @@ if TYPE_CHECKING:
 
 
 Mark: TypeAlias = tuple[object, ...]
-Hunts: TypeAlias = "dict[Mark, Hunt]"
-"""An action's hunts that may go on, by what their claims have in common."""
-
-
-@total_ordering
-class _Last:
-    """A name by which the later one in order comes first."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Last) and self.name == other.name
-
-    def __lt__(self, other: _Last) -> bool:
-        return self.name > other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-@dataclass(eq=False, slots=True)
-class _Offer:
-    """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like."""
-
-    job: JobState
-    task: Task | None
-    order: tuple[Any, ...]
-    rank: int
-
-    def unit(self) -> Unit | None:
-        """The unit as it is now; None where nothing of it is left."""
-        if self.task is not None:
-            if self.task.key in self.job.evicted:
-                return None
-            return Unit(self.job, (self.task,), whole=False, request=self.task.cls.request)
-        tasks = tuple(task for task in holding(self.job) if task.key not in self.job.evicted)
-        if not tasks:
-            return None
-        return Unit(self.job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,79 +46,53 @@ class _Chosen:
     @property
     def order(self) -> tuple[Any, ...]:
         """Its place among units of as many pods that may go as willingly."""
-        return _order(self.unit)
-
-
-def _order(unit: Unit) -> tuple[Any, ...]:
-    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the youngest."""
-    started, created, name = max((task.started, task.created, task.key) for task in unit.tasks)
-    return unit.job.priority, unit.whole, unit.priority, -started, -created, _Last(name)
-
-
-def holding(job: JobState) -> list[Task]:
-    """Its pods that could be evicted at all, by key: on a node for sure, not leaving yet."""
-    found = [task for task in job.job.tasks.values() if task.holds and not task.assumed]
-    found.sort(key=lambda task: task.key)
-    return found
+        return order_of(self.unit)
 
 
 class Hunt:
-    """The search for the victims of one job's next step. `donors` are the jobs whose pods may be offered.
+    """The search for the victims of one job's next step.
 
     A hunt may go on with the next claim of the same kind (`again`): what was found out about nodes stays true, because
     votes only turn against further victims.
     """
 
-    def __init__(self, session: Session, action: str, claim: Claim, donors: Iterable[JobState]) -> None:
+    def __init__(self, session: Session, action: str, claim: Claim, board: Board) -> None:
         self.session = session
         self.action = action
         self.claim = claim
-        self._rows: dict[int, list[_Offer]] = {}
-        self._heap: list[tuple[tuple[Any, ...], int]] = []
+        self._board = board
         self._chosen: list[_Chosen] = []
-        self._alike = len({task.cls.id for task in claim.tasks}) == 1
+        classes = {task.cls.id: task.cls for task in claim.tasks}
+        self._alike = len(classes) == 1
         self.over = False
         self._dead: set[tuple[int, int]] = set()
-        for donor in donors:
-            self._offer(donor)
-        for row, offers in self._rows.items():
-            offers.sort(key=lambda offer: offer.order)
-            priority, *others = offers[0].order[1:]
-            self._heap.append(((offers[0].rank, 0, priority, 1, *others), row))
+        self._heap: list[tuple[Cost, int]] = board.bounds(session, classes.values())
         heapq.heapify(self._heap)
+        self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
+        """By what each row stands in the heap; entries with anything else are left over."""
+        self._tried: set[int] = set()
+        self._cursor = len(session.room.log)
 
     def again(self, claim: Claim) -> None:
-        """Go on for the next pod."""
+        """Go on for the next pod. On rows that have changed since, less may have to go than it seemed."""
         self.claim = claim
         self._chosen = []
+        if self._board.exact:
+            log = self.session.room.log
+            for row in sorted(set(log[self._cursor :])):
+                if row in self._board.rows and row not in self._tried:
+                    self._push(self._board.first(row), row)
+            self._cursor = len(log)
+
+    def _push(self, bound: Cost, row: int) -> None:
+        if bound and self._stands.get(row) is not bound:
+            self._stands[row] = bound
+            heapq.heappush(self._heap, (bound, row))
 
     @property
     def empty(self) -> bool:
         """Whether nothing is on offer."""
-        return not self._rows
-
-    def _offer(self, job: JobState) -> None:
-        session, model = self.session, job.job
-        if model.disruption == "Never" or model.holding == 0 or session.too_young(job):
-            return
-        tasks = holding(job)
-        whole = not self.claim.ahead and model.gang and (model.disruption == "Whole" or session.expired(job))
-        offers: list[_Offer] = []
-        if not model.gang or job.ready > job.minimum or model.roles:
-            offers.extend(_Offer(job, task, (), 0) for task in tasks)
-        if whole and not self.claim.intra:
-            offers.append(_Offer(job, None, (), 0))
-        row_of = session.nodes.row
-        for offer in offers:
-            unit = offer.unit()
-            rank = session.rank(self.action, self.claim, unit) if unit is not None else None
-            if unit is None or rank is None:
-                continue
-            offer.rank = rank
-            offer.order = (rank, *_order(unit))
-            for row in {row_of.get(task.node, -1) for task in unit.tasks}:
-                if row >= 0:
-                    self._rows.setdefault(row, []).append(offer)
+        return not self._board.rows
 
     # --- one pod ------------------------------------------------------------------------------------------------------
 
@@ -169,6 +102,10 @@ class Hunt:
         best: tuple[tuple[Any, ...], int] | None = None
         while self._heap and (best is None or self._heap[0] < best):
             bound, row = heapq.heappop(self._heap)
+            if self._stands.get(row) is not bound:
+                continue
+            del self._stands[row]
+            self._tried.add(row)
             units = None if (row, task.cls.id) in self._dead else self._try(statement, task, row)
             if units is None:
                 self._dead.add((row, task.cls.id))
@@ -179,8 +116,8 @@ class Hunt:
             seen.append((cost, row))
             if best is None or (cost, row) < best:
                 best = (cost, row)
-        for entry in seen:
-            heapq.heappush(self._heap, entry)
+        for bound, row in seen:
+            self._push(bound, row)
         if best is None:
             return None
         chosen = self._try(statement, task, best[1])
@@ -192,7 +129,7 @@ class Hunt:
 
     def evict(self, statement: Statement, entry: _Chosen) -> None:
         """Take a unit."""
-        _evict(statement, entry.unit, self.action)
+        evict(statement, entry.unit, self.action)
         self._chosen.append(entry)
 
     @property
@@ -208,11 +145,11 @@ class Hunt:
             return None
         mark = len(statement)
         units: list[_Chosen] = []
-        done = bool(fit.refresh()[row] >= 0)
+        done = self._fits(fit, task, row)
         for below_too in (False, True):
             if done:
                 break
-            for offer in self._rows[row]:
+            for offer in self._board.rows[row]:
                 unit = offer.unit()
                 if unit is None or (offer.job is self.claim.job and not self.claim.intra):
                     continue
@@ -226,11 +163,11 @@ class Hunt:
                     statement.rollback(mark)  # the whole takes in its parts
                     units = [entry for entry in units if entry.unit.job is not unit.job]
                     for other in units:
-                        _evict(statement, other.unit, self.action)
+                        evict(statement, other.unit, self.action)
                     unit = offer.unit() or unit
-                _evict(statement, unit, self.action)
+                evict(statement, unit, self.action)
                 units.append(_Chosen(unit, rank, deficit))
-                if self._room(task, row) and fit.refresh()[row] >= 0:
+                if self._fits(fit, task, row):
                     done = True
                     break
         if done and len(units) > 1:
@@ -246,9 +183,12 @@ class Hunt:
             for name, amount in deficit.items()
         )
 
-    def _room(self, task: Task, row: int) -> bool:
+    def _fits(self, fit: ClassFit, task: Task, row: int) -> bool:
+        """Whether the row, which the pod may use at all, has room; scores do not matter here."""
         future = self.session.room.future
-        return all(future[name][row] >= amount for name, amount in task.cls.needs)
+        if not all(future[name][row] >= amount for name, amount in task.cls.needs):
+            return False
+        return not fit.stepwise or bool(fit.refresh()[row] >= 0)
 
     def _needed(self, task: Task, row: int, units: list[_Chosen]) -> list[_Chosen]:
         """Leave out what room alone does not need, the dearest first; what stands in the way otherwise stays."""
@@ -283,11 +223,6 @@ class Hunt:
             sum(len(entry.unit.tasks) for entry in units),
             *others,
         )
-
-
-def _evict(statement: Statement, unit: Unit, action: str) -> None:
-    for task in unit.tasks:
-        statement.evict(unit.job, task, action)
 
 
 def plan(
@@ -331,10 +266,18 @@ def planning(
         statement.rollback()
         hunt.over = True  # what it found out held with victims that stay after all
         return None
-    if _let_go(statement, hunt, single):
+    if (yield from let_go(statement, action, hunt.chosen, single)):
         hunt.over = True
     statement.nominate_instead()
     return statement
+
+
+class Hunts:
+    """The hunts of one run of an action, by what their claims have in common."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        self.stock = Stock(session, action)
+        self.known: dict[Mark, Hunt] = {}
 
 
 def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iterable[JobState]], hunts: Hunts) -> Hunt:
@@ -346,15 +289,16 @@ def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iter
     endless = group is None or group.spec.lifetime_seconds is None
     alike: Mark = (job.queue, job.priority, claim.never, endless, tuple(sorted(claim.held.items())), *what)
     for mark in (own,) if claim.intra else (own, alike):
-        found = hunts.get(mark)
+        found = hunts.known.get(mark)
         if found is not None and not found.over:
+            hunts.stock.refresh()
             found.again(claim)
             break
     else:
-        found = Hunt(session, action, claim, donors())
-    hunts[own] = found
+        found = Hunt(session, action, claim, hunts.stock.board(claim, donors()))
+    hunts.known[own] = found
     if not claim.intra:
-        hunts[alike] = found
+        hunts.known[alike] = found
     return found
 
 
@@ -391,43 +335,6 @@ def _one(statement: Statement, hunt: Hunt, task: Task) -> bool:
     if row is None:
         return False
     statement.nominate(task, row)
-    return True
-
-
-def _let_go(statement: Statement, hunt: Hunt, single: Task | None) -> bool:
-    """Drop every unit without which the step can still be taken, those that cost most first; whether there were any."""
-    units = list(hunt.chosen)
-    if len(units) < 2 and (single is not None or len(units) < 1):
-        return False
-    steps = statement.recorded()
-    needed = list(units)
-    dropped = False
-    for unit in sorted(units, key=_order, reverse=True):
-        if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
-            continue  # it is the rest of a group that goes as a whole
-        statement.rollback()
-        trial = [other for other in needed if other is not unit]
-        if _again(statement, hunt, trial, single):
-            needed, dropped = trial, True
-            steps = statement.recorded()
-    statement.rollback()
-    if dropped:
-        _again(statement, hunt, needed, single)
-    else:
-        statement.replay(steps)
-    return dropped
-
-
-def _again(statement: Statement, hunt: Hunt, units: Sequence[Unit], single: Task | None) -> bool:
-    """Evict just these and place the step in what room there is then."""
-    for unit in units:
-        _evict(statement, unit, hunt.action)
-    if single is None:
-        return place_minimum(statement, (When.NOW, When.LATER))
-    rows = statement.session.placement.fit(single.cls, When.LATER).choose(1)
-    if not rows:
-        return False
-    statement.nominate(single, rows[0])
     return True
 
 

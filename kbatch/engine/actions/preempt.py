@@ -39,7 +39,7 @@ def preempt(session: Session) -> Iterator[Transaction | Turn]:
     for job, _ in coming.values():
         if job.idle:
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
-    hunts: Hunts = {}
+    hunts = Hunts(session, "preempt")
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)

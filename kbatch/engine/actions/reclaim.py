@@ -43,7 +43,7 @@ def reclaim(session: Session) -> Iterator[Transaction | Turn]:
         heap.append((session.queue_key(session.queue(name)), name))
     heapq.heapify(heap)
     aside: list[Statement] = []
-    hunts: Hunts = {}
+    hunts = Hunts(session, "reclaim")
     while heap:
         _, name = heap[0]
         line = lines[name]

@@ -15,6 +15,7 @@ class Conformance(Plugin):
 
     name: ClassVar[str] = "conformance"
     agrees: ClassVar[frozenset[str]] = frozenset()
+    votes_by_class: ClassVar[bool] = True
 
     def preemptable(self, claim: Claim, unit: Unit) -> Vote:
         """See the class."""

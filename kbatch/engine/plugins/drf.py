@@ -20,6 +20,7 @@ class Drf(Plugin):
 
     name: ClassVar[str] = "drf"
     agrees: ClassVar[frozenset[str]] = frozenset({"preemptable"})
+    votes_by_class: ClassVar[bool] = True
 
     def job_order_key(self, job: JobState) -> Key:
         """Smallest share first."""

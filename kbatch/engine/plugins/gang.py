@@ -17,6 +17,7 @@ class Gang(Plugin):
 
     name: ClassVar[str] = "gang"
     agrees: ClassVar[frozenset[str]] = frozenset()
+    votes_by_class: ClassVar[bool] = True
     reasons: ClassVar[tuple[type[Reason], ...]] = (NotEnoughTasks,)
 
     def job_order_key(self, job: JobState) -> Key:

@@ -21,6 +21,7 @@ class Proportion(Plugin):
     name: ClassVar[str] = "proportion"
     reasons: ClassVar[tuple[type[Reason], ...]] = (QueueOverused,)
     agrees: ClassVar[frozenset[str]] = frozenset({"reclaimable"})
+    votes_by_class: ClassVar[bool] = True
 
     def queue_order_key(self, queue: QueueState) -> Key:
         """Smallest share first: the largest allocated/deserved over the dimensions."""

@@ -1,10 +1,12 @@
 """Reclaim and preempt, over several cycles."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
+from kbatch.engine.plugin import Claim, Plugin, Unit, Vote
 from tests.unit.engine.worlds import (
     EPOCH_MS,
     EVERYTHING,
@@ -308,3 +310,36 @@ def test_a_group_past_its_lifetime_stays(claimer: dict[str, Any], victim: dict[s
     sim.now = 70
     sim.run(3)
     assert sim.evictions == []
+
+
+def test_surplus_takes_what_the_victims_of_its_minimum_left_over() -> None:
+    """A group goes as a whole, which is 1 CPU more than the minimum needs: nobody else goes for the pod above it."""
+    model = world(
+        *CLASSES, queue(), node("n0", "5"), node("n1", "1"),
+        group("a", 5, priority_class_name="low", disruption="Whole"), members("a", 5, on="n0"),
+        group("c", priority_class_name="low"), pod("c-0", of="c", on="n1", at=5),
+        group("b", 2, priority_class_name="high", at=9), members("b", 2, "2"), pod("b-9", "1", of="b", at=9),
+    )  # fmt: skip
+    found = run(model, policy(EVERYTHING))
+    assert found.evicted == [f"a-{at}" for at in range(5)]
+    assert found.nominated == {"b-0": "n0", "b-1": "n0", "b-9": "n0"}
+
+
+class _ByName(Plugin):
+    """Lets only one pod go, by its name: nothing that pods of one class have in common."""
+
+    name = "byname"
+
+    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+        return Vote.YES if all(task.key.endswith("-1") for task in unit.tasks) else Vote.ABSTAIN
+
+
+def test_a_plugin_may_tell_pods_of_one_class_apart() -> None:
+    by = policy(EVERYTHING)
+    others = [part for part in by.plugins if part.plugin.name != "priority"]
+    part = dataclasses.replace(by.plugins[0], plugin=_ByName, arguments=None)
+    model = world(
+        *CLASSES, queue(), node("n1", "3"), group("a", priority_class_name="low"), members("a", 3, on="n1"),
+        group("b", priority_class_name="high", at=1), members("b", 1),
+    )  # fmt: skip
+    assert run(model, dataclasses.replace(by, plugins=(part, *others))).evicted == ["a-1"]

@@ -1,0 +1,290 @@
+"""What could be evicted for a claim: the pods and groups on offer, by the node that they would leave.
+
+Which units the plugins would let go depends on the claim; who comes before whom does not. So the pods of a job are
+sorted into *kinds* (alike in all that a vote may depend on), one vote is taken for each kind, and what is made of the
+answers (a `Board`) serves every further claim that is answered the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import total_ordering
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.room import Index
+from kbatch.engine.state import JobState
+from kbatch.model.nodes import Column, Mask
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import PODS, add
+
+if TYPE_CHECKING:
+    from kbatch.engine.session import Session
+
+Cost: TypeAlias = tuple[Any, ...]
+"""What a set of units costs, or a lower bound of it; see `cost_of_one`."""
+
+_BOARDS: Final = 4
+"""How many boards are kept: the latest."""
+_LEAST: Final = -(2**63)
+
+
+@total_ordering
+class _Last:
+    """A name by which the later one in order comes first."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Last) and self.name == other.name
+
+    def __lt__(self, other: _Last) -> bool:
+        return self.name > other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(eq=False, slots=True)
+class Offer:
+    """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like."""
+
+    job: JobState
+    task: Task | None
+    order: tuple[Any, ...]
+    rank: int
+
+    def unit(self) -> Unit | None:
+        """The unit as it is now; None where nothing of it is left."""
+        if self.task is not None:
+            return None if self.task.key in self.job.evicted else _single(self.job, self.task)
+        return _whole(self.job)
+
+
+def order_of(unit: Unit) -> tuple[Any, ...]:
+    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the youngest."""
+    started, created, name = max((task.started, task.created, task.key) for task in unit.tasks)
+    return unit.job.priority, unit.whole, unit.priority, -started, -created, _Last(name)
+
+
+def _single(job: JobState, task: Task) -> Unit:
+    return Unit(job, (task,), whole=False, request=task.cls.request)
+
+
+def _whole(job: JobState) -> Unit | None:
+    tasks = tuple(task for task in _holding(job) if task.key not in job.evicted)
+    if not tasks:
+        return None
+    return Unit(job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
+
+
+def _holding(job: JobState) -> list[Task]:
+    """Its pods that could be evicted at all, by key: on a node for sure, not leaving yet."""
+    found = [task for task in job.job.tasks.values() if task.holds and not task.assumed]
+    found.sort(key=lambda task: task.key)
+    return found
+
+
+def _gives(offer: Offer, name: str) -> int:
+    """What a single pod gives back of a dimension."""
+    if offer.task is None:
+        return 0
+    return 1 if name == PODS else offer.task.cls.request.get(name, 0)
+
+
+class Board:
+    """Offers by row, sorted, with lower bounds of what it costs to make room on a row. Shrinks as pods are evicted."""
+
+    def __init__(self, rows: dict[int, list[Offer]], *, exact: bool) -> None:
+        self.rows = rows
+        self.exact = exact
+        """Whether all offers are single pods, so that `bounds` may look at what they give."""
+        for offers in rows.values():
+            offers.sort(key=lambda offer: offer.order)
+        self._place = {row: at for at, row in enumerate(rows)}
+        self._index: Index = np.fromiter(rows, np.intp, len(rows))
+        self._first: list[Cost] = [_bound(offers, 1) for offers in rows.values()]
+        self._more: dict[int, dict[int, Cost]] = {}
+        self._columns: dict[str, tuple[Column, Column]] = {}
+
+    def first(self, row: int) -> Cost:
+        """The least that any set from the row could cost."""
+        return self._first[self._place[row]]
+
+    def drop(self, row: int, key: str) -> None:
+        """A pod is gone for good."""
+        offers = self.rows.get(row)
+        if offers is None:
+            return
+        offers[:] = [offer for offer in offers if offer.task is None or offer.task.key != key]
+        at = self._place[row]
+        self._first[at] = _bound(offers, 1)
+        self._more.pop(row, None)
+        for name, (most, whole) in self._columns.items():
+            most[at], whole[at] = _most_and_sum(offers, name)
+
+    def bounds(self, session: Session, classes: Iterable[TaskClass]) -> list[tuple[Cost, int]]:
+        """For each row that could be made to take a pod of one of the classes, the least that this could cost there.
+
+        At least as many pods must go as it takes of the largest to fill the gap.
+        """
+        if not self.exact:
+            return [(bound, row) for bound, row in zip(self._first, self.rows, strict=True) if bound]
+        least: Column = np.zeros(len(self._index), np.int64)
+        for cls in classes:
+            count, possible = self._counts(session, cls)
+            count[~possible] = 0
+            least = np.where((least == 0) | ((count > 0) & (count < least)), count, least)
+        found: list[tuple[Cost, int]] = []
+        for at, (row, count) in enumerate(zip(self.rows, least.tolist(), strict=True)):
+            if count == 1:
+                if self._first[at]:
+                    found.append((self._first[at], row))
+            elif 1 < count <= len(self.rows[row]):
+                known = self._more.setdefault(row, {})
+                bound = known.get(count)
+                if bound is None:
+                    bound = known[count] = _bound(self.rows[row], count)
+                found.append((bound, row))
+        return found
+
+    def _counts(self, session: Session, cls: TaskClass) -> tuple[Column, Mask]:
+        """How many pods must go at least, and where that could be enough."""
+        index = self._index
+        possible: Mask = session.placement.static(cls)[0][index].copy()
+        count: Column = np.ones(len(index), np.int64)
+        for name, amount in cls.needs:
+            short = amount - session.room.future[name][index]
+            most, whole = self._column(name)
+            possible &= whole >= short
+            count = np.maximum(count, -(-short // np.maximum(most, 1)))
+        return count, possible
+
+    def _column(self, name: str) -> tuple[Column, Column]:
+        """By row the most that one offer gives of a dimension, and what all give."""
+        found = self._columns.get(name)
+        if found is None:
+            pairs = [_most_and_sum(offers, name) for offers in self.rows.values()]
+            table: npt.NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
+            found = self._columns[name] = table[:, 0].copy(), table[:, 1].copy()
+        return found
+
+
+def _most_and_sum(offers: list[Offer], name: str) -> tuple[int, int]:
+    gives = [_gives(offer, name) for offer in offers]
+    return max(gives, default=0), sum(gives)
+
+
+def _bound(offers: list[Offer], count: int) -> Cost:
+    """The least that `count` of the sorted offers, or more, could cost; empty where there are none.
+
+    The last of any such set to go comes no earlier than the offer of that number.
+    """
+    if not offers:
+        return ()
+    last = offers[count - 1]
+    if last.rank != offers[0].rank:
+        return last.rank, 0, _LEAST
+    priority, *others = last.order[1:]
+    return last.rank, 0, priority, count, *others
+
+
+@dataclass(slots=True)
+class _Kinds:
+    """The pods of one job, by what votes on them may depend on."""
+
+    tasks: dict[object, dict[str, tuple[Task, tuple[Any, ...]]]] = field(default_factory=dict)
+
+
+class Stock:
+    """All that could be evicted in one run of an action."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        self._session = session
+        self._action = action
+        self._kinds: dict[str, _Kinds] = {}
+        self._boards: dict[object, Board] = {}
+        self._gone: set[str] = set()
+
+    def refresh(self) -> None:
+        """Leave out what was evicted since, by decisions that stand."""
+        session = self._session
+        new = session.leaving - self._gone
+        if not new:
+            return
+        self._gone |= new
+        for key in new:
+            task = session.model.tasks[key]
+            kinds = self._kinds.get(task.job)
+            if kinds is not None:
+                kind = session.kind(self._action, task)
+                kinds.tasks.get(kind, {}).pop(key, None)
+                if not kinds.tasks.get(kind, True):
+                    del kinds.tasks[kind]
+            row = session.nodes.row.get(task.node, -1)
+            for board in self._boards.values():
+                board.drop(row, key)
+
+    def board(self, claim: Claim, donors: Iterable[JobState]) -> Board:
+        """What the donors offer for a claim."""
+        self.refresh()
+        session, action = self._session, self._action
+        found: list[tuple[JobState, object, int]] = []
+        groups: list[Offer] = []
+        for job in donors:
+            model = job.job
+            if model.disruption == "Never" or model.holding == 0 or session.too_young(job):
+                continue
+            if not model.gang or job.ready > job.minimum or model.roles:
+                for kind, tasks in self._kinds_of(job).tasks.items():
+                    task, _ = next(iter(tasks.values()))
+                    rank = session.rank(action, claim, _single(job, task))
+                    if rank is not None:
+                        found.append((job, kind, rank))
+            whole = model.gang and (model.disruption == "Whole" or session.expired(job))
+            if whole and not claim.intra and not claim.ahead:
+                unit = _whole(job)
+                rank = session.rank(action, claim, unit) if unit is not None else None
+                if unit is not None and rank is not None:
+                    groups.append(Offer(job, None, (rank, *order_of(unit)), rank))
+        mark = tuple([(job.key, kind, rank) for job, kind, rank in found])
+        board = None if groups else self._boards.pop(mark, None)
+        if board is None:
+            board = self._make(found, groups)
+        if not groups:
+            self._boards[mark] = board  # again the latest
+            if len(self._boards) > _BOARDS:
+                del self._boards[next(iter(self._boards))]
+        return board
+
+    def _kinds_of(self, job: JobState) -> _Kinds:
+        kinds = self._kinds.get(job.key)
+        if kinds is None:
+            kinds = self._kinds[job.key] = _Kinds()
+            for task in _holding(job):
+                if task.key not in job.evicted:
+                    kind = self._session.kind(self._action, task)
+                    kinds.tasks.setdefault(kind, {})[task.key] = task, order_of(_single(job, task))
+        return kinds
+
+    def _make(self, found: list[tuple[JobState, object, int]], groups: list[Offer]) -> Board:
+        row_of = self._session.nodes.row
+        rows: dict[int, list[Offer]] = {}
+        for job, kind, rank in found:
+            for task, order in self._kinds[job.key].tasks[kind].values():
+                row = row_of.get(task.node, -1)
+                if row >= 0:
+                    rows.setdefault(row, []).append(Offer(job, task, (rank, *order), rank))
+        for offer in groups:
+            for node in sorted({task.node for task in _holding(offer.job) if task.key not in offer.job.evicted}):
+                row = row_of.get(node, -1)
+                if row >= 0:
+                    rows.setdefault(row, []).append(offer)
+        return Board(rows, exact=not groups)

@@ -1,0 +1,134 @@
+"""No victim too many: of the units chosen for a plan, those go free without which the step can still be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from kbatch.engine.boundary import TURN, Turn
+from kbatch.engine.offers import order_of
+from kbatch.engine.placement import When
+from kbatch.engine.planning import place_minimum, unplaced
+from kbatch.engine.plugin import Unit
+from kbatch.engine.statement import Statement
+from kbatch.model.nodes import Column
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, add
+
+
+def evict(statement: Statement, unit: Unit, action: str) -> None:
+    """Evict the pods of a unit."""
+    for task in unit.tasks:
+        statement.evict(unit.job, task, action)
+
+
+def let_go(
+    statement: Statement, action: str, units: Sequence[Unit], single: Task | None
+) -> Generator[Turn, None, bool]:
+    """Drop every unit without which the step can still be taken, those that cost most first; whether there were any.
+
+    In the end none of those left can be left out: where one was dropped, the others are tried again.
+    """
+    if not units:
+        return False
+    steps = statement.recorded()
+    statement.rollback()
+    spare = _Spare(statement, action, units, single)
+    needed = sorted(units, key=order_of, reverse=True)
+    found = True
+    while found:
+        found = False
+        for unit in list(needed):
+            if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
+                continue  # it is the rest of a group that goes as a whole
+            if not spare.without(unit):
+                continue
+            trial = [other for other in needed if other is not unit]
+            if can_place(statement, action, trial, single):
+                needed, found = trial, True
+                spare.drop(unit)
+                steps = statement.recorded()
+            statement.rollback()
+            yield TURN
+    statement.replay(steps)
+    return len(needed) < len(units)
+
+
+class _Spare:
+    """How many pods of a claim's only class would fit in all with its units gone: a quick no for most that are needed.
+
+    It never says no to a unit that can be left out. Of claims of several classes, or for whose pods room is not all, it
+    says nothing.
+    """
+
+    def __init__(self, statement: Statement, action: str, units: Sequence[Unit], single: Task | None) -> None:
+        session, job = statement.session, statement.job
+        self._session = session
+        tasks = [single] if single is not None else unplaced(job)
+        self._cls = tasks[0].cls
+        self._knows = all(task.cls is self._cls for task in tasks)
+        fit = session.placement.fit(self._cls, When.LATER)
+        self._knows = self._knows and not fit.stepwise
+        if not self._knows:
+            return
+        for unit in units:
+            evict(statement, unit, action)
+        self._wanted: int = 1 if single is not None else job.missing()
+        self._room: dict[str, Column] = {name: session.room.future[name].copy() for name, _ in self._cls.needs}
+        statement.rollback()
+        allowed = session.placement.static(self._cls)[0]
+        fitting = np.where(allowed, np.int64(self._wanted), np.int64(0))
+        for name, amount in self._cls.needs:
+            fitting = np.minimum(fitting, np.maximum(self._room[name], 0) // amount)
+        self._fitting: list[int] = fitting.tolist()
+        self._total: int = sum(self._fitting)
+
+    def without(self, unit: Unit) -> bool:
+        """Whether there might be room enough were the unit to stay."""
+        if not self._knows:
+            return True
+        lost = sum(self._fitting[row] - count for row, count in self._left(unit).items())
+        return self._total - lost >= self._wanted
+
+    def drop(self, unit: Unit) -> None:
+        """The unit stays."""
+        if not self._knows:
+            return
+        for row, count in self._left(unit).items():
+            self._total -= self._fitting[row] - count
+            self._fitting[row] = count
+        for row, gives in self._gives(unit).items():
+            for name, column in self._room.items():
+                column[row] -= gives.get(name, 0)
+
+    def _gives(self, unit: Unit) -> dict[int, Resources]:
+        found: dict[int, Resources] = {}
+        for task in unit.tasks:
+            row = self._session.nodes.row.get(task.node, -1)
+            if row >= 0:
+                found[row] = add(found.get(row, {}), task.cls.request, {PODS: 1})
+        return found
+
+    def _left(self, unit: Unit) -> dict[int, int]:
+        """For each row of the unit, how many of the pods fit there were it to stay."""
+        found: dict[int, int] = {}
+        for row, gives in self._gives(unit).items():
+            found[row] = self._fitting[row]
+            for name, amount in self._cls.needs:
+                room = int(self._room[name][row]) - gives.get(name, 0)
+                found[row] = min(found[row], max(0, room) // amount)
+        return found
+
+
+def can_place(statement: Statement, action: str, units: Sequence[Unit], single: Task | None) -> bool:
+    """Evict just these and place the step in what room there is then."""
+    for unit in units:
+        evict(statement, unit, action)
+    if single is None:
+        return place_minimum(statement, (When.NOW, When.LATER))
+    rows = statement.session.placement.fit(single.cls, When.LATER).choose(1)
+    if not rows:
+        return False
+    statement.nominate(single, rows[0])
+    return True

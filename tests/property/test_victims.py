@@ -1,0 +1,92 @@
+"""No victim too many: without any one of them, the claim that they were evicted for could not have been placed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbatch.engine import Policy
+from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.session import Session
+from kbatch.engine.sparing import can_place
+from kbatch.engine.state import JobState
+from kbatch.engine.statement import Kind, Statement
+from kbatch.engine.victims import Hunts, plan
+from kbatch.model.tasks import Task
+from kbatch.resources import add
+from tests.property.test_engine import POLICIES, World, worlds
+from tests.unit.engine.worlds import Simulation
+
+relaxed = settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def units_of(statement: Statement) -> list[Unit]:
+    """The units of an open plan: a gang that would be left below its minimum goes as a whole, other pods one by one."""
+    by_job: dict[str, tuple[JobState, list[Task]]] = {}
+    for kind, task, _, job, _ in statement.recorded():
+        if kind is Kind.EVICT:
+            by_job.setdefault(job.key, (job, []))[1].append(task)
+    found: list[Unit] = []
+    for job, tasks in by_job.values():
+        if job.job.gang and job.ready < job.minimum:
+            request = add(*(task.cls.request for task in tasks))
+            found.append(Unit(job, tuple(tasks), whole=True, request=request))
+        else:
+            found += [Unit(job, (task,), whole=False, request=task.cls.request) for task in tasks]
+    return found
+
+
+def check(statement: Statement, action: str, single: Task | None) -> int:
+    """Leave out each unit in turn and plan again; leaves the plan as it was. Returns how many units it has."""
+    units = units_of(statement)
+    steps = statement.recorded()
+    for unit in units:
+        statement.rollback()
+        assert not can_place(statement, action, [other for other in units if other is not unit], single), unit
+    statement.rollback()
+    if units:
+        assert can_place(statement, action, units, single)
+    statement.rollback()
+    statement.replay(steps)
+    return len(units)
+
+
+@contextmanager
+def checked_plans() -> Iterator[list[int]]:
+    """Check every plan that is made meanwhile; how many units each had."""
+    counts: list[int] = []
+
+    def plan_and_check(
+        session: Session,
+        action: str,
+        claim: Claim,
+        donors: Callable[[], Iterable[JobState]],
+        *,
+        single: Task | None,
+        hunts: Hunts,
+    ) -> Statement | None:
+        found = plan(session, action, claim, donors, single=single, hunts=hunts)
+        if found is not None:
+            counts.append(check(found, action, single))
+        return found
+
+    modules = [importlib.import_module(f"kbatch.engine.actions.{name}") for name in ("preempt", "reclaim")]
+    with patch.object(modules[0], "plan", plan_and_check), patch.object(modules[1], "plan", plan_and_check):
+        yield counts
+
+
+@relaxed
+@given(worlds(), st.sampled_from(POLICIES))
+def test_no_unit_of_any_plan_can_be_left_out(found: World, by: Policy) -> None:
+    sim = Simulation(found.model(), by)
+    with checked_plans():
+        for _ in range(4):
+            sim.settle()
+            sim.tick()
