@@ -119,7 +119,15 @@ class Controllers:
             return
         for record in surplus:
             self._store.withdraw(record)
-        self._store.create(pods, now)
+        fresh: list[Pod] = []
+        for pod in pods:
+            name = pod.metadata.name
+            if f"{owner.namespace}/{name}" in self._store.pods:  # of one that was evicted, and is remembered
+                again = self._next_name(owner.namespace, name)
+                self._store.create([replace(pod, metadata=replace(pod.metadata, name=again))], now, base=name)
+            else:
+                fresh.append(pod)
+        self._store.create(fresh, now)
 
     def _hold(self, maker: Maker) -> None:
         """A Job that kbatch let go is suspended again: its group was sent back, and none of its pods has a node."""
@@ -155,10 +163,14 @@ class Controllers:
         """The pod's controller makes another one in its place, if it has a controller that still exists."""
         if record.owner is None:
             return
-        base = f"{record.pod.metadata.namespace}/{record.base}"
-        while True:
-            self._replaced[base] += 1
-            name = f"{record.base}-r{self._replaced[base]}"
-            if f"{record.pod.metadata.namespace}/{name}" not in self._store.taken:
-                break
+        name = self._next_name(record.pod.metadata.namespace, record.base)
         self._store.create([changes.replacement(record.pod, name)], now, base=record.base)
+
+    def _next_name(self, namespace: str, base: str) -> str:
+        """`<base>-r<n>`, with the first n that no pod had."""
+        key = f"{namespace}/{base}"
+        while True:
+            self._replaced[key] += 1
+            name = f"{base}-r{self._replaced[key]}"
+            if f"{namespace}/{name}" not in self._store.taken:
+                return name

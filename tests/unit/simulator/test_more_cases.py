@@ -185,3 +185,22 @@ def test_pods_that_never_preempt_take_no_place_that_was_made_for_others(
     assert {each["for"] for each in outcome.evictions} == {"default/asks", "default/asks-too"}
     assert set(outcome.running()) >= {"asks", "asks-too"}
     assert outcome.pods["default/waits"]["phase"] == "Pending"
+
+
+def test_a_member_made_again_leaves_the_evicted_one_its_name(simulate: Callable[..., Any]) -> None:
+    role = "{name: w, minMember: 1, template: {spec: {containers: "
+    role += "[{name: main, resources: {requests: {cpu: '4'}}}]}}}"
+    documents = manifests(
+        NODE,
+        "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 9}",
+        group("g", f"disruption: Whole, scheduleTimeoutSeconds: 10, subGroups: [{role}]"),
+        pod("h", "4", annotations=f"{PREFIX}/arrival: '5', {PREFIX}/duration: '100'", spec="priorityClassName: high"),
+    )
+    outcome = simulate(documents)
+    assert {name: made["phase"] for name, made in outcome.pods.items()} == {
+        "default/g-w-0": "Evicted",
+        "default/g-w-0-r2": "Running",
+        "default/h": "Succeeded",
+    }
+    assert outcome.pods["default/g-w-0"]["finished"] == 6.0
+    assert outcome.summary["binds"] == 3
