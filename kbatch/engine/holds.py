@@ -29,6 +29,7 @@ class Holds:
     def __init__(self) -> None:
         self._holder: JobState | None = None
         self._rows: list[tuple[TaskClass, int]] = []
+        self._lifted = False
 
     def __bool__(self) -> bool:
         return self._holder is not None
@@ -45,9 +46,25 @@ class Holds:
             self._holder = None
             session.room_moves += 1
 
+    def lift(self, session: Session, job: JobState) -> bool:
+        """Let a job take of what is kept if it is ahead of the holder in their queue; whether it is, until `lay`."""
+        holder = self._holder
+        if holder is None or job is holder or job.queue != holder.queue:
+            return False
+        if session.job_key(job) > session.job_key(holder):
+            return False
+        self._apply(session, -1)
+        self._lifted = True
+        return True
+
+    def lay(self, session: Session) -> None:
+        """Keep the rows again, less what the job has taken there."""
+        self._apply(session, 1)
+        self._lifted = False
+
     def reason(self, session: Session, job: JobState) -> Reason | None:
         """Reserved, where the job would fit but for what is kept."""
-        if self._holder is None or job is self._holder:
+        if self._holder is None or self._lifted or job is self._holder:
             return None
         self._apply(session, -1)
         statement = Statement(session, job)

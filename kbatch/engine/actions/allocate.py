@@ -170,10 +170,14 @@ class _Line:
                 if self.session.due():
                     yield TURN
                 return False
+        holds = self.session.holds
+        lifted = holds.lift(self.session, job)
         if job.missing():
             done = yield from self._minimum(job)
         else:
             done = job.whole and (yield from self._one_more(job))
+        if lifted:
+            holds.lay(self.session)
         if not done:
             yield TURN
         if done and not job.idle:

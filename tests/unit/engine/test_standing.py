@@ -2,6 +2,8 @@
 
 import copy
 
+import pytest
+
 from kbatch.api.objects import Condition, Node, Pod, PodGroup, PriorityClass
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import (
@@ -200,3 +202,15 @@ def test_conditions_are_told_once() -> None:
     sim.run(2)
     assert sim.model.jobs["ns/g"].group == before
     assert sim.last.verdicts == {}
+
+
+@pytest.mark.parametrize(("claimer", "placed"), [("high", True), ("", False)], ids=["ahead of it", "behind it"])
+def test_room_that_gathers_for_an_aged_group_is_free_to_whom_matters_more(claimer: str, placed: bool) -> None:
+    model = world(
+        queue(), node("n1", "4"), priority_class("high", 100), pod("x", "3", on="n1"),
+        group("aged", 4), members("aged", 4),
+        group("b", at=699, priority_class_name=claimer), pod("b-0", of="b", at=699),
+    )  # fmt: skip
+    found = run(model, policy(), now=700)
+    assert found.binds == ({"b-0": "n1"} if placed else {})
+    assert (found.reason("b") == "Reserved") is not placed
