@@ -216,7 +216,7 @@ def elastic(draw: st.DrawFn) -> list[Json]:
     return documents
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(elastic())
 def test_room_for_pods_to_come_is_taken_by_them_and_cleared_once(documents: list[Json]) -> None:
     _, output = run(documents, "default")

@@ -23,7 +23,7 @@ from tests.property.test_engine import POLICIES, World, worlds
 from tests.unit.engine.worlds import Simulation
 
 relaxed = settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
