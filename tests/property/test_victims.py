@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbatch.engine import Policy
+from kbatch.engine.boundary import Turn
 from kbatch.engine.plugin import Claim, Unit
 from kbatch.engine.session import Session
 from kbatch.engine.sparing import can_place
 from kbatch.engine.state import JobState
 from kbatch.engine.statement import Kind, Statement
-from kbatch.engine.victims import Hunts, plan
+from kbatch.engine.victims import Hunts, planning
 from kbatch.model.tasks import Task
 from kbatch.resources import add
 from tests.property.test_engine import POLICIES, World, worlds
@@ -71,14 +72,14 @@ def checked_plans() -> Iterator[list[int]]:
         *,
         single: Task | None,
         hunts: Hunts,
-    ) -> Statement | None:
-        found = plan(session, action, claim, donors, single=single, hunts=hunts)
+    ) -> Generator[Turn, None, Statement | None]:
+        found = yield from planning(session, action, claim, donors, single=single, hunts=hunts)
         if found is not None:
             counts.append(check(found, action, single))
         return found
 
     modules = [importlib.import_module(f"kbatch.engine.actions.{name}") for name in ("preempt", "reclaim")]
-    with patch.object(modules[0], "plan", plan_and_check), patch.object(modules[1], "plan", plan_and_check):
+    with patch.object(modules[0], "planning", plan_and_check), patch.object(modules[1], "planning", plan_and_check):
         yield counts
 
 
