@@ -74,6 +74,7 @@ class Gated(Reason):
     def message(self) -> str:
         names = ", ".join(self.gates[:MOST_KINDS])
         return (
-            f"{count(self.gated, 'pod')} of {self.needed} needed are held by scheduling gates ({names}); "
+            f"{count(self.gated, 'pod')} of {self.needed} needed {'is' if self.gated == 1 else 'are'} held by "
+            f"scheduling gates ({names}); "
             f"they count once whoever set the gates removes them"
         )
