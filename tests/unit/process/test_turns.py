@@ -81,10 +81,14 @@ def test_a_look_that_finds_nothing_delays_nothing(ends: tuple[socket.socket, soc
 
 
 def test_a_loop_on_it_carries_bytes_timers_and_threads() -> None:
+    ended = asyncio.Event()
+
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             writer.write(data)
         writer.close()
+        await writer.wait_closed()
+        ended.set()
 
     async def main() -> tuple[bytes, str]:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
@@ -96,6 +100,7 @@ def test_a_loop_on_it_carries_bytes_timers_and_threads() -> None:
             answer = await asyncio.wait_for(reader.readexactly(10), 5)
             writer.close()
             await writer.wait_closed()
+            await asyncio.wait_for(ended.wait(), 5)
         return answer, await asyncio.wait_for(asyncio.to_thread(lambda: "from a thread"), 5)
 
     assert run(main()) == (bytes(range(10)), "from a thread")
