@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
-from kbatch.engine.plugin import Claim, Plugin, Unit, Vote
+from kbatch.engine.plugin import Claim, NoArguments, Plugin, Unit, Vote
 from tests.unit.engine.worlds import (
     EPOCH_MS,
     EVERYTHING,
@@ -337,7 +337,7 @@ class _ByName(Plugin):
 def test_a_plugin_may_tell_pods_of_one_class_apart() -> None:
     by = policy(EVERYTHING)
     others = [part for part in by.plugins if part.plugin.name != "priority"]
-    part = dataclasses.replace(by.plugins[0], plugin=_ByName, arguments=None)
+    part = dataclasses.replace(by.plugins[0], plugin=_ByName, arguments=NoArguments())
     model = world(
         *CLASSES, queue(), node("n1", "3"), group("a", priority_class_name="low"), members("a", 3, on="n1"),
         group("b", priority_class_name="high", at=1), members("b", 1),

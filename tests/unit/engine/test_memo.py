@@ -137,5 +137,3 @@ def _carry_out(model: ClusterModel, found: Decisions) -> None:
             done = pod(old.metadata.name, "1", of=old.metadata.name, at=1, on=bind.node)
             done.status = PodStatus(phase="Running", start_time=done.status.start_time)
             model.apply(Upsert(done))
-
-
