@@ -64,25 +64,32 @@ def _settle(session: Session) -> Iterator[Transaction | Turn]:
     waiting = [job for job in session.live() if job.nominated]
     waiting.sort(key=session.job_key)
     for job in waiting:
-        tasks = [task for task, _ in job.nominated.values()]
+        promised = list(job.nominated.values())
         statement = Statement(session, job)
-        for task in tasks:
+        for task, _ in promised:
             statement.withdraw(job, task)
         if job.missing():
-            if (yield from placing(statement, (When.NOW,))):
-                for task in tasks:
+            mark = len(statement)
+            for task, row in promised:
+                _bind_there(session, statement, task, row)
+            whole = yield from placing(statement, (When.NOW,))
+            if not whole and len(statement) > mark:
+                statement.rollback(mark)  # it may be that only other nodes leave room for all
+                whole = yield from placing(statement, (When.NOW,))
+            if whole:
+                for task, row in promised:
                     if task.key not in job.placed:
-                        _bind_one(session, statement, task)
+                        _bind_one(session, statement, task, row)
                 yield from statement.commit()
             else:
                 statement.rollback()
                 yield TURN
             continue
         statement.rollback()
-        for task in tasks:
+        for task, row in promised:
             statement = Statement(session, job)
             statement.withdraw(job, task)
-            if _bind_one(session, statement, task):
+            if _bind_one(session, statement, task, row):
                 yield from statement.commit()
             else:
                 statement.rollback()
@@ -116,7 +123,17 @@ def _take_over(session: Session, statement: Statement) -> bool:
     return False
 
 
-def _bind_one(session: Session, statement: Statement, task: Task) -> bool:
+def _bind_there(session: Session, statement: Statement, task: Task, row: int) -> bool:
+    """Bind a pod to the node that it was promised, if there is room now: what users and autoscalers were told holds."""
+    fits = session.placement.allows(task.cls, row, When.NOW)
+    if fits:
+        statement.bind(task, row)
+    return fits
+
+
+def _bind_one(session: Session, statement: Statement, task: Task, promised: int) -> bool:
+    if _bind_there(session, statement, task, promised):
+        return True
     rows = session.placement.fit(task.cls, When.NOW).choose(1)
     if rows:
         statement.bind(task, rows[0])

@@ -28,6 +28,15 @@ def test_the_youngest_goes_first(simulate: Callable[..., Any], conf: str | None)
     ]
 
 
+@evicting
+def test_each_goes_to_the_node_it_was_promised(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("each-goes-to-the-node-it-was-promised", conf)
+    promised = {each["pod"]: each["node"] for cycle in outcome.cycles for each in cycle["nominations"]}
+    bound = {each["pod"]: each["node"] for cycle in outcome.cycles for each in cycle["binds"]}
+    assert promised == bound
+    assert sorted(bound) == ["default/urgent-0", "default/urgent-1"]
+
+
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '4'}}}"
 PREFIX = "simulate.kbatch.dev"
 
