@@ -369,7 +369,7 @@ def test_shares_follow_a_change_of_weight_within_two_seconds_and_then_nothing_is
         # Two nodes of 32 CPU: 64 divide as 1 to 3.
         eventually(lambda: deserved(cluster, "blue") == "16" and deserved(cluster, "green") == "48", 15, "1 to 3")
         status = eventually(lambda: held(cluster, "blue"), 15, "blue holds its pod")
-        assert status["requested"] == {"cpu": "1000"}
+        assert status["requested"] == {"cpu": "1k"}, "as Kubernetes prints a thousand"
         assert (status["share"], status["state"], status["pending"]) == ("0.031", "Open", 1)
         cluster.run_kubectl("patch", "queue", "green", "--type=merge", "-p", '{"spec":{"weight":1}}')
         changed = time.monotonic()

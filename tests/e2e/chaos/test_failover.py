@@ -60,9 +60,10 @@ def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field:
         assert {one.holder for one in audit_log.terms(auditor.writes(), LEASE)} == {leader.identity}, "nobody took over"
         create(field.api, backlog(space, 2, SIZE, prefix="late"))
         at = field.rob(1)
+        field.wait("a replica leads again, even if nothing is left to bind", lambda: field.leader() in clocks, 20)
+        create(field.api, gang(space, "afterwards", 8))
         field.drained(space)
         assert any(one.received > at for one in auditor.writes() if one.resource == "pods/binding")
-        assert field.leader() in clocks
 
 
 def test_the_leader_leaves_in_peace(field: Field) -> None:
