@@ -45,6 +45,10 @@ class Policy:
     backoff_ms: int = 10_000
     most_backoff_ms: int = 600_000
 
+    def backoff(self, attempts: int) -> int:
+        """For how many milliseconds a group stays out of queue that was sent back so often (at least once)."""
+        return min(self.backoff_ms * 2 ** min(attempts - 1, 30), self.most_backoff_ms)
+
     def has(self, action: str) -> bool:
         """Whether the action is configured."""
         return action in self.actions

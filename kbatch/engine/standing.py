@@ -102,8 +102,7 @@ def _admit(session: Session, job: JobState) -> None:
         else:
             session.wake.append(until)
     elif not job.in_queue and job.attempts and since is not None:
-        policy = session.policy
-        delay = min(policy.backoff_ms * 2 ** min(job.attempts - 1, 30), policy.most_backoff_ms)
+        delay = session.policy.backoff(job.attempts)
         if session.now < since + delay:
             job.backing_off = True
             session.wake.append(since + delay)
@@ -114,8 +113,7 @@ def send_back(session: Session, job: JobState) -> None:
     job.in_queue = False
     job.attempts += 1
     job.backing_off = True
-    policy = session.policy
-    session.wake.append(session.now + min(policy.backoff_ms * 2 ** min(job.attempts - 1, 30), policy.most_backoff_ms))
+    session.wake.append(session.now + session.policy.backoff(job.attempts))
 
 
 # --- nominations ------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from kbatch.api.reasons.room import (
     GangExceedsReclaimableShare,
     NotEnoughResources,
     QueueOverused,
+    SentBack,
     TopologyUnsatisfied,
     WaitingInQueue,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "QuotaExceeded",
     "Reason",
     "Reserved",
+    "SentBack",
     "TopologyUnsatisfied",
     "VictimsTerminating",
     "WaitingInQueue",
@@ -80,6 +82,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     GangExceedsReclaimableShare,
     TopologyUnsatisfied,
     WaitingInQueue,
+    SentBack,
     QueueOverused,
     Reserved,
     VictimsTerminating,

@@ -130,6 +130,27 @@ class WaitingInQueue(Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class SentBack(Reason):
+    """WaitingInQueue of a group for which there is room: it was in queue `times` times and not whole in time, and
+    each time it waits longer, `seconds` now, before it may come in queue again.
+    """
+
+    code: ClassVar[str] = "WaitingInQueue"
+    rank: ClassVar[int] = 111
+    queue: str
+    times: int
+    seconds: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"was let in by Queue {self.queue} {count(self.times, 'time')} without its minimum being placed in time; "
+            f"it may come in queue again {self.seconds} s after the last; raise scheduleTimeoutSeconds if its pods "
+            f"need longer to be made"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class QueueOverused(Reason):
     """The queue already has its share in `resource`, and others that are below theirs come first."""
 

@@ -22,6 +22,7 @@ from kbatch.api.reasons import (
     QueueCapabilityExceeded,
     QuotaExceeded,
     Reason,
+    SentBack,
     WaitingInQueue,
 )
 from kbatch.engine.boundary import TURN, Turn
@@ -128,7 +129,7 @@ class _Door:
         if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
             reason = None
         if reason is None and job.backing_off:
-            reason = self._waiting(queue, wanted, ahead)
+            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // 1000)
         if reason is not None:
             session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
             return False

@@ -40,6 +40,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "GangExceedsReclaimableShare",
         "TopologyUnsatisfied",
         "WaitingInQueue",
+        "WaitingInQueue",
         "QueueOverused",
         "Reserved",
         "VictimsTerminating",

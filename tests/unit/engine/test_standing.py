@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from kbatch.api.objects import Condition, Node, Pod, PodGroup, PriorityClass
+from kbatch.api.reasons import SentBack
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import (
     EVERYTHING,
@@ -139,6 +140,19 @@ def test_what_a_clock_that_was_an_hour_ahead_has_dated_counts_as_long_past() -> 
     # Let in by it: its room is not held for an hour, though its pods never come.
     assert enqueued_at(1000, "True", 1000 + 3600) is False
     assert enqueued_at(1000, "True", 1000 + 3) is True
+
+
+def test_a_group_that_was_late_is_told_so_and_no_autoscaler_is_asked_for_room() -> None:
+    late = group("g", 2, min_resources={"cpu": "2"}, schedule_timeout_seconds=5)
+    late.status.conditions = (Condition(type="Enqueued", status="False", last_transition_time=stamp(1000)),)
+    late.status.scheduling_attempts = 2
+    sim = Simulation(world(queue(), node("n1", "2"), late))
+    sim.now = 1005
+    verdict = sim.cycle().verdicts["ns/g"]
+    assert verdict.reason == SentBack("default", times=2, seconds=20)
+    assert not verdict.pods_unschedulable
+    sim.now = 1020
+    assert sim.cycle().verdicts["ns/g"].enqueued is True
 
 
 def test_a_late_group_goes_back_and_waits_longer_each_time() -> None:
