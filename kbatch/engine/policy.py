@@ -47,7 +47,7 @@ class Policy:
 
     def backoff(self, attempts: int) -> int:
         """For how many milliseconds a group stays out of queue that was sent back so often (at least once)."""
-        return min(self.backoff_ms * 2 ** min(attempts - 1, 30), self.most_backoff_ms)
+        return min(self.backoff_ms << max(0, min(attempts - 1, 30)), self.most_backoff_ms)
 
     def has(self, action: str) -> bool:
         """Whether the action is configured."""
