@@ -54,12 +54,15 @@ class _Last:
 
 @dataclass(eq=False, slots=True)
 class Offer:
-    """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like."""
+    """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like; tasks of
+    one job and `kind` get the same votes.
+    """
 
     job: JobState
     task: Task | None
     order: tuple[Any, ...]
     rank: int
+    kind: object = None
 
     def unit(self) -> Unit | None:
         """The unit as it is now; None where nothing of it is left."""
@@ -281,7 +284,7 @@ class Stock:
             for task, order in self._kinds[job.key].tasks[kind].values():
                 row = row_of.get(task.node, -1)
                 if row >= 0:
-                    rows.setdefault(row, []).append(Offer(job, task, (rank, *order), rank))
+                    rows.setdefault(row, []).append(Offer(job, task, (rank, *order), rank, kind))
         for offer in groups:
             for node in sorted({task.node for task in _holding(offer.job) if task.key not in offer.job.evicted}):
                 row = row_of.get(node, -1)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 Mark: TypeAlias = tuple[object, ...]
 
+_Votes: TypeAlias = dict[tuple[str, object], tuple[int | None, Resources]]
+"""By job and kind of pod: how willingly such a pod goes, and what its queue would lack then."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
@@ -100,13 +103,14 @@ class Hunt:
         """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
         seen: list[tuple[tuple[Any, ...], int]] = []
         best: tuple[tuple[Any, ...], int] | None = None
+        votes: _Votes = {}
         while self._heap and (best is None or self._heap[0] < best):
             bound, row = heapq.heappop(self._heap)
             if self._stands.get(row) is not bound:
                 continue
             del self._stands[row]
             self._tried.add(row)
-            units = None if (row, task.cls.id) in self._dead else self._try(statement, task, row)
+            units = None if (row, task.cls.id) in self._dead else self._try(statement, task, row, votes)
             if units is None:
                 self._dead.add((row, task.cls.id))
                 if not self._alike:
@@ -120,7 +124,7 @@ class Hunt:
             self._push(bound, row)
         if best is None:
             return None
-        chosen = self._try(statement, task, best[1])
+        chosen = self._try(statement, task, best[1], votes)
         if chosen is None:
             return None
         for taken in chosen:
@@ -137,8 +141,11 @@ class Hunt:
         """The units taken so far, in order."""
         return [entry.unit for entry in self._chosen]
 
-    def _try(self, statement: Statement, task: Task, row: int) -> list[_Chosen] | None:
-        """The units that would have to go from this row, found by evicting them and taking that back."""
+    def _try(self, statement: Statement, task: Task, row: int, votes: _Votes) -> list[_Chosen] | None:
+        """The units that would have to go from this row, found by evicting them and taking that back.
+
+        `votes` holds what was said of the kinds of pods before any has gone: that is the same for each row.
+        """
         session = self.session
         fit = session.placement.fit(task.cls, When.LATER)
         if not session.placement.static(task.cls)[0][row]:
@@ -150,14 +157,16 @@ class Hunt:
             if done:
                 break
             for offer in self._board.rows[row]:
+                known = votes.get((offer.job.key, offer.kind)) if offer.task is not None and not units else None
+                if known is not None and (known[0] is None or (known[1] and not below_too)):
+                    continue
                 unit = offer.unit()
                 if unit is None or (offer.job is self.claim.job and not self.claim.intra):
                     continue
-                rank = session.rank(self.action, self.claim, unit)
-                if rank is None:
-                    continue
-                deficit = session.deficit(self.action, self.claim, unit)
-                if deficit and not (below_too and self._bearable(deficit, units)):
+                rank, deficit = known or self._vote(unit)
+                if offer.task is not None and not units:
+                    votes[offer.job.key, offer.kind] = rank, deficit
+                if rank is None or (deficit and not (below_too and self._bearable(deficit, units))):
                     continue
                 if unit.whole and any(other.unit.job is unit.job for other in units):
                     statement.rollback(mark)  # the whole takes in its parts
@@ -174,6 +183,11 @@ class Hunt:
             units = self._needed(task, row, units)
         statement.rollback(mark)
         return units if done else None
+
+    def _vote(self, unit: Unit) -> tuple[int | None, Resources]:
+        """How willingly the unit goes, None: not at all; and by how much its queue would then be below its share."""
+        rank = self.session.rank(self.action, self.claim, unit)
+        return rank, self.session.deficit(self.action, self.claim, unit) if rank is not None else {}
 
     def _bearable(self, deficit: Resources, units: Sequence[_Chosen]) -> bool:
         """Whether all that donors would lack in the end is at most what the claim gains, dimension by dimension."""
