@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.offers import Board, Cost, Stock, order_of
-from kbatch.engine.pieces import finish
 from kbatch.engine.placement import ClassFit, When
 from kbatch.engine.planning import next_tasks, place_minimum, quotas, unplaced
 from kbatch.engine.plugin import Claim, Unit
@@ -237,19 +236,6 @@ class Hunt:
             sum(len(entry.unit.tasks) for entry in units),
             *others,
         )
-
-
-def plan(
-    session: Session,
-    action: str,
-    claim: Claim,
-    donors: Callable[[], Iterable[JobState]],
-    *,
-    single: Task | None,
-    hunts: Hunts,
-) -> Statement | None:
-    """`planning`, without turns."""
-    return finish(planning(session, action, claim, donors, single=single, hunts=hunts))
 
 
 def planning(

@@ -15,11 +15,11 @@ from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.demand import ToCome
 from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, place_minimum, signature, unplaced
+from kbatch.engine.planning import next_tasks, placing, signature, unplaced
 from kbatch.engine.plugin import Claim
 from kbatch.engine.state import JobState, QueueState
 from kbatch.engine.statement import Kind, Statement
-from kbatch.engine.victims import Hunts, lacking, next_step, plan, planning
+from kbatch.engine.victims import Hunts, lacking, next_step, planning
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
@@ -114,11 +114,11 @@ def _to_come(session: Session) -> dict[str, tuple[JobState, list[ToCome]]]:
 
 def _clear(
     session: Session, queue: QueueState, job: JobState, pods: list[ToCome], hunts: Hunts
-) -> Generator[Transaction, None, None]:
+) -> Generator[Transaction | Turn, None, None]:
     """Keep room for pods that are yet to be made, for the rest of the cycle; fetch it from surplus if need be."""
     existing = job.waiting
     job.waiting = [*existing, *awaited(session, job, pods)]
-    found = _plan_ahead(session, queue, job, hunts)
+    found = yield from _plan_ahead(session, queue, job, hunts)
     if found is not None:
         steps = found.recorded()
         found.rollback()
@@ -130,9 +130,11 @@ def _clear(
     job.waiting = existing
 
 
-def _plan_ahead(session: Session, queue: QueueState, job: JobState, hunts: Hunts) -> Statement | None:
+def _plan_ahead(
+    session: Session, queue: QueueState, job: JobState, hunts: Hunts
+) -> Generator[Turn, None, Statement | None]:
     statement = Statement(session, job)
-    if place_minimum(statement, (When.LATER,)):
+    if (yield from placing(statement, (When.LATER,))):
         return statement
     statement.rollback()
     if not fresh(job) or _reclaims(session, queue, job) or behind(session, job):
@@ -142,7 +144,9 @@ def _plan_ahead(session: Session, queue: QueueState, job: JobState, hunts: Hunts
         job, tuple(tasks), total(task.cls.request for task in tasks), lacks=lacking(session, tasks),
         held=dict(job.allocated), ahead=True,
     )  # fmt: skip
-    found = plan(session, "preempt", claim, lambda: _rivals(session, queue, job), single=None, hunts=hunts)
+    found = yield from planning(
+        session, "preempt", claim, lambda: _rivals(session, queue, job), single=None, hunts=hunts
+    )
     if found is not None and _over_capability(queue, claim.request):
         found.rollback()
         return None
