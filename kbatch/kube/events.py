@@ -122,19 +122,22 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         """How many different Events are remembered."""
         return len(self._told)
 
-    def normal(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+    def normal(self, regarding: Regarding, reason: str, action: str, note: str, *, share: float = 1.0) -> bool:
         """Tell that something went as it should."""
-        self.tell(regarding, NORMAL, reason, action, note)
+        return self.tell(regarding, NORMAL, reason, action, note, share=share)
 
-    def warning(self, regarding: Regarding, reason: str, action: str, note: str) -> None:
+    def warning(self, regarding: Regarding, reason: str, action: str, note: str, *, share: float = 1.0) -> bool:
         """Tell that something needs somebody's attention."""
-        self.tell(regarding, WARNING, reason, action, note)
+        return self.tell(regarding, WARNING, reason, action, note, share=share)
 
-    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
-        """Note an Event; returns at once.
+    def tell(
+        self, regarding: Regarding, type_: str, reason: str, action: str, note: str, *, share: float = 1.0
+    ) -> bool:
+        """Note an Event; returns at once: False where it is dropped because too many wait.
 
         `reason` and `action` are words in CamelCase, `note` a sentence, cut to 1,024 bytes. The same Event told again
-        is counted, and written again no sooner than `repeat_seconds` later.
+        is counted, and written again no sooner than `repeat_seconds` later. With a `share` below 1, others are left
+        the rest of the queue: this Event is dropped once that part of it is full.
         """
         note = note.encode()[:_NOTE_BYTES].decode(errors="ignore")
         reason, action = reason[:_REASON_LENGTH], action[:_REASON_LENGTH]
@@ -142,9 +145,9 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         now = self._clock()
         told = self._told.get(key)
         if told is None:
-            if self._queue.qsize() >= self._capacity:
+            if not self.has_room(share):
                 self.dropped += 1
-                return
+                return False
             stamp = _stamp()
             told = self._told[key] = _Told(regarding, type_, reason, action, note, stamp, stamp, now)
             if len(self._told) > self._memory:
@@ -160,6 +163,11 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
                 self._queue.put_nowait(told)
             else:
                 self._put_later(told, told.due - now)
+        return True
+
+    def has_room(self, share: float = 1.0) -> bool:
+        """Whether an Event with that `share` would not be dropped now."""
+        return self._queue.qsize() < share * self._capacity
 
     def _forget_before(self, horizon: float) -> None:
         """Forget what was told last before then; the longest ago stands first."""

@@ -24,7 +24,7 @@ _STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
 class Recorder(Protocol):
     """What `kbatch.kube.events.EventRecorder` offers."""
 
-    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+    def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> object:
         """Note an Event; returns at once."""
 
 

@@ -41,6 +41,7 @@ class Cache:
         groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
         unreadable: the objects that are left out, by type and key.
         changed: set when something came that could change a decision.
+        report_unreadable: called with each of them, again with each change of one.
         listeners: each is called with a batch once the model knows it; must not wait.
     """
 
@@ -50,7 +51,7 @@ class Cache:
         self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
         self.changed = asyncio.Event()
         self.listeners: list[Callable[[tuple[Event, ...]], None]] = []
-        self._report = report_unreadable
+        self.report_unreadable = report_unreadable
         self._held = False
         self._later: deque[tuple[Callable[[], None], int]] = deque()
         """What waits for the end of a cycle, with how many events it is."""
@@ -163,7 +164,7 @@ class Cache:
 
     def _note(self, one: Unreadable) -> None:
         self.unreadable[one.kind, key_of(one.namespace, one.name)] = one
-        self._report(one)
+        self.report_unreadable(one)
 
     def _leave_out(self, event: Event, why: str) -> None:
         if not isinstance(event, Upsert):

@@ -36,6 +36,8 @@ LASTING_SECONDS: Final = 2.0
 WRITES_A_SECOND: Final = 50.0
 _MOST_WORDS: Final = 1024
 _PODS_AT_ONCE: Final = 200
+_SHARE: Final = 0.5
+"""Of the Events that may wait: why pods wait may be thousands of them, and every one stands as a condition besides."""
 """To look at so many pods takes a millisecond or two."""
 
 
@@ -118,7 +120,8 @@ class PodReporter:
         if first is not None and verdict.reason is not None:
             meta = first.pod.metadata
             about = Regarding("v1", "Pod", meta.namespace, meta.name, meta.uid)
-            self._recorder.normal(about, verdict.reason.code.replace("/", "."), "Scheduling", verdict.reason.message)
+            code, message = verdict.reason.code.replace("/", "."), verdict.reason.message
+            self._recorder.normal(about, code, "Scheduling", message, share=_SHARE)
 
     def _note(self, task: Task, verdict: Verdict) -> None:
         reason = verdict.reason

@@ -41,7 +41,6 @@ from kbatch.kube.kinds import (
     AnyKind,
 )
 from kbatch.metrics import DecisionLogMetrics, EventMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
-from kbatch.model.events import Unreadable
 from kbatch.process.feed import Feed
 from kbatch.process.leading import elector_of, fenced, while_active
 from kbatch.process.measured import Measured, counts_of
@@ -53,6 +52,7 @@ from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.decision_log import DecisionLog
 from operators.scheduler.dispatch import Dispatcher
+from operators.scheduler.left_out import LeftOut
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
 from operators.scheduler.status import StatusWriter
@@ -158,7 +158,9 @@ class _Assembly:
         )
         self.log.model.objects[PersistentVolumeClaim] = {}  # a claim that is not there does not exist
         DecisionLogMetrics(runtime.registry, self.log.ended)
-        self.cache = Cache(self.log.model, self.unreadable)
+        self.cache = Cache(self.log.model)
+        self.left_out = LeftOut(self.recorder, KINDS, self.cache.unreadable.get)
+        self.cache.report_unreadable = self.left_out.note
         self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
         self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)
         self.configuration = ConfigurationFile(
@@ -234,14 +236,13 @@ class _Assembly:
 
     async def _lead(self) -> None:
         """Decide and carry out, while this process leads."""
-        for one in self.cache.unreadable.values():  # while standing by they were noted, but not told
-            self.unreadable(one)
         await self.client.open_connections(self.runtime.settings.bind_parallelism, seconds=CONNECT_SECONDS)
         async with asyncio.TaskGroup() as group:
             writers = [
                 group.create_task(self.dispatcher.run(), name="dispatch"),
                 group.create_task(self.status.run(), name="status"),
                 group.create_task(self.pods.run(), name="pods"),
+                group.create_task(self.left_out.run(), name="left out"),
             ]
             try:
                 await self.scheduler.run(self.runtime.stopping)
@@ -261,12 +262,3 @@ class _Assembly:
     def refused(self, why: str) -> None:
         """Say where people look that a configuration is not in force."""
         self.recorder.warning(self.self_, "ConfigurationRefused", "Configuring", why)
-
-    def unreadable(self, one: Unreadable) -> None:
-        """Say on the object that it is left out."""
-        kind = next((kind for kind in KINDS if kind.type is one.kind), None)
-        if kind is None or (self.elector is not None and not self.elector.is_leader):
-            return
-        closed = f"; node {one.node_name} gets no more pods until it can be read" if one.node_name else ""
-        regarding = Regarding(kind.api_version, kind.name, one.namespace, one.name, one.uid)
-        self.recorder.warning(regarding, "Unreadable", "Reading", f"left out of scheduling: {one.why}{closed}")

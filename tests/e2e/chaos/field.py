@@ -222,9 +222,9 @@ class Field:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, what: str, condition: Callable[[], object], timeout: float = 60.0) -> None:
+    def wait(self, what: str, condition: Callable[[], object], timeout: float = 60.0, *, every: float = 0.1) -> None:
         """Wait until the condition holds; the failure shows the ends of the replicas' logs."""
-        if not wait_until(lambda: bool(condition()), timeout, every=0.1):
+        if not wait_until(lambda: bool(condition()), timeout, every=every):
             logs = "\n".join(f"--- {one.identity}\n{one.log()[-4000:]}" for one in self.replicas)
             raise AssertionError(f"not within {timeout:.0f} s: {what}\n{logs}")
 

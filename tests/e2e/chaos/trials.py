@@ -377,7 +377,9 @@ def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
                     taken[kind] += bool(kind)
             create(field.api, gang(space, "ordinary", 20))
             limit = 60 + count / 100
-            field.wait("an ordinary gang is placed", lambda: _nodes_of(field, space, "ordinary-") == 20, limit)
+            field.wait(
+                "an ordinary gang is placed", lambda: _nodes_of(field, space, "ordinary-") == 20, limit, every=0.5
+            )
             beyond = {
                 one["metadata"]["uid"]: f"{kind} {one['metadata']['name']}"
                 for kind, path in _KINDS.items()
@@ -389,7 +391,7 @@ def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
                 told = {event["regarding"].get("uid") for event in events}
                 return [what for uid, what in beyond.items() if uid not in told]
 
-            field.wait("each object left out has its Event", lambda: not untold(), 30 + count / 40)
+            field.wait("each object left out has its Event", lambda: not untold(), 30 + count / 40, every=2.0)
             assert beyond
             assert a.starts == 1, a.log()[-4000:]
             assert "cycle failed" not in a.log(), a.log()[-4000:]

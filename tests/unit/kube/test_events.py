@@ -29,6 +29,18 @@ async def test_telling_never_waits_and_what_is_too_much_is_dropped() -> None:
         assert fake.requests == []
 
 
+async def test_what_matters_less_leaves_room_in_the_queue() -> None:
+    async with serving() as fake, fake.client() as client:
+        recorder = EventRecorder(client, controller="c", instance="i", capacity=10)
+        told = [recorder.normal(POD, "Reason", "Action", f"minor {number}", share=0.5) for number in range(20)]
+        assert told == [True] * 5 + [False] * 15
+        assert not recorder.has_room(0.5)
+        assert recorder.normal(POD, "Reason", "Action", "minor 0", share=0.5), "what waits already is counted on"
+        assert [recorder.warning(POD, "Reason", "Action", f"major {number}") for number in range(6)].count(True) == 5
+        assert not recorder.has_room()
+        assert recorder.dropped == 16
+
+
 async def test_repetitions_become_a_count_written_later() -> None:
     async with serving() as fake, fake.client() as client:
         fake.answers = [says({}, 201), says({})]

@@ -20,8 +20,9 @@ class Recorder(EventRecorder):
         super().__init__(FakeApi(), controller="test", instance="test")
         self.all: list[tuple[str, str, str, str]] = []
 
-    def tell(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+    def tell(self, regarding: Any, type_: str, reason: str, action: str, note: str, *, share: float = 1.0) -> bool:
         self.all.append((regarding.kind, regarding.name, reason, note))
+        return True
 
 
 async def test_the_victims_group_and_the_beneficiary_are_told_once_for_a_plan() -> None:
