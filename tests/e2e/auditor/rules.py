@@ -185,8 +185,13 @@ class WholeGangs(Rule):
 
 
 def partial(world: World, group: GroupFact) -> bool:
-    """Whether some of a group are placed and its minimum is not, though enough of its pods are there."""
+    """Whether some of a group are placed and its minimum is not, though enough of its pods are there.
+
+    Who makes pods with a node may leave a gang in part, and no scheduler can help it.
+    """
     members = world.members.get(group.key, {}).values()
+    if all(pod.given for pod in members if pod.placed):
+        return False
     there = sum(not pod.deleting and pod.phase != "Failed" for pod in members)
     return 0 < world.placed(group.key) < group.minimum <= there
 

@@ -25,6 +25,8 @@ class PodFact:
     phase: str
     deleting: bool
     evicted: bool
+    given: bool
+    """Whether somebody made it with a node: of a bind, the API server leaves a condition."""
     request: Amounts
     bound_at: float | None = None
 
@@ -108,6 +110,7 @@ class World:
             evicted=any(
                 one["type"] == "DisruptionTarget" and one.get("reason") == "EvictionByEvictionAPI" for one in conditions
             ),
+            given=bool(spec.get("nodeName")) and not any(one["type"] == "PodScheduled" for one in conditions),
             request=request_of(spec),
         )
         before = self.pods.get(now.key)

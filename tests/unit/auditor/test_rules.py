@@ -83,13 +83,16 @@ class Story:
         evicted: bool = False,
         nominated: str = "",
         uid: str = "",
+        given: bool = False,
     ) -> None:
         meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": uid or name}
         if group:
             meta["annotations"] = {"scheduling.k8s.io/group-name": group}
         if evicted:
             meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        conditions = [{"type": "PodScheduled", "status": "True"}] if node and not given else []
+        if evicted:
+            conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"})
         spec = {"schedulerName": scheduler, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
         self.tell(
             "Pod",
@@ -99,7 +102,7 @@ class Story:
                 "spec": spec | ({"nodeName": node} if node else {}),
                 "status": {
                     "phase": phase,
-                    "conditions": [condition] if evicted else [],
+                    "conditions": conditions,
                     "nominatedNodeName": nominated,
                 },
             },
@@ -219,6 +222,18 @@ def test_a_gang_left_partial() -> None:
     assert story.rules == []
     story.wait(3)
     assert story.rules == ["partial gang"]
+
+
+def test_a_gang_is_not_left_partial_by_whoever_makes_a_pod_with_a_node() -> None:
+    story = Story()
+    story.gang("g", 2)
+    story.pod("g-0", "g", node="n1", given=True)
+    story.wait(30)
+    assert story.rules == []
+    story.gang("h", 3, bound=1)
+    story.pod("h-1", "h", node="n1", given=True)
+    story.wait(30)
+    assert story.rules == ["partial gang"], "one of these was bound"
 
 
 def test_time_without_a_leader_or_without_sight_does_not_count() -> None:
