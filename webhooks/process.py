@@ -14,11 +14,12 @@ from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
 from kbatch.metrics import LedgerMetrics, RequestMetrics, WatchMetrics, WebhookMetrics
+from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.measured import Measured
 from kbatch.process.preflight import Preflight
-from kbatch.process.run import Runtime, before_stop, settle_memory
+from kbatch.process.run import Runtime, before_stop
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import ProcessSettings, flag
 from webhooks.certificates import CertificateError, Certificates
@@ -97,7 +98,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run(), name="feed")
             await feed.synced.wait()  # no review is answered out of half a picture
-            settle_memory()
+            memory.settle()
             group.create_task(server.serve(), name="server")
             host = KopfHost(
                 name="webhook",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import threading
 from collections.abc import Iterator
@@ -24,7 +23,8 @@ import kopf
 from kopf._cogs.structs.references import Insights  # not exported; kopf is pinned exactly
 
 from kbatch.kube.credentials import Credentials
-from kbatch.process.run import BESIDE_KOPF, ProcessError
+from kbatch.process import memory
+from kbatch.process.run import ProcessError
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class KopfHost:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
-        gc.set_threshold(*BESIDE_KOPF)
+        memory.live_beside_kopf()
         self._thread.start()
         return self
 

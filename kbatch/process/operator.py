@@ -20,13 +20,14 @@ from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import AnyKind
 from kbatch.metrics import RequestMetrics, WatchMetrics
+from kbatch.process import memory
 from kbatch.process.feed import Feed, Receiver
 from kbatch.process.health import Check
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.leading import elector_of, fenced, while_active
 from kbatch.process.measured import Measured
 from kbatch.process.preflight import Preflight
-from kbatch.process.run import Runtime, before_stop, settle_memory, while_leading
+from kbatch.process.run import Runtime, before_stop, while_leading
 from kbatch.process.settings import LeaderSettings
 
 SettingsT = TypeVar("SettingsT", bound=LeaderSettings)
@@ -133,7 +134,7 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
                 await feed.synced.wait()
                 if operator.listed is not None:
                     await operator.listed.wait()
-                settle_memory()
+                memory.settle()
                 group.create_task(operator.work(), name="work")
 
         async def until_stopped() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import importlib.metadata
 import logging
 import os
@@ -27,7 +26,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
-from kbatch.process import logs, turns
+from kbatch.process import logs, memory, turns
 from kbatch.process.health import Health, HealthServer
 from kbatch.process.settings import ProcessSettings, parse_or_exit
 
@@ -136,7 +135,7 @@ async def run(
     on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Run `serve` between signals and endpoints; the exit status. `on_stop` is called when a signal asks to stop."""
-    calm_collector()
+    memory.calm_collector()
     registry = CollectorRegistry()
     process_metrics(registry, name, version())
     runtime = Runtime(name, settings, Health(), registry, asyncio.Event())
@@ -280,25 +279,3 @@ async def sleep_until_stop(stopping: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await stopping.wait()
     return stopping.is_set()
-
-
-def settle_memory() -> None:
-    """After the first lists: what is alive now will stay, so the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-
-
-YOUNG_OBJECTS: Final = 50_000
-"""New objects that make the collector look. Cycles are rare here; looking after every 700, as Python does by itself,
-costs more than decoding what the API server says."""
-
-
-BESIDE_KOPF: Final = (5_000, 5, 2)
-"""The thresholds where kopf runs: each event leaves it with some forty objects in cycles, the object's whole body among
-them. Fifty thousand of them are twenty megabytes that nobody needs; to look at five thousand takes a millisecond. They
-live for seconds, so many get old before they are garbage: all that is not frozen is looked at each fifty thousand."""
-
-
-def calm_collector() -> None:
-    """Let the garbage collector look seldom: who reads whole clusters makes objects by the hundred thousand."""
-    gc.set_threshold(YOUNG_OBJECTS, 10, 10)

@@ -41,11 +41,12 @@ from kbatch.kube.kinds import (
     AnyKind,
 )
 from kbatch.metrics import DecisionLogMetrics, EventMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
+from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.leading import elector_of, fenced, while_active
 from kbatch.process.measured import Measured, counts_of
 from kbatch.process.preflight import Preflight
-from kbatch.process.run import ProcessError, Runtime, settle_memory, while_leading
+from kbatch.process.run import ProcessError, Runtime, while_leading
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.scheduler.cache import Cache
@@ -207,7 +208,7 @@ class _Assembly:
             ]
             try:
                 if await self._before_stop(self._prepared()):
-                    settle_memory()
+                    memory.settle()
                     await while_leading(self.runtime, self.elector, self._lead)
             finally:
                 for task in background:

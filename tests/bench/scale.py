@@ -26,8 +26,8 @@ from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import NODES, PODGROUPS, PODS, QUEUES
 from kbatch.metrics import SchedulerMetrics, WatchMetrics
 from kbatch.model.cluster import ClusterModel
+from kbatch.process import memory
 from kbatch.process.feed import Feed
-from kbatch.process.run import calm_collector, settle_memory
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.process import KINDS
@@ -156,7 +156,7 @@ def resident() -> float:
 async def measure(pods: int, nodes: int) -> list[Figure]:
     """Start, rest, take events."""
     what = f"{pods:,} pods on {nodes:,} nodes"
-    calm_collector()
+    memory.calm_collector()
     source, registry = Source(pods, nodes), CollectorRegistry()
     cache = Cache(ClusterModel())
     feed = Feed([Informer(source, kind) for kind in KINDS], cache.receive, WatchMetrics(registry))
@@ -173,7 +173,7 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
     async with asyncio.TaskGroup() as group:
         feeding = group.create_task(feed.run())
         await feed.synced.wait()
-        settle_memory()
+        memory.settle()
         deciding = group.create_task(scheduler.run(stopping))
         while not scheduler.cycles:  # noqa: ASYNC110  (a look at a condition)
             await asyncio.sleep(0.01)
@@ -189,11 +189,11 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
         await deciding
         per_event = await _events(source, cache, pods, 2_000_000, second=5)
         per_end = await _events(source, cache, pods, 3_000_000, phase="Succeeded")
-        memory = resident()
+        held = resident()
         feeding.cancel()
     return [
         Figure("scale-start", f"{what}: start to the end of the first cycle", started, 20.0, pods=pods, nodes=nodes),
-        Figure("scale-memory", f"{what}: resident", memory, 1536.0, "MiB", pods=pods, nodes=nodes),
+        Figure("scale-memory", f"{what}: resident", held, 1536.0, "MiB", pods=pods, nodes=nodes),
         Figure("scale-idle", f"{what}: a second without events", idle, 0.02, pods=pods, nodes=nodes),
         Figure("scale-event", f"{what}: a pod event, decoded and taken", per_event, 30.0, "µs", pods=pods, nodes=nodes),
         Figure("scale-end", f"{what}: a pod's end, decoded and taken", per_end, 30.0, "µs", pods=pods, nodes=nodes),

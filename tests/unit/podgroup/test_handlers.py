@@ -13,7 +13,8 @@ from kbatch.api.objects import PodGroup
 from kbatch.kube.credentials import Credentials, FixedToken
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.process.kopf_host import KopfHost, operator_settings
-from kbatch.process.run import BESIDE_KOPF, ProcessError
+from kbatch.process.memory import YOUNG_BESIDE_KOPF
+from kbatch.process.run import ProcessError
 from operators.podgroup.handlers import DOMAIN, event_of, make_registry
 
 RAW: dict[str, Any] = {
@@ -74,7 +75,7 @@ async def test_kopf_in_its_thread_tells_of_podgroups_and_writes_nothing(kmock: k
         event = await asyncio.wait_for(seen.get(), 20)
         assert isinstance(event, Upsert)
         assert host.check() is None
-        assert gc.get_threshold() == BESIDE_KOPF, "what kopf leaves behind is not let lie for long"
+        assert gc.get_threshold() == YOUNG_BESIDE_KOPF, "what kopf leaves behind is not let lie for long"
     assert host.check() == "kopf does not run"
     with pytest.raises(ProcessError, match="kopf ended"):
         await asyncio.wait_for(host.ended(), 5)

@@ -1,0 +1,45 @@
+"""How a long-lived process treats its memory: when the collector looks, and what goes back to the system.
+
+The scheduler makes objects by the hundred thousand, and few cycles; beside kopf it is the other way round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+from typing import Final
+
+YOUNG_OBJECTS: Final = 50_000
+"""New objects that make the collector look. Cycles are rare here; looking after every 700, as Python does by itself,
+costs more than decoding what the API server says."""
+
+YOUNG_BESIDE_KOPF: Final = (5_000, 5, 2)
+"""The thresholds where kopf runs: each event leaves it with some forty objects in cycles, the object's whole body among
+them. Fifty thousand of them are twenty megabytes that nobody needs; to look at five thousand takes a millisecond. They
+live for seconds, so many get old before they are garbage: all that is not frozen is looked at each fifty thousand."""
+
+LARGE_BYTES: Final = 128 * 1024
+"""An allocation of this size or more gets memory of its own, which goes back to the system with it. glibc begins so,
+but raises the bound to the largest that was freed: from then on each new TLS connection has its buffer, a quarter of a
+megabyte, on the heap, small objects settle around it, and the heap grows for as long as connections come and go."""
+
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def calm_collector() -> None:
+    """Let the garbage collector look seldom: who reads whole clusters makes objects by the hundred thousand."""
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+
+
+def live_beside_kopf() -> None:
+    """Let the collector look often, and keep large buffers off the heap."""
+    gc.set_threshold(*YOUNG_BESIDE_KOPF)
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+def settle() -> None:
+    """After the first lists: what is alive now will stay, so the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
