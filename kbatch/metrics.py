@@ -342,7 +342,7 @@ class _KubeBatchNames(Collector):
     def describe(self) -> Iterable[Metric]:
         for name, documentation, attribute, _ in self._HISTOGRAMS:
             yield HistogramMetricFamily(name, documentation, labels=["action"] if attribute == "span" else [])
-        yield CounterMetricFamily(*_PREEMPTIONS)
+        yield Metric(*_PREEMPTIONS, "unknown")
         yield Metric(*_UNSCHEDULED, "gauge")
 
     def collect(self) -> Iterable[Metric]:
@@ -355,8 +355,9 @@ class _KubeBatchNames(Collector):
                         value = sample.value * scale if sample.name.endswith("_sum") else sample.value
                         family.add_sample(name + sample.name.removeprefix(source.name), labels, value)
             yield family
-        preemptions = CounterMetricFamily(*_PREEMPTIONS)
-        preemptions.add_metric([], _sum(self._metrics.evictions, "action", "preempt"))
+        # It counts, but as a counter it would be given the ending `_total`, under which nobody looks for it.
+        preemptions = Metric(*_PREEMPTIONS, "unknown")
+        preemptions.add_sample(_PREEMPTIONS[0], {}, _sum(self._metrics.evictions, "action", "preempt"))
         yield preemptions
         unscheduled = Metric(*_UNSCHEDULED, "gauge")
         unscheduled.add_sample(_UNSCHEDULED[0], {}, _sum(self._metrics.groups, "verdict", "waiting"))

@@ -90,7 +90,8 @@ def catalogue(process: str) -> tuple[Described, ...]:
         for family in collector.describe():  # type: ignore[attr-defined]
             name = f"{family.name}_total" if family.type == "counter" else family.name
             own = labels or tuple(getattr(family, "_labelnames", ()))
-            found.append(Described(name, family.type, own, family.documentation))
+            kind = "untyped" if family.type == "unknown" else family.type  # the exposition's word for it
+            found.append(Described(name, kind, own, family.documentation))
     return tuple(sorted(found, key=lambda one: one.name))
 
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from kbatch import metrics
 
@@ -89,8 +89,17 @@ def test_kube_batchs_names_say_what_they_said_there() -> None:
     assert value("action_scheduling_latency_microseconds_sum", action="allocate") == pytest.approx(3000)
     assert value("action_scheduling_latency_microseconds_count", action="session") is None
     assert value("task_scheduling_latency_microseconds_count") == 1
-    assert value("total_preemption_attempts_total") == 3
+    assert value("total_preemption_attempts") == 3
     assert value("unschedule_job_count") == 4
+
+
+def test_kube_batchs_dashboards_find_its_counter_under_its_own_name() -> None:
+    """The Python client gives every counter the ending `_total`, which this one never had."""
+    registry = CollectorRegistry()
+    metrics.SchedulerMetrics(registry).evictions.labels("preempt", "ok").inc(2)
+    lines = generate_latest(registry).decode().splitlines()
+    assert "kube_batch_total_preemption_attempts 2.0" in lines
+    assert not [line for line in lines if "preemption_attempts_total" in line]
 
 
 def test_what_can_fail_is_zero_from_the_start() -> None:
