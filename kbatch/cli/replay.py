@@ -28,39 +28,59 @@ def replay(
 ) -> None:
     """Decide every cycle of a decision log again, with this kbatch's engine, and compare byte for byte.
 
-    The exit status is 1 where a cycle is decided otherwise, with the cycle and the first difference, and 2 where a log
-    cannot be read. A log whose writer was killed is replayed up to its last whole line.
+    The exit status is 1 where a cycle is decided otherwise, with the cycle and the first difference; else 2 where a
+    log, or the rest of one, cannot be read. A log whose writer was killed is replayed up to its last whole line.
     """
-    from kbatch.decisions.files import logs_at, read_lines
+    from kbatch.decisions.files import logs_at
+    from kbatch.decisions.records import LogError
+
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        paths = logs_at(log)
+    except LogError as error:
+        fail(f"{log}: {error}", BAD_INPUT)
+    files = []
+    for path in paths:
+        files.append(found := _replayed(path))
+        if output is Output.TEXT:
+            _print(found)
+    differences = sum(len(file["differences"]) for file in files)
+    unreadable = sum("error" in file for file in files)
+    if output is Output.JSON:
+        print_json(
+            {
+                "equal": not differences and not unreadable,
+                "cycles": sum(file["cycles"] for file in files),
+                "differences": differences,
+                "unreadable": unreadable,
+                "files": files,
+            }
+        )
+    for file in files:
+        if "error" in file:
+            warn(f"{file['file']}: {file['error']}")
+    if differences or unreadable:
+        raise typer.Exit(FAILED if differences else BAD_INPUT)
+
+
+def _replayed(path: Path) -> dict[str, Any]:
+    """One log decided again: how far it could be read, what differs, and the `error` that kept the rest from it."""
+    from kbatch.decisions.files import read_lines
     from kbatch.decisions.records import LogError
     from kbatch.decisions.replay import replay as redecide
 
-    gc.set_threshold(200_000, 50, 100)
-    files: list[dict[str, Any]] = []
-    differences = 0
-    current = log
+    found: dict[str, Any] = {"file": str(path), "cycles": 0, "decisions": 0, "differences": []}
     try:
-        for current in logs_at(log):
-            cycles = decisions = 0
-            found: list[dict[str, Any]] = []
-            for cycle in redecide(read_lines(current)):
-                cycles += 1
-                decisions += cycle.decisions
-                if cycle.difference is not None:
-                    found.append(_described(cycle))
-            differences += len(found)
-            files.append({"file": str(current), "cycles": cycles, "decisions": decisions, "differences": found})
-            if output is Output.TEXT:
-                _print(files[-1])
+        for cycle in redecide(read_lines(path)):
+            found["cycles"] += 1
+            found["decisions"] += cycle.decisions
+            if cycle.difference is not None:
+                found["differences"].append(_described(cycle))
     except OSError as error:
-        fail(f"{current}: cannot be read: {error.strerror or error}", BAD_INPUT)
+        found["error"] = f"cannot be read: {error.strerror or error}"
     except LogError as error:
-        fail(f"{current}: {error}", BAD_INPUT)
-    if output is Output.JSON:
-        total = sum(file["cycles"] for file in files)
-        print_json({"equal": not differences, "cycles": total, "differences": differences, "files": files})
-    if differences:
-        raise typer.Exit(FAILED)
+        found["error"] = str(error)
+    return found
 
 
 def _described(cycle: Redecided) -> dict[str, Any]:
@@ -69,15 +89,25 @@ def _described(cycle: Redecided) -> dict[str, Any]:
     return {
         "cycle": cycle.number,
         "now": cycle.now,
-        "time": datetime.fromtimestamp(cycle.now / 1000, UTC).isoformat(timespec="milliseconds"),
+        "time": _time(cycle.now),
         "position": found.position,
         "recorded": found.recorded,
         "decided": found.decided,
     }
 
 
+def _time(now: int) -> str:
+    """The instant `now` (ms), as it stands where a damaged log has one that no calendar knows."""
+    try:
+        return datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{now} ms"
+
+
 def _print(file: dict[str, Any]) -> None:
     found = file["differences"]
+    if "error" in file and not file["cycles"]:
+        return
     verdict = "all equal" if not found else f"{len(found)} decided otherwise"
     typer.echo(f"{file['file']}: {file['cycles']} cycles, {file['decisions']} decisions: {verdict}")
     for one in found[:_SHOWN]:

@@ -13,6 +13,7 @@ from kbatch.decisions.records import (
     KINDS,
     Cycle,
     End,
+    Line,
     LogError,
     Mark,
     Object,
@@ -84,18 +85,18 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
 
 
 def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
-    start = decode_line(next(source, b""))
+    start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
     if start.format != FORMAT:
         raise LogError(f"a log of format {start.format}; this kbatch reads {FORMAT}")
     objects: list[AnyObject] = []
     for _ in range(start.objects):
-        record = decode_line(next(source, b""))
+        record = _next(source)
         if not isinstance(record, Object):
             raise LogError(f"{len(objects)} of {start.objects} objects, then a {type(record).__name__.lower()}")
         objects.append(read_object(Put(record.kind, record.object)))
-    standing = decode_line(next(source, b""))
+    standing = _next(source)
     if not isinstance(standing, Standing):
         raise LogError("no word of what stands, after the objects")
     unreadable = []
@@ -115,6 +116,14 @@ def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
     return model, _policy(start.policy)
+
+
+def _next(source: Iterator[bytes]) -> Line:
+    """The next line of the beginning."""
+    line = next(source, None)
+    if line is None:
+        raise LogError("the log ends before its beginning is whole")
+    return decode_line(line)
 
 
 def _policy(text: PolicyText) -> Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -197,6 +198,77 @@ def test_the_command_says_what_is_no_log(tmp_path: Path, content: bytes | None) 
     result = CliRunner().invoke(app, ["replay", str(path)])
     assert result.exit_code == 2
     assert str(path) in result.output
+
+
+@pytest.mark.parametrize("content", [b"", gzip.compress(b""), "first line", "middle of the objects", "half a line"])
+def test_the_command_says_of_a_log_that_it_was_cut_off_in_its_beginning(tmp_path: Path, content: bytes | str) -> None:
+    sink = LogFolder(tmp_path / "logs", max_bytes=1 << 20)
+    hearing(sink).cycle()
+    sink.close()
+    (whole,) = logs_in(tmp_path / "logs")
+    lines = [line + b"\n" for line in read_lines(whole)]
+    if isinstance(content, str):
+        ends = {"first line": lines[:1], "middle of the objects": lines[:3], "half a line": [*lines[:2], lines[2][:9]]}
+        content = gzip.compress(b"".join(ends[content]))
+    cut = tmp_path / "cut"
+    cut.write_bytes(content)
+    result = CliRunner().invoke(app, ["replay", str(cut)])
+    assert result.exit_code == 2
+    assert "ends before its beginning is whole" in result.output
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    """A disk that was full, or a process killed while a log began, leaves one behind in the folder."""
+    sink = LogFolder(tmp_path, max_bytes=1 << 20)
+    hearing(sink).cycle()
+    sink.close()
+    (good,) = logs_in(tmp_path)
+    cut = tmp_path / "decisions-20200101T000000.000000-000001.jsonl.gz"
+    cut.write_bytes(good.read_bytes()[:20])
+    text = CliRunner().invoke(app, ["replay", str(tmp_path)])
+    assert text.exit_code == 2
+    assert f"{good}: 1 cycles" in text.stdout
+    assert str(cut) in text.stderr
+    result = CliRunner().invoke(app, ["replay", str(tmp_path), "-o", "json"])
+    assert result.exit_code == 2
+    said = json.loads(result.stdout)
+    assert (said["equal"], said["cycles"], said["unreadable"]) == (False, 1, 1)
+    first, second = said["files"]
+    assert "beginning" in first["error"]
+    assert (second["file"], second["cycles"], "error" in second) == (str(good), 1, False)
+
+
+def test_what_was_decided_again_before_the_damage_is_told(tmp_path: Path) -> None:
+    sink = LogFolder(tmp_path, max_bytes=1 << 20)
+    heard = hearing(sink)
+    heard.cycle()
+    heard.cycle()
+    sink.close()
+    (path,) = logs_in(tmp_path)
+    lines = [*read_lines(path)]
+    lines[-2] = b"{}"
+    path.write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
+    result = CliRunner().invoke(app, ["replay", str(path)])
+    assert result.exit_code == 2
+    assert "1 cycles" in result.stdout
+    assert "no record of a decision log" in result.stderr
+    path.write_bytes(gzip.compress(b"\n".join(lines[:-2]).replace(b'"node":"n0"', b'"node":"n7"') + b"\n{}\n"))
+    both = CliRunner().invoke(app, ["replay", str(path)])
+    assert both.exit_code == 1, "that something differs is what one asks a replay for"
+
+
+@pytest.mark.parametrize("now", [10**30, -(10**17), 10**18])
+def test_a_time_that_is_none_is_shown_as_it_stands(tmp_path: Path, now: int) -> None:
+    sink = LogFolder(tmp_path, max_bytes=1 << 20)
+    hearing(sink).cycle()
+    sink.close()
+    (path,) = logs_in(tmp_path)
+    text = b"".join(line + b"\n" for line in read_lines(path)).replace(b'"node":"n0"', b'"node":"n7"')
+    path.write_bytes(gzip.compress(re.sub(rb'"now":\d+', b'"now":%d' % now, text)))
+    result = CliRunner().invoke(app, ["replay", str(path), "-o", "json"])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert json.loads(result.stdout)["files"][0]["differences"][0]["time"] == f"{now} ms"
 
 
 def test_an_empty_folder_holds_no_logs(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_what_is_no_log_is_said() -> None:
     heard = hearing(*gang("a", 3))
     heard.cycle()
     log = heard.sink.logs[0]
-    with pytest.raises(LogError, match="no record"):
+    with pytest.raises(LogError, match="before its beginning is whole"):
         list(replay([]))
     with pytest.raises(LogError, match="begins with"):
         list(replay(log[1:]))
