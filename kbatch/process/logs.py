@@ -24,13 +24,25 @@ _STANDARD: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))
 """Attributes of every record, and kopf's inner ones: whatever else a record has was given as `extra`."""
 
 _SECRETS: Final = (
-    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
-    re.compile(r"\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(
-        r"(?i)(?P<keep>['\"]?\b(?:password|passwd|token|client-key-data|secret)['\"]?\s*[:=]\s*)['\"]?[^\s'\",}]{4,}['\"]?"
+    (("bearer", "basic"), re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")),
+    (("eyj",), re.compile(r"\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*")),
+    (
+        ("-----begin",),
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+    ),
+    (
+        ("passw", "token", "secret", "key"),
+        re.compile(
+            r"(?i)(?P<keep>(?:(?<![\w./-])[a-z0-9-]+(?P<object>/)[a-z0-9.-]*)?"
+            r"(?:passw(?:or)?d|token|client-?key-?data|secret|(?:access|api|secret)[_-]?key)['\"]?\s*[:=]\s*)"
+            r"['\"]?[^\s'\",}]{4,}['\"]?"
+        ),
     ),
 )
+"""Patterns, each with words of which one is in every text that it fits: most lines are looked through only for those.
+
+`object`: what looks like a secret's name is the end of an object's, such as the pod's in `default/rotate-token=node-1`.
+"""
 REDACTED: Final = "<redacted>"
 
 _CHATTY: Final = (
@@ -46,9 +58,16 @@ _CHATTY: Final = (
 
 def redact(text: str) -> str:
     """The text with bearer tokens, passwords and private keys blotted out."""
-    for pattern in _SECRETS:
-        text = pattern.sub(lambda match: (match.groupdict().get("keep") or "") + REDACTED, text)
+    lower = text.lower()
+    for words, pattern in _SECRETS:
+        if any(word in lower for word in words):
+            text = pattern.sub(_blotted, text)
     return text
+
+
+def _blotted(match: re.Match[str]) -> str:
+    found = match.groupdict()
+    return match[0] if found.get("object") else (found.get("keep") or "") + REDACTED
 
 
 class JsonFormatter(logging.Formatter):

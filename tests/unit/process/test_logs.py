@@ -77,6 +77,11 @@ def test_what_kopf_says_for_each_handler_call_is_left_out(stream: io.StringIO) -
         ("-----BEGIN PRIVATE KEY-----\nMHcCAQEEI cut off", "MHcCAQEEI"),
         ("{'token': 'abcd1234', 'name': 'x'}", "abcd1234"),
         ("password=swordfish", "swordfish"),
+        ("the token endpoint says access_token=abcdefgh1234", "abcdefgh1234"),
+        ('{"accessToken": "abcdefgh1234"}', "abcdefgh1234"),
+        ("exec plugin: client_secret='abcdefgh1234' is wrong", "abcdefgh1234"),
+        ("AWS_SECRET_ACCESS_KEY=abcdefgh1234", "abcdefgh1234"),
+        ("X-Auth-Token: abcdefgh1234", "abcdefgh1234"),
     ],
 )
 def test_secrets_are_blotted_out(stream: io.StringIO, text: str, secret: str) -> None:
@@ -87,7 +92,14 @@ def test_secrets_are_blotted_out(stream: io.StringIO, text: str, secret: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["PodGroup default/token-job: 0/12 nodes fit", "bearer of news", "group secret-santa in queue tokens"]
+    "text",
+    [
+        "PodGroup default/token-job: 0/12 nodes fit",
+        "bearer of news",
+        "group secret-santa in queue tokens",
+        "default/rotate-token=node-17 default/secret=node-18",
+        "status of batch/token: QueueNotFound",
+    ],
 )
 def test_names_that_look_like_secrets_stay(text: str) -> None:
     assert logs.redact(text) == text
