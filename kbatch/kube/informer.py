@@ -116,19 +116,19 @@ class Informer(Generic[T]):
         """The batches of one list; its version is where the watch begins."""
         first = not self.synced.is_set()
         seen: set[str] = set()
-        held: list[Event] = []
+        held: list[T | Unreadable] = []
         async for page in self._pages():
             self._heartbeat.beat()
             self._version = page.resource_version
-            events = self._page(page, seen)
+            held += self._news(page, seen)
             if first and page.continue_:
-                yield Batch(tuple(events), complete=False)
-            else:
-                held += events
-        # Of a later list nothing is told before its end: a half-told one would look like a cluster that never was.
+                yield Batch(tuple(self._told(held)), complete=False)
+                held = []
+        # Of a later list nothing is told before its end: a half-told one would look like a cluster that never was. Nor
+        # is anything of it remembered before: should it break off, the next one must tell the same again.
         gone = [key for key in self._known if key not in seen]
         deletes: list[Event] = [self._forget(key) for key in gone]
-        yield Batch((*deletes, *held), complete=True)
+        yield Batch((*deletes, *self._told(held)), complete=True)
 
     def _watched(self) -> AsyncGenerator[list[Change[T]], None]:
         return watch_continuously(
@@ -152,18 +152,23 @@ class Informer(Generic[T]):
             page_size=self._page_size,
         )
 
-    def _page(self, page: Page[T], seen: set[str]) -> list[Event]:
-        events: list[Event] = []
+    def _news(self, page: Page[T], seen: set[str]) -> list[T | Unreadable]:
+        """What of a page is not known yet as it is; `seen` gets all its keys."""
+        news: list[T | Unreadable] = []
         for obj in page.objects:
             metadata = _metadata(obj)
             key = key_of(metadata.namespace, metadata.name)
             seen.add(key)
             known = self._known.get(key)
             if known is None or known[3] != metadata.resource_version or known[2] != metadata.uid:
-                events += self._upserted(obj)
-        for one in page.unreadable:
-            seen.add(key_of(one.namespace, one.name))
-            events += self._unreadable(one, page.resource_version)
+                news.append(obj)
+        seen.update(key_of(one.namespace, one.name) for one in page.unreadable)
+        return news + page.unreadable
+
+    def _told(self, news: list[T | Unreadable]) -> list[Event]:
+        events: list[Event] = []
+        for one in news:
+            events += self._unreadable(one, self._version) if isinstance(one, Unreadable) else self._upserted(one)
         return events
 
     def _changed(self, change: Change[T]) -> list[Event]:

@@ -116,6 +116,23 @@ async def test_after_a_gap_only_differences_are_told() -> None:
         assert told(after.events).index("-reborn") < told(after.events).index("+reborn@new")
 
 
+async def test_what_a_later_list_told_before_it_broke_off_is_not_lost() -> None:
+    async with serving() as fake, informing(fake, page_size=3) as batches:
+        fake.answers = [
+            nodes(7, node("changed", 1), node("reborn", 2, uid="old"), node("gone", 3)),
+            streams(EXPIRED),
+            nodes(20, node("changed", 11), node("reborn", 12, uid="new"), node("fresh", 13), more="next"),
+            refuses(410, "Expired", "the provided continue parameter is too old"),
+            nodes(21, node("changed", 11), node("reborn", 12, uid="new"), node("fresh", 13)),
+            streams(then=quiet),
+        ]
+        _, after = await take(batches, 2)
+        assert after.complete
+        assert sorted(told(after.events)) == sorted(
+            ["-gone", "+changed@uid-changed", "-reborn", "+reborn@new", "+fresh@uid-fresh"]
+        )
+
+
 async def test_a_watch_goes_on_from_its_last_bookmark() -> None:
     async with serving() as fake, informing(fake) as batches:
         bookmark = line("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "50"}})
