@@ -185,6 +185,8 @@ class Client:
                 if error.status == 401 and not renewed:
                     renewed = True
                     self._credentials.token.invalidate()
+                    if last:
+                        raise
                     wait = 0.0
                 elif last or not _worth_repeating(error, idempotent):
                     raise

@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+import msgspec
+
 from kbatch.kube.client import Api, RequestOptions
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.kinds import LEASES
@@ -186,6 +188,9 @@ class Elector(AbstractAsyncContextManager["Elector"]):
                 failures += 1
                 level = logging.WARNING if failures & (failures - 1) == 0 else logging.DEBUG  # 1st, 2nd, 4th, 8th ...
                 _log.log(level, "lease %s/%s: %s", self._namespace, self._name, error)
+            except Exception:  # noqa: BLE001 - without this task nobody here would lead again, nor learn that none does
+                failures += 1
+                _log.exception("lease %s/%s", self._namespace, self._name)
             wait = (self._retry if self._leads.is_set() and not failures else LOOK_SECONDS) * random.uniform(0.8, 1.2)
             if self._leads.is_set():
                 wait = min(wait, max(0.0, self._until - self._clock()))
@@ -295,7 +300,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         )
 
     def _saw(self, payload: bytes) -> _Lease:
-        lease = _Lease(as_dict(payload), self._clock())
+        lease = _Lease(_read_lease(payload), self._clock())
         if self._lease is None or self._lease.version != lease.version:
             self._lease = lease
         return self._lease
@@ -340,6 +345,21 @@ class Fenced:
     ) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
         """As `Client.stream`: reading needs no Lease."""
         return self._api.stream(path, params=params, silence=silence)
+
+
+def _read_lease(payload: bytes) -> Mapping[str, Any]:
+    """A Lease as plain data.
+
+    Raises:
+        KubeError: the answer is none, whoever may have given it.
+    """
+    try:
+        raw: object = as_dict(payload)
+    except msgspec.DecodeError as error:
+        raise KubeError(f"the answer is not a Lease: {error}") from error
+    if isinstance(raw, dict) and isinstance(raw.get("metadata"), dict) and isinstance(raw.get("spec") or {}, dict):
+        return raw
+    raise KubeError("the answer is not a Lease")
 
 
 def _now() -> str:

@@ -140,6 +140,16 @@ async def test_a_rotated_token_is_read_again_after_a_401(tmp_path) -> None:  # t
         assert {sent["User-Agent"] for sent in fake.headers} == {"kbatch-test/0"}
 
 
+async def test_a_401_to_the_last_attempt_is_an_error_like_any_other() -> None:
+    async with serving() as fake, fake.client() as client:
+        for attempts in 1, 2:
+            fake.answers = [refuses(503, "ServiceUnavailable")] * (attempts - 1) + [refuses(401, "Unauthorized")]
+            with pytest.raises(ApiError) as caught:
+                await client.request("GET", "/x", attempts=attempts)
+            assert caught.value.status == 401
+            assert not fake.answers
+
+
 async def test_lines_are_whole_however_they_arrive() -> None:
     long = b"x" * 700_000
     async with serving() as fake, fake.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
+from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
 from kbatch.kube.lease import Elector, Fenced
 
 
@@ -202,6 +203,44 @@ async def test_nothing_of_somebody_elses_in_the_lease_is_lost() -> None:
 def test_what_could_not_be_safe_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"need|whole|identity"):
         Elector(LeaseServer(), **{"namespace": "n", "name": "l", "identity": "a"} | options)
+
+
+@pytest.mark.parametrize("nonsense", [b"<html>", b"[]", b'{"metadata": 1}', b'{"metadata": {}, "spec": 7}'])
+async def test_an_answer_that_is_no_lease_is_a_failure_that_passes(nonsense: bytes) -> None:
+    class Odd(LeaseServer):
+        odd = True
+
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            answer = await super().request(method, path, **options)
+            return nonsense if self.odd else answer
+
+    server, clock = Odd(), Clock()
+    a = elector(server, "a", clock)
+    with pytest.raises(KubeError):
+        await a.attempt()
+    assert not a.is_leader
+    server.odd = False
+    assert await a.attempt()
+    server.odd = True
+    clock.now += 2
+    with pytest.raises(KubeError):
+        await a.attempt()
+    assert a.is_leader, "as after any renewal without an answer, until the deadline"
+
+
+async def test_an_election_goes_on_whatever_one_attempt_ends_in(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(LeaseServer):
+        asked = 0
+
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            self.asked += 1
+            if self.asked == 1:
+                raise ZeroDivisionError
+            return await super().request(method, path, **options)
+
+    async with Elector(Broken(), namespace="n", name="l", identity="a") as a, asyncio.timeout(5):
+        await a.wait_leader()
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_fenced_client_reads_always_and_writes_only_while_leading() -> None:
