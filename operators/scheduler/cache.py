@@ -111,7 +111,13 @@ class Cache:
             return
         self.groups[key] = group
         self._written[key] = _version(group)
-        self._do(functools.partial(self._apply, Upsert(group)))
+        self._do(functools.partial(self._apply_group, key))
+
+    def _apply_group(self, key: str) -> None:
+        """Tell the model of a group as it is known when its turn comes: gone, perhaps, or another than it was."""
+        group = self.groups.get(key)
+        if group is not None:
+            self._apply(Upsert(group))
 
     def _receive(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -214,7 +220,7 @@ class Cache:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             types = {one.type for one in wanted}
             self._decided[key] = uid, conditions.of_types(conditions.merge(before, wanted, now), types), attempts
-            self._do(functools.partial(self._apply, Upsert(group)))
+            self._do(functools.partial(self._apply_group, key))
 
     def _as_decided(self, group: PodGroup) -> PodGroup:
         """The group as it will be when what was decided is written."""

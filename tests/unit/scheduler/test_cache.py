@@ -103,6 +103,28 @@ def test_a_new_group_of_an_old_name_is_not_held_to_the_old_ones_version() -> Non
     assert cache.groups == {}
 
 
+def test_what_is_decided_of_a_group_that_goes_meanwhile_does_not_bring_it_back() -> None:
+    cache = cache_with(queue(), group(), group("h"))
+    enqueued = Condition(type="Enqueued", status="True")
+    with cache.held():
+        cache.receive(told(Delete(PodGroup, "ns", "g"), Delete(PodGroup, "ns", "h")))
+        cache.decided("ns/g", "uid-g", [enqueued], 0)
+        cache.observed(group("h", version="12", conditions=(enqueued,)))
+    assert cache.groups == {}
+    assert dict(cache.model.jobs) == {}
+    cache.model.validate()
+
+
+def test_what_is_decided_of_a_group_that_changes_meanwhile_goes_with_the_change() -> None:
+    cache = cache_with(queue(), group(minimum=1))
+    with cache.held():
+        cache.receive(told(group(minimum=5, version="11")))
+        cache.decided("ns/g", "uid-g", [Condition(type="Enqueued", status="True")], 0)
+    job = cache.model.jobs["ns/g"]
+    assert job.minimum == 5
+    assert job.is_true("Enqueued")
+
+
 def test_an_amount_that_cannot_be_counted_is_reported_and_left_out() -> None:
     reported: list[Unreadable] = []
     cache = Cache(ClusterModel(), reported.append)
