@@ -36,6 +36,8 @@ STOP_SECONDS: Final = 8.0
 """How long the work may take to end after a stop was asked for; then it is cancelled."""
 CANCEL_SECONDS: Final = 4.0
 """How long cancelled work may take; then the process ends without it."""
+AT_LAST_SECONDS: Final = STOP_SECONDS + CANCEL_SECONDS + 2.0
+"""So long after a stop was asked for the process has ended, whatever still hangs; the chart's grace period is longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +124,7 @@ def main(
 
 def _exit_at_last() -> None:
     """End the process a little after everything orderly should be over, whatever still hangs."""
-    timer = threading.Timer(STOP_SECONDS + CANCEL_SECONDS + 2.0, os._exit, (1,))
+    timer = threading.Timer(AT_LAST_SECONDS, os._exit, (1,))
     timer.daemon = True
     timer.start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import yaml
 from kbatch.api import configuration, names
 from kbatch.engine import build_policy
 from kbatch.localcluster.pods import expand, port_names
+from kbatch.process.run import AT_LAST_SECONDS
 from kbatch.process.settings import ProcessSettings, parse
 from operators.scheduler.process import SchedulerSettings
 
@@ -111,6 +113,18 @@ def test_the_process_understands_its_arguments(default: Any, component: str) -> 
         assert (settings.port, settings.certificates) == (9443, "/etc/kbatch/certificates")
     if component != "podgroup":
         assert settings.default_queue == names.DEFAULT_QUEUE
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_process_may_end_by_itself_before_it_is_killed(render: Callable[..., Any], component: str) -> None:
+    """Also with the least that the chart allows: what is killed has not given its Lease back."""
+    schema = json.loads((ROOT / "charts" / "kbatch" / "values.schema.json").read_text())
+    least = schema["definitions"]["gracePeriod"]["minimum"]
+    container = render().container(component)
+    before = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    rendered = render({component: {"terminationGracePeriodSeconds": least}})
+    assert rendered.pod_spec(component)["terminationGracePeriodSeconds"] > before + AT_LAST_SECONDS
+    assert render().pod_spec(component)["terminationGracePeriodSeconds"] >= least
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
