@@ -23,7 +23,7 @@ from kbatch.api.reasons import BindFailed
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
-from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
+from kbatch.kube.errors import ApiError, CredentialsError, KubeError, NotLeadingError
 from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODGROUPS, PODS
 from kbatch.kube.writes import bind, evict, get, merge_patch
@@ -243,6 +243,12 @@ class Dispatcher:
                 self._count()
 
     async def _bind(self, one: Bind) -> None:
+        there = self._cache.model.nodes.get(one.node)
+        if there is None or there.node is None:  # the server would take the bind, and nobody would run the pod
+            _log.info("node %s went before %s was bound to it", one.node, one.pod)
+            self._metrics.binds.labels("failed").inc()
+            self._cache.forget(one.pod, one.uid)
+            return
         namespace, name = _split(one.pod)
         began = self._clock()
         try:
@@ -250,7 +256,10 @@ class Dispatcher:
         except NotLeadingError:
             self._cache.forget(one.pod, one.uid)
             return
-        except (ApiError, NoAnswerError) as error:
+        except CredentialsError as error:  # so it was not carried out
+            self._failed(one, error)
+            self._release_later(one)
+        except KubeError as error:
             await self._settle(one, error)
         else:
             self._bound(one)
@@ -291,7 +300,7 @@ class Dispatcher:
                     self._metrics.binds.labels("gone").inc()
                     return
                 _log.warning("reading %s after a failed bind: %s", one.pod, refused)
-            except NoAnswerError as lost:
+            except KubeError as lost:
                 _log.info("reading %s after a failed bind: %s", one.pod, lost)
             except msgspec.DecodeError:
                 self._metrics.binds.labels("failed").inc()
@@ -405,10 +414,8 @@ class Dispatcher:
                 await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run)
         except ApiError as error:
             return None if error.status == 404 else error  # whoever is gone needs no eviction
-        except NoAnswerError as error:
-            # Whether it happened or not the watch will tell; asked for again, it does no harm.
-            return error
-        except NotLeadingError as error:
+        except KubeError as error:
+            # Where no answer came the watch will tell whether it happened; asked for again, it does no harm.
             return error
         if not dry_run:
             whom = f" for {victim.beneficiary}" if victim.beneficiary else ""

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from kbatch.api.objects import Node
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
-from kbatch.kube.errors import ApiError, Cause, NoAnswerError, NotLeadingError
+from kbatch.kube.errors import ApiError, Cause, CredentialsError, NoAnswerError, NotLeadingError
+from kbatch.model.events import Delete
 from operators.scheduler.cache import Cache
 from operators.scheduler.dispatch import Dispatcher
 from tests.unit.scheduler.fakes import FakeApi, cache_with, conflict, metrics, node, pod, recorder, told, until
@@ -135,6 +137,45 @@ async def test_who_does_not_lead_sends_nothing_and_holds_nothing() -> None:
         await until(lambda: dispatcher.in_flight == 0)
         assert cache.model.tasks["ns/a"].node == ""
         assert api.made("GET") == []
+
+
+async def test_a_node_that_goes_while_its_binds_wait_gets_none_of_them() -> None:
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), node("m"), pod("a"), pod("b"))
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b", "m"))
+        await until(lambda: api.open_ == 1)
+        cache.receive(told(Delete(Node, "", "m")))
+        cache.changed.clear()
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.path for call in api.calls] == ["/api/v1/namespaces/ns/pods/a/binding"]
+        assert cache.model.tasks["ns/b"].node == "", "to be placed elsewhere at once"
+        assert cache.changed.is_set()
+
+
+async def test_a_lost_answer_is_looked_up_even_where_credentials_fail_for_a_while() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", lost())
+    api.on("GET", "/pods/a", CredentialsError("no token"), msgspec.json.encode(pod("a", node="n")))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: result(dispatcher, "ok") == 1)
+        assert cache.model.tasks["ns/a"].assumed, "never given back while nobody knows what became of it"
+
+
+async def test_a_plan_that_cannot_be_tried_leaves_nothing_behind_and_waits() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"))
+    api.on("POST", "/eviction", CredentialsError("no token"))
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(plan("v", nominate="a"))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert not cache.model.tasks["ns/v"].terminating
+        assert cache.nominated("ns/a", "uid-a") == ""
+        assert dispatcher.paused_until() is not None
+        assert not dispatcher.submit(plan("v", nominate="a"))
 
 
 async def test_one_refused_dry_run_cancels_the_whole_plan() -> None:
