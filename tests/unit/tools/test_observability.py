@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
             [PROMTOOL or "", *command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_alert_has_a_paragraph_that_says_what_to_do() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| (Kbatch\w+) \| (\w+) \|", page, re.MULTILINE)
+    assert rows == [(rule["alert"], rule["labels"]["severity"]) for rule in rules()]
+    paragraphs = dict(re.findall(r"^\*\*(Kbatch\w+)\*\* (.+(?:\n.+)*)", page, re.MULTILINE))
+    assert paragraphs.keys() == {rule["alert"] for rule in rules()}
+    assert all(len(text) > 100 for text in paragraphs.values())
 
 
 def test_every_alert_has_a_test() -> None:
