@@ -82,6 +82,11 @@ class Informer(Generic[T]):
         """When the server was last heard, on the monotonic clock; None before the first answer."""
         return self._heartbeat.last
 
+    @property
+    def watching(self) -> bool:
+        """Whether a watch is open now; without one, what was told may be old."""
+        return self._heartbeat.watching
+
     def stale(self, limit: float | None = None) -> bool:
         """Whether nothing was heard for longer than `limit` seconds (by default three times the silence allowed)."""
         last = self._heartbeat.last

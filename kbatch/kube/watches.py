@@ -42,11 +42,12 @@ class ExpiredError(Exception):
 
 
 class Heartbeat:
-    """When something last arrived, on the monotonic clock; None before anything did."""
+    """When something last arrived, on the monotonic clock (None before anything did), and whether a watch is open."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.last: float | None = None
+        self.watching = False
 
     def beat(self) -> None:
         """Something arrived."""
@@ -78,26 +79,29 @@ async def watch_once(
         "allowWatchBookmarks": "true",
         "timeoutSeconds": str(round(SERVER_SECONDS * random.uniform(1.0, 2.0))),
     } | selectors(field_selector, label_selector)
+    heart = heartbeat or Heartbeat()
     async with api.stream(kind.path(namespace), params=params, silence=silence) as arriving:
-        if heartbeat is not None:
-            heartbeat.beat()
-        async for lines in arriving:
-            if heartbeat is not None:
-                heartbeat.beat()
-            changes: list[Change[T]] = []
-            try:
-                for line in lines:
-                    changes.append(change(kind, line))  # noqa: PERF401  (what came before an error is kept)
-            except ApiError:
-                if changes:
-                    yield changes
-                raise
-            except msgspec.DecodeError as error:
-                if changes:
-                    yield changes
-                _log.warning("watch of %s: not an event, watching anew: %s", kind.plural, error)
-                return
-            yield changes
+        heart.beat()
+        heart.watching = True
+        try:
+            async for lines in arriving:
+                heart.beat()
+                changes: list[Change[T]] = []
+                try:
+                    for line in lines:
+                        changes.append(change(kind, line))  # noqa: PERF401  (what came before an error is kept)
+                except ApiError:
+                    if changes:
+                        yield changes
+                    raise
+                except msgspec.DecodeError as error:
+                    if changes:
+                        yield changes
+                    _log.warning("watch of %s: not an event, watching anew: %s", kind.plural, error)
+                    return
+                yield changes
+        finally:
+            heart.watching = False
 
 
 async def watch_continuously(

@@ -15,6 +15,9 @@ from kbatch.model.events import Unreadable
 
 _log = logging.getLogger(__name__)
 
+ARRIVING_SECONDS: Final = 0.1
+"""What a watch has missed comes at once when it is open again."""
+
 Receiver = Callable[[Batch], None]
 
 
@@ -41,6 +44,23 @@ class Feed:
         """Which kinds were not listed whole yet, or None."""
         missing = [informer.kind.plural for informer in self._informers if informer.kind.plural not in self._whole]
         return f"waiting for the first list of {', '.join(missing)}" if missing else None
+
+    async def watching(self, seconds: float) -> bool:
+        """Return when every kind is watched; False if that takes too long.
+
+        While a watch is cut, its kind is known as it was before. Where one had to be waited for, what it has missed
+        has arrived when this returns.
+        """
+        if all(informer.watching for informer in self._informers):
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                while not all(informer.watching for informer in self._informers):  # noqa: ASYNC110  (they come and go)
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            return False
+        await asyncio.sleep(ARRIVING_SECONDS)
+        return True
 
     def stale(self) -> str | None:
         """Which kinds nothing was heard of for too long, or None; a kind that was never listed is not stale."""

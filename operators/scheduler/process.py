@@ -77,6 +77,8 @@ KINDS: tuple[AnyKind, ...] = (
     STORAGECLASSES,
     CSINODES,
 )
+WATCHING_SECONDS = 6.0
+"""How long a new leader waits for watches that are cut; they are tried again every five seconds at least."""
 CONNECT_SECONDS = 1.0
 """How long a new leader may take for connecting before its first cycle."""
 DRAIN_SECONDS = 4.0
@@ -237,6 +239,9 @@ class _Assembly:
 
     async def _lead(self) -> None:
         """Decide and carry out, while this process leads."""
+        # What its predecessor did last is known from the watches alone.
+        if not await self.feed.watching(WATCHING_SECONDS):
+            _log.warning("deciding although not every kind is watched")
         await self.client.open_connections(self.runtime.settings.bind_parallelism, seconds=CONNECT_SECONDS)
         async with asyncio.TaskGroup() as group:
             writers = [

@@ -181,6 +181,30 @@ async def test_objects_that_cannot_be_read_are_told_one_by_one() -> None:
         assert words == ["?c", "+bad@uid-bad", "-c"]
 
 
+async def test_it_is_told_whether_a_watch_is_open() -> None:
+    async with serving() as fake, fake.client() as client:
+        informer = Informer(client, NODES)
+        batches = aiter(informer)
+        fake.answers = [
+            nodes(7, node("a", 1)),
+            streams(line("ADDED", node("b", 8))),
+            refuses(503, "ServiceUnavailable"),
+            streams(line("ADDED", node("c", 9)), then=quiet),
+        ]
+        await take(batches, 1)
+        assert not informer.watching
+        await take(batches, 1)
+        assert informer.watching
+        after = asyncio.create_task(take(batches, 1))
+        async with asyncio.timeout(5):
+            while informer.watching:  # noqa: ASYNC110  (a look at a condition)
+                await asyncio.sleep(0.001)
+        await after
+        assert informer.watching
+        await batches.aclose()  # type: ignore[attr-defined]
+        assert not informer.watching
+
+
 async def test_two_silent_watches_in_a_row_make_a_new_list() -> None:
     async with serving() as fake, informing(fake, silence=0.2) as batches:
         fake.answers = [

@@ -26,6 +26,7 @@ class FakeInformer:
         self.last_activity: float | None = None
         self.batches: asyncio.Queue[Batch] = asyncio.Queue()
         self.silent = False
+        self.watching = True
 
     def stale(self) -> bool:
         return self.silent
@@ -99,3 +100,15 @@ async def test_silence_counts_only_after_the_first_list(feeding: Feeding) -> Non
     assert feeding.feed.stale() is None
     await feeding.next(feeding.pods, Batch((), complete=True))
     assert feeding.feed.stale() == "nothing was heard of pods for too long"
+
+
+async def test_a_new_leader_waits_for_a_watch_that_is_cut_but_not_for_ever(feeding: Feeding) -> None:
+    async with asyncio.timeout(5):
+        assert await feeding.feed.watching(0.0), "nothing to wait for"
+        feeding.nodes.watching = False
+        assert not await feeding.feed.watching(0.05)
+        waiting = asyncio.create_task(feeding.feed.watching(5.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        feeding.nodes.watching = True
+        assert await waiting
