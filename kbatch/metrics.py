@@ -97,7 +97,10 @@ class WatchMetrics:
             "kbatch_watch_events_total", "Objects seen, from lists and watches", ["kind"], registry=registry
         )
         self.relists: Final = Counter(
-            "kbatch_watch_relists_total", "Times a kind was listed whole", ["kind"], registry=registry
+            "kbatch_watch_relists_total",
+            "Times a kind had to be listed anew, its watch having expired",
+            ["kind"],
+            registry=registry,
         )
         self.unreadable: Final = Counter(
             "kbatch_watch_unreadable_total", "Objects that could not be read", ["kind"], registry=registry

@@ -66,6 +66,10 @@ def _rate(metric: str, by: str, where: str = "") -> Query:
     return Query(f"sum by ({by}) (rate({metric}{where}[$__rate_interval]))", legend)
 
 
+def _increase(metric: str, by: str) -> Query:
+    return Query(f"sum by ({by}) (increase({metric}[$__rate_interval]))", f"{{{{{by}}}}}")
+
+
 def _queue(metric: str, legend: str) -> Query:
     return Query(f'{metric}{{queue=~"$queue", resource="$resource"}}', legend)
 
@@ -187,7 +191,7 @@ ROWS: Final = (
     Row(
         "Cycles",
         (
-            Panel("Time of a cycle", _quantiles("kbatch_scheduler_cycle_seconds"), unit="s"),
+            Panel("Time of a cycle", _quantiles("kbatch_scheduler_cycle_seconds"), unit="s", width=6),
             Panel(
                 "Time of its parts",
                 (
@@ -196,9 +200,17 @@ ROWS: Final = (
                         "{{span}}",
                     ),
                 ),
-                unit="s",
+                unit="percentunit",
+                width=6,
                 stacked=True,
-                text="Seconds a second that each part of the cycles takes.",
+                text="The share of a processor that each part of the cycles takes.",
+            ),
+            Panel(
+                "Time for which the loop was held",
+                _quantiles("kbatch_scheduler_slice_seconds"),
+                unit="s",
+                width=6,
+                text="Meanwhile no bind goes out and the Lease is not renewed.",
             ),
             Panel(
                 "Cycles, and those that failed",
@@ -207,6 +219,7 @@ ROWS: Final = (
                     Query("sum(rate(kbatch_scheduler_cycle_failures_total[$__rate_interval]))", "failed"),
                 ),
                 unit="ops",
+                width=6,
             ),
         ),
     ),
@@ -215,12 +228,25 @@ ROWS: Final = (
         (
             Panel("Requests by resource", (_rate("kbatch_requests_total", "verb, resource"),), unit="reqps", width=12),
             Panel("Requests by outcome", (_rate("kbatch_requests_total", "outcome"),), unit="reqps", width=12),
-            Panel("Objects seen", (_rate("kbatch_watch_events_total", "kind"),), unit="ops"),
-            Panel("Lists", (Query("sum by (kind) (increase(kbatch_watch_relists_total[$__range]))", "{{kind}}"),)),
+            Panel("Objects seen", (_rate("kbatch_watch_events_total", "kind"),), unit="ops", width=6),
+            Panel(
+                "Objects left out",
+                (_increase("kbatch_watch_unreadable_total", "kind"),),
+                width=6,
+                text="They cannot be read: the log names each, and the scheduler's Event says why. A bound pod closes its node.",
+            ),
+            Panel(
+                "Lists made anew",
+                (_increase("kbatch_watch_relists_total", "kind"),),
+                width=6,
+                text="The API server had forgotten where a watch stood.",
+            ),
             Panel(
                 "Silence of watches",
                 (Query(f"max by (process, kind) (kbatch_watch_age_seconds {_BY_PROCESS})", "{{process}} {{kind}}"),),
                 unit="s",
+                width=6,
+                text="Bookmarks come about once a minute; beyond three minutes an alert fires.",
             ),
         ),
     ),
@@ -283,6 +309,7 @@ ROWS: Final = (
                 ),
                 unit="percentunit",
                 width=12,
+                text="100 % is one core.",
             ),
         ),
     ),
@@ -372,7 +399,10 @@ def _panel(panel: Panel, number: int, place: tuple[int, int, int]) -> dict[str, 
             "fillOpacity": 20 if panel.stacked else 5,
             "stacking": {"mode": "normal" if panel.stacked else "none"},
         }
-        options = {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}}
+        options = {
+            "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom"},
+            "tooltip": {"mode": "multi"},
+        }
     found: dict[str, Any] = {
         "id": number,
         "type": panel.kind,

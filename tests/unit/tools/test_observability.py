@@ -72,6 +72,36 @@ def test_what_a_queue_or_a_process_has_is_in_the_dashboard() -> None:
     assert {one.name for one in catalogue.catalogue("queue") if one.name.startswith("kbatch_queue_")} <= shown
 
 
+PANELS = [panel for row in dashboards.ROWS for panel in row.panels]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
+def test_a_panels_unit_is_that_of_its_queries(panel: dashboards.Panel) -> None:
+    for query in panel.queries:
+        expression = query.expression
+        if "histogram_quantile" in expression or "- time()" in expression:
+            expected = {"s"}
+        elif re.search(r"rate\(\w+_seconds_(sum|total)\b", expression):
+            expected = {"percentunit", "short"}  # seconds in a second: a share of a processor, or how many at once
+        elif "rate(" in expression:
+            expected = {"ops", "reqps"} | ({"short"} if panel.kind == "stat" else set())
+        elif name := re.search(r"_(seconds|bytes|ratio)\b", expression):
+            expected = {{"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}[name[1]]}
+        else:
+            expected = {"short"}
+        assert panel.unit in expected, expression
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
+def test_a_graph_shows_what_happened_at_each_time_and_not_in_all_of_it(panel: dashboards.Panel) -> None:
+    assert panel.kind == "stat" or not any("$__range" in query.expression for query in panel.queries)
+
+
+def test_objects_that_are_left_out_and_a_loop_that_is_held_are_shown() -> None:
+    shown = set().union(*(dashboards.names_in(expression) for _, expression in dashboards.queries()))
+    assert {"kbatch_watch_unreadable_total", "kbatch_scheduler_slice_seconds_bucket"} <= shown
+
+
 def test_the_dashboard_is_json_with_one_id_for_each_panel() -> None:
     read = json.loads(dashboards.text())
     ids = [panel["id"] for panel in read["panels"]]
