@@ -233,7 +233,7 @@ ROWS: Final = (
                 "Objects left out",
                 (_increase("kbatch_watch_unreadable_total", "kind"),),
                 width=6,
-                text="They cannot be read: logs and the scheduler's Events name each. A pod that is bound closes its node.",
+                text="They cannot be read: logs and the scheduler's Events name each. A bound pod closes its node.",
             ),
             Panel(
                 "Lists made anew",
