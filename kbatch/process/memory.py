@@ -27,16 +27,16 @@ megabyte, on the heap, small objects settle around it, and the heap grows for as
 _M_MMAP_THRESHOLD: Final = -3
 
 
-def calm_collector() -> None:
-    """Let the garbage collector look seldom: who reads whole clusters makes objects by the hundred thousand."""
+def set_up() -> None:
+    """Before anything else: let the garbage collector look seldom, and keep large buffers off the heap."""
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def live_beside_kopf() -> None:
-    """Let the collector look often, and keep large buffers off the heap."""
+    """Let the collector look often."""
     gc.set_threshold(*YOUNG_BESIDE_KOPF)
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def settle() -> None:

@@ -137,7 +137,7 @@ async def run(
     on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Run `serve` between signals and endpoints; the exit status. `on_stop` is called when a signal asks to stop."""
-    memory.calm_collector()
+    memory.set_up()
     registry = CollectorRegistry()
     process_metrics(registry, name, version())
     runtime = Runtime(name, settings, Health(), registry, asyncio.Event())

@@ -156,7 +156,7 @@ def resident() -> float:
 async def measure(pods: int, nodes: int) -> list[Figure]:
     """Start, rest, take events."""
     what = f"{pods:,} pods on {nodes:,} nodes"
-    memory.calm_collector()
+    memory.set_up()
     source, registry = Source(pods, nodes), CollectorRegistry()
     cache = Cache(ClusterModel())
     feed = Feed([Informer(source, kind) for kind in KINDS], cache.receive, WatchMetrics(registry))

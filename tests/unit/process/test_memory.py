@@ -18,8 +18,8 @@ class Info(ctypes.Structure):
 
 libc = ctypes.CDLL(None)
 libc.mallinfo2.restype = Info
-if sys.argv[1] == "beside kopf":
-    memory.live_beside_kopf()
+if sys.argv[1] == "set up":
+    memory.set_up()
 for _ in range(3):  # what connections do that come and go
     del [bytearray(4 << 20) for _ in range(2)][:]
 before = libc.mallinfo2().hblkhd
@@ -35,6 +35,6 @@ def mapped(how: str) -> int:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library is not glibc 2.33 or later")
-def test_beside_kopf_large_buffers_never_settle_on_the_heap() -> None:
+def test_large_buffers_never_settle_on_the_heap() -> None:
     assert mapped("as it is") == 0, "glibc has learnt to keep them on the heap"
-    assert mapped("beside kopf") >= 256 << 10
+    assert mapped("set up") >= 256 << 10
