@@ -61,6 +61,10 @@ LOOK_SECONDS: Final = 0.05
 LOOK_SHARE: Final = 20
 """But where there are thousands of groups to look at, not sooner than so many times what the last look took."""
 
+_OF_THIS_GROUP: Final = frozenset({400, 403, 413, 422})
+"""Refusals that say nothing of other groups' writes: such a group is tried again as patiently as one whose message has
+changed, and holds up nobody."""
+
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
 
@@ -269,7 +273,7 @@ class StatusWriter:
         if group is None or group.metadata.uid != wanted.uid or _difference(group, wanted) == _NOTHING:
             return True
         self._wrote[key] = self._clock()
-        if len(self._wrote) > 10_000:
+        if len(self._wrote) > 10_000 + 2 * len(self._cache.groups):
             self._wrote = {kept: at for kept, at in self._wrote.items() if kept in self._cache.groups}
         try:
             payload = await apply_status(self._api, PODGROUPS, _manifest(group, wanted), FIELD_MANAGER, force=True)
@@ -281,7 +285,11 @@ class StatusWriter:
                 return True
             self._metrics.status_writes.labels("failed").inc()
             _log.warning("status of %s: %s", key, error)
-            return False
+            if error.status not in _OF_THIS_GROUP:
+                return False
+            if key not in self._urgent and key not in self._held:  # else there is a newer word by now
+                self._patient.setdefault(key, wanted)
+            return True
         except (NoAnswerError, KubeError) as error:
             self._metrics.status_writes.labels("failed").inc()
             _log.info("status of %s: %s", key, error)

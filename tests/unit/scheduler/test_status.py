@@ -358,3 +358,37 @@ async def test_pods_beyond_the_minimum_keep_nobody_from_saying_that_the_gang_is_
     async with writing(api, cache) as writer:
         finish(writer.report(whole()))
         await until(lambda: len(api.calls) == 1)
+
+
+async def test_a_group_whose_status_is_refused_holds_up_no_other() -> None:
+    cache = cache_with(*(group(name) for name in ("bad", "good")))
+    api = FakeApi()
+    api.on("PATCH", "/bad/status", ApiError(422, "Invalid", "spec.minMember: must not be that"))
+    async with writing(api, cache, message_seconds=1.0) as writer:
+        finish(writer.report(waiting(name="bad")))
+        await until(lambda: len(api.made("PATCH", "/bad/status")) >= 1)
+        for _ in range(3):  # as long as a growing pause of all writes would last by now
+            await asyncio.sleep(0.1)
+        assert len(api.made("PATCH", "/bad/status")) == 1
+        began = time.monotonic()
+        finish(writer.report(waiting(name="bad") | waiting(name="good")))
+        await until(lambda: api.made("PATCH", "/good/status"))
+        assert time.monotonic() - began < 0.5
+        api.on("PATCH", "/bad/status", server(cache))
+        await until(lambda: len(api.made("PATCH", "/bad/status")) == 2)
+        await until(lambda: not writer.pending)
+        assert cache.groups["ns/bad"].status.conditions
+
+
+async def test_a_newer_word_is_not_lost_to_one_that_was_refused() -> None:
+    cache = cache_with(group("bad"))
+    api = FakeApi(gate=asyncio.Event())
+    api.on("PATCH", "/bad/status", ApiError(422, "Invalid", "no"), server(cache))
+    async with writing(api, cache) as writer:
+        finish(writer.report(waiting(created=1, name="bad")))
+        await until(lambda: api.open_ == 1)
+        finish(writer.report(waiting(created=2, name="bad")))
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: not writer.pending)
+        assert "2 of 3" in str(api.calls[-1].body)
