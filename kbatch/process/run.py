@@ -37,7 +37,7 @@ STOP_SECONDS: Final = 8.0
 CANCEL_SECONDS: Final = 4.0
 """How long cancelled work may take; then the process ends without it."""
 AT_LAST_SECONDS: Final = STOP_SECONDS + CANCEL_SECONDS + 2.0
-"""So long after a stop was asked for the process has ended, whatever still hangs; the chart's grace period is longer."""
+"""So long after a stop was asked for the process has ended, whatever hangs; the grace period in the chart is longer."""
 
 _log = logging.getLogger(__name__)
 
