@@ -201,7 +201,7 @@ async def test_it_is_told_whether_a_watch_is_open() -> None:
                 await asyncio.sleep(0.001)
         await after
         assert informer.watching
-        await batches.aclose()  # type: ignore[attr-defined]
+        await batches.aclose()
         assert not informer.watching
 
 
