@@ -1,16 +1,17 @@
 """Who leads: one Lease, one holder, never two at once.
 
 A candidate never compares its wall clock with another's. It notes, on its own monotonic clock, when it *saw* the Lease
-change; only when it has not changed for the holder's whole lease duration may it be taken. The holder counts from
-before it *sent* the renewal that succeeded, and stops leading at the renew deadline, which is shorter than the lease
-duration: so it has stopped before anybody else may begin. Every write to the Lease carries the resourceVersion that it
-is based on, so of several candidates exactly one wins.
+change; only when it has not changed for the holder's whole lease duration may it be taken, and one that was deleted is
+made anew no sooner. The holder counts from before it *sent* the renewal that succeeded, and stops leading at the renew
+deadline, which is shorter than the lease duration: so it has stopped before anybody else may begin. Every write to the
+Lease carries the resourceVersion that it is based on, so of several candidates exactly one wins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -116,6 +117,8 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         """Somebody else has written the Lease: nothing is written before it was read and found to be still ours."""
         self._token = 0
         self._lease: _Lease | None = None
+        self._free_from = -math.inf
+        """While there is no Lease: before that somebody may lead who does not know yet that his was deleted."""
         self._task: asyncio.Task[None] | None = None
 
     # --- what others ask ----------------------------------------------------------------------------------------------
@@ -224,7 +227,9 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         lease = self._lease
         if self._leads.is_set():
             return lease is not None and lease.holder == self.identity and lease.transitions == self._token
-        if lease is None or lease.holder in {"", self.identity}:
+        if lease is None:
+            return self._clock() >= self._free_from
+        if lease.holder in {"", self.identity}:
             return True
         return self._clock() - lease.seen >= (lease.duration or self._duration)
 
@@ -248,9 +253,12 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         except ApiError as error:
             if error.status != 404:
                 raise
-            self._lease = None
+            gone, self._lease = self._lease, None
             if self._leads.is_set():
+                self._free_from = self._clock()
                 self._step_down("the lease was deleted")
+            elif gone is not None:
+                self._free_from = self._clock() + max(self._duration, gone.duration or 0.0)
         else:
             self._saw(payload)
 

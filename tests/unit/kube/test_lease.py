@@ -155,6 +155,28 @@ async def test_a_leader_whose_lease_was_deleted_steps_down_and_may_stand_again()
     assert not a.lost.is_set()
 
 
+async def test_a_lease_that_somebody_deletes_is_not_made_anew_before_its_holder_must_have_noticed() -> None:
+    server, clock = LeaseServer(), Clock()
+    a, b, late = (elector(server, name, clock) for name in ("a", "b", "late"))
+    await a.attempt()
+    assert not await b.attempt()
+    server.lease = None
+    assert a.is_leader, "it cannot know yet"
+    for _ in range(29):
+        assert not await b.attempt()
+        clock.now += 0.5
+    assert not a.is_leader
+    clock.now += 0.5
+    assert await b.attempt()
+    assert not await a.attempt()
+    assert not await late.attempt()
+
+    server.lease = None
+    assert not await b.attempt()
+    assert await b.attempt(), "who led until now has nobody to wait for"
+    assert not await a.attempt()
+
+
 async def test_a_leader_whose_lease_somebody_wrote_stops_until_it_has_read_it() -> None:
     led_meanwhile: list[bool] = []
 
