@@ -236,6 +236,9 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             except KubeError as error:
                 self.failed += 1
                 _log.debug("event %s for %s: %s", told.reason, told.regarding.name, error)
+            except Exception:  # noqa: BLE001 - one Event must not end the writing of all
+                self.failed += 1
+                _log.exception("event %s for %s", told.reason, told.regarding.name)
             finally:
                 self._queue.task_done()
             await asyncio.sleep(self._gap)
@@ -259,6 +262,9 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             except KubeError as error:
                 self.failed += 1
                 _log.debug("event %s for %s: %s", reason, regarding.name, error)
+            except Exception:  # noqa: BLE001 - as above
+                self.failed += 1
+                _log.exception("event %s for %s", reason, regarding.name)
 
     async def _write(self, told: _Told) -> None:
         # Events of cluster-scoped objects live in the namespace "default", as everybody's do.

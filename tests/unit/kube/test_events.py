@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
+import pytest
+
+from kbatch.kube.client import Api
 from kbatch.kube.events import EventRecorder, Regarding
 from tests.unit.kube.server import FakeServer, refuses, says, serving
 
@@ -122,3 +126,29 @@ async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None
             await until_requests(fake, 7)
         notes = [json.loads(body)["note"] for _, _, body in fake.requests]
         assert notes == [*(f"urgent {number}" for number in range(4)), "to node 0", "to node 1", "to node 2"]
+
+
+async def test_no_event_ends_the_writing_of_all(caplog: pytest.LogCaptureFixture) -> None:
+    class Breaking:
+        def __init__(self, api: Api) -> None:
+            self.api, self.broken = api, 0
+
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            if "breaks" in options["body"]["note"]:
+                self.broken += 1
+                raise ZeroDivisionError
+            return await self.api.request(method, path, **options)
+
+        def stream(self, path: str, **_: Any) -> Any:
+            raise NotImplementedError
+
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201), says({}, 201)]
+        async with EventRecorder(Breaking(client), controller="c", instance="i") as recorder:
+            recorder.normal(POD, "Reason", "Action", "breaks")
+            recorder.normal(POD, "Reason", "Action", "is written")
+            recorder.remark(POD, "Reason", "Action", "breaks")
+            recorder.remark(POD, "Reason", "Action", "is written too")
+            await until_requests(fake, 2)
+        assert (recorder.written, recorder.failed) == (2, 2)
+    assert caplog.text.count("ZeroDivisionError") >= 2
