@@ -81,20 +81,14 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(_message(record)),
         }
-        reference = getattr(record, "k8s_ref", None)
-        if isinstance(reference, dict):
-            line["object"] = "/".join(filter(None, (reference.get("namespace"), reference.get("name"))))
-            line["kind"] = reference.get("kind")
-        for name, value in vars(record).items():
-            if name not in _STANDARD:
-                line[name] = value if isinstance(value, int | float | bool | None) else redact(str(value))
+        line |= _extras(record)
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
 class TextFormatter(logging.Formatter):
-    """For a terminal: time, level, logger, message."""
+    """For a terminal: time, level, logger, message, extras as `name=value`."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -102,6 +96,30 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, secrets blotted out."""
         return redact(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        """The line without what an error adds."""
+        return " ".join(
+            (super().formatMessage(record), *(f"{name}={_spelled(value)}" for name, value in _extras(record).items()))
+        )
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    """What a record has besides its message: what kopf speaks of, and what was given as `extra`."""
+    found: dict[str, Any] = {}
+    reference = getattr(record, "k8s_ref", None)
+    if isinstance(reference, dict):
+        found["object"] = "/".join(filter(None, (reference.get("namespace"), reference.get("name"))))
+        found["kind"] = reference.get("kind")
+    for name, value in vars(record).items():
+        if name not in _STANDARD:
+            found[name] = value if isinstance(value, int | float | bool | None) else redact(str(value))
+    return found
+
+
+def _spelled(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(sign in text for sign in ' "\n') else text
 
 
 def _message(record: logging.LogRecord) -> str:

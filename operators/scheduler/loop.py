@@ -175,23 +175,27 @@ class Scheduler:
         policy = self._policy()
         verdicts: dict[str, Verdict] = {}
         transactions: list[Transaction] = []
-        self._started += 1
-        number = self._started
         with _uncollected(), self._cache.held() as model:
             slices = _Slices(self._metrics)
             deciding = self._decide(take_snapshot(model, self._now), policy, self._memo, _Spans(self._metrics, slices))
-            with contextlib.closing(deciding):
-                while True:
-                    item = _next(deciding)
-                    if isinstance(item, Verdict):
-                        verdicts[item.job or item.group] = item
-                    elif isinstance(item, Transaction):
-                        self._hands.submit(item)
-                        self._decided(item)
-                        transactions.append(item)
-                    if isinstance(item, Outcome):
-                        break
-                    await slices.turn(SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS)
+            self._started += 1  # not before there is a snapshot: the decision log counts what the engine is asked
+            number = self._started
+            try:
+                with contextlib.closing(deciding):
+                    while True:
+                        item = _next(deciding)
+                        if isinstance(item, Verdict):
+                            verdicts[item.job or item.group] = item
+                        elif isinstance(item, Transaction):
+                            self._hands.submit(item)
+                            self._decided(item)
+                            transactions.append(item)
+                        if isinstance(item, Outcome):
+                            break
+                        await slices.turn(SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS)
+            except BaseException:
+                self._story.decided(number, transactions)  # they are being carried out all the same
+                raise
             self._spent = slices.end()
             self._metrics.cycle.observe(self._spent)
             self._story.tell(number, transactions, verdicts)

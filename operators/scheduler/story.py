@@ -29,6 +29,11 @@ class Story:
         """Tell one cycle; a cycle that changes nothing is not worth a line."""
         if not _log.isEnabledFor(logging.INFO):
             return
+        self.decided(cycle, transactions)
+        self._verdicts(cycle, verdicts)
+
+    def decided(self, cycle: int, transactions: Sequence[Transaction]) -> None:
+        """Tell what is being carried out; alone where the cycle failed before it had a verdict on every group."""
         binds = [f"{bind.pod}={bind.node}" for each in transactions for bind in each.binds]
         self._lines(cycle, "bind", binds)
         nominations = [f"{one.pod}={one.node or '-'}" for each in transactions for one in each.nominations]
@@ -45,7 +50,6 @@ class Story:
                         "beneficiary": victim.beneficiary,
                     },
                 )
-        self._verdicts(cycle, verdicts)
 
     def _lines(self, cycle: int, what: str, pods: Sequence[str]) -> None:
         for start in range(0, len(pods), PODS_IN_A_LINE):
@@ -57,9 +61,10 @@ class Story:
         told = 0
         for key, verdict in verdicts.items():
             if verdict.scheduled or verdict.reason is None:
-                if key in self._waiting and verdict.scheduled and told < GROUPS_IN_A_CYCLE:
-                    _log.info("scheduled", extra={"cycle": cycle, "group": verdict.group})
+                if key in self._waiting and verdict.scheduled:
                     told += 1
+                    if told <= GROUPS_IN_A_CYCLE:
+                        _log.info("scheduled", extra={"cycle": cycle, "group": verdict.group})
                 continue
             code = waiting[key] = verdict.reason.code
             if self._waiting.get(key) != code:

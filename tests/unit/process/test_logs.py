@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,6 +56,20 @@ def test_an_error_keeps_its_traceback_in_the_same_line(stream: io.StringIO) -> N
     (line,) = lines(stream)
     assert "Traceback" in line["error"]
     assert "hunter22" not in line["error"]
+
+
+def test_a_line_of_text_has_the_extras_too() -> None:
+    record = logging.LogRecord("x", logging.INFO, __file__, 1, "bind", (), None)
+    record.__dict__ |= {"cycle": 7, "pods": "ns/a=n1 ns/b=n2", "settings": object(), "token": "abcdefgh1234"}
+    text = logs.TextFormatter().format(record)
+    assert text.endswith('INFO    x: bind cycle=7 pods="ns/a=n1 ns/b=n2" token=<redacted>')
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    first, *rest = logs.TextFormatter().format(record).splitlines()
+    assert first == text, "an error comes after all of the line"
+    assert rest[-1] == "ValueError: odd"
 
 
 def test_a_wrong_format_string_loses_no_line() -> None:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
+import pytest
+
 from kbatch.api.configuration import parse
-from kbatch.engine import Bind, Memo, Observer, Outcome, Policy, Snapshot, Transaction, Turn, Verdict, build_policy
+from kbatch.engine import (
+    Bind,
+    Memo,
+    Observer,
+    Outcome,
+    Policy,
+    Snapshot,
+    Transaction,
+    Turn,
+    Verdict,
+    build_policy,
+    take_snapshot,
+)
+from operators.scheduler import loop
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
 from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
@@ -97,6 +113,35 @@ async def test_the_first_cycle_runs_at_once_and_then_only_on_events() -> None:
         cache.receive(told(pod("a")))
         await until(lambda: scheduler.cycles == 2)
         assert script.memos[1].policy == "next", "the memo of one cycle goes into the next"
+
+
+async def test_what_a_cycle_decided_before_it_failed_is_told_with_its_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its binds are under way; and the number is that of the decision log, which counts what the engine is asked."""
+    caplog.set_level(logging.INFO, "operators.scheduler.story")
+
+    def failing() -> Generator[Transaction | Verdict, None, None]:
+        yield transaction("a")
+        raise ArithmeticError("odd")
+
+    broken = iter([True])
+
+    def snapshot(*arguments: Any) -> Any:
+        if next(broken, False):
+            raise RuntimeError("no snapshot")
+        return take_snapshot(*arguments)
+
+    monkeypatch.setattr(loop, "take_snapshot", snapshot)
+    async with running(cache_with(node("n")), Script(failing(), [transaction("b")]), period=0.02) as (
+        scheduler,
+        hands,
+        _,
+    ):
+        await until(lambda: scheduler.cycles >= 1)
+    assert len(hands.transactions) == 2
+    binds: list[Any] = [record for record in caplog.records if record.getMessage() == "bind"]
+    assert [(record.cycle, record.pods) for record in binds] == [(1, "ns/a=n"), (2, "ns/b=n")]
 
 
 async def test_a_burst_of_events_makes_few_cycles() -> None:

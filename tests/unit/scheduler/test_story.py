@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbatch.api.reasons import QueueNotFound
 from kbatch.engine import Bind, Eviction, Nomination, Transaction, Verdict
+from kbatch.process.logs import JsonFormatter
 from operators.scheduler.story import GROUPS_IN_A_CYCLE, PODS_IN_A_LINE, Story
 
 
@@ -62,6 +67,42 @@ def test_a_reason_is_told_when_it_changes_and_when_it_ends(caplog: pytest.LogCap
     story.tell(4, [], done)
     (scheduled,) = lines(caplog, "scheduled")
     assert (scheduled.cycle, scheduled.group) == (3, "ns/g")
+
+
+def test_a_flood_of_groups_that_wait_no_longer_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story()
+    names = [f"ns/g-{number}" for number in range(GROUPS_IN_A_CYCLE + 5)]
+    for name in names:
+        story._waiting[name] = "QueueNotFound"
+    story.tell(1, [], {name: Verdict(name, shadow=False, enqueued=True, scheduled=True, job=name) for name in names})
+    assert len(lines(caplog, "scheduled")) == GROUPS_IN_A_CYCLE
+    (more,) = lines(caplog, "and more groups")
+    assert more.count == 5
+
+
+def test_the_operators_recipe_finds_a_pods_lines_and_those_of_its_cycle() -> None:
+    """The patterns stand in docs/operations.md, for a pod `default/train-7` in cycle 412."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "operations.md").read_text()
+    of_pod, of_cycle = re.findall(r"^\$ grep '(.+)' scheduler\.log", page, re.MULTILINE)
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("operators.scheduler.story")
+    logger.addHandler(handler)
+    try:
+        story = Story()
+        for cycle, pods in ((41, ("train-70", "xtrain-7")), (412, ("train-1", "train-7")), (4120, ("train-71",))):
+            binds = tuple(Bind(f"default/{pod}", "u", "n1") for pod in pods)
+            story.tell(cycle, [Transaction("default/train", binds=binds)], {})
+        victim = Eviction("default/train-7", "u", "n1", "reclaim", "default/other")
+        plan = Transaction("default/other", evictions=(victim,), nominations=(Nomination("default/o", "u", "n1"),))
+        story.tell(500, [plan], {})
+    finally:
+        logger.removeHandler(handler)
+    told = stream.getvalue().splitlines()
+    assert [json.loads(line)["cycle"] for line in told if re.search(of_pod, line)] == [412, 500]
+    assert [json.loads(line)["cycle"] for line in told if re.search(of_cycle, line)] == [412]
+    assert re.search(of_pod, '"message": "bind of default/train-7 to n1 failed: 403"')
 
 
 def test_a_flood_of_reasons_is_counted(caplog: pytest.LogCaptureFixture) -> None:
