@@ -307,6 +307,8 @@ class Client:
                         self._credentials.token.invalidate()
                     raise error_from(response.status, await response.read(), response.headers.get("Retry-After"))
                 yield _lines(response.content)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise NoAnswerError("GET", path, sent=False, why="no connection in time") from error
         except TimeoutError as error:
             raise SilenceError("GET", path, sent=True, why=f"silent for {silence:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

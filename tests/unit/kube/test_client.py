@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 
+import aiohttp
 import pytest
 
 from kbatch.kube.client import APPLY, JSON_PATCH, MERGE, Client, SilenceError
@@ -180,6 +181,19 @@ async def read(client: Client, silence: float) -> None:
     async with client.stream("/x", silence=silence) as arriving:
         async for _ in arriving:
             pass
+
+
+async def test_a_stream_without_a_connection_is_not_taken_for_a_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(*_: object, **__: object) -> object:
+        raise aiohttp.ConnectionTimeoutError("Connection timeout to host")
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", connect)
+    async with serving() as fake, fake.client() as client:
+        with pytest.raises(NoAnswerError) as caught:
+            async with client.stream("/watch", silence=5.0):
+                pass
+        assert not isinstance(caught.value, SilenceError), "of two silences in a row comes a new list"
+        assert not caught.value.sent
 
 
 def test_a_proxys_page_becomes_a_short_message() -> None:
