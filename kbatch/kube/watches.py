@@ -37,8 +37,16 @@ SETTLED_SECONDS: Final = 10.0
 """A watch that lived so long counts as a success, and the next failure waits the shortest time."""
 
 
+ERRORS_IN_A_ROW: Final = 4
+"""A watch that ends in an error each time it is begun, before anything else came, will not get past that version."""
+
+
 class ExpiredError(Exception):
     """The server no longer holds the version to go on from, or has gone back behind it: list anew."""
+
+
+class ErrorEventError(ApiError):
+    """The server ended a watch that it had begun."""
 
 
 class Heartbeat:
@@ -90,10 +98,12 @@ async def watch_once(
                 try:
                     for line in lines:
                         changes.append(change(kind, line))  # noqa: PERF401  (what came before an error is kept)
-                except ApiError:
+                except ApiError as error:
                     if changes:
                         yield changes
-                    raise
+                    raise ErrorEventError(
+                        error.status, error.reason, error.message, error.causes, error.retry_after
+                    ) from error
                 except msgspec.DecodeError as error:
                     if changes:
                         yield changes
@@ -119,10 +129,11 @@ async def watch_continuously(
 
     Raises:
         ExpiredError: only a new list can help: the server answered 410, or two watches in a row were silent from
-            beginning to end (a server restored from a backup accepts a version of its future, then says nothing).
+            beginning to end (a server restored from a backup accepts a version of its future, then says nothing), or
+            several ended in an error event and gave nothing else.
     """
     backoff = Backoff()
-    silent = failures = 0
+    silent = failures = errors = 0
     while True:
         began = time.monotonic()
         try:
@@ -138,7 +149,7 @@ async def watch_continuously(
             )
             async with aclosing(watch):
                 async for changes in watch:
-                    silent = failures = 0
+                    silent = failures = errors = 0
                     backoff.reset()
                     version = changes[-1].resource_version or version
                     yield changes
@@ -151,6 +162,9 @@ async def watch_continuously(
             if is_gone(error):
                 raise ExpiredError(error.message) from error
             failures += 1
+            errors += isinstance(error, ErrorEventError)
+            if errors >= ERRORS_IN_A_ROW:
+                raise ExpiredError(f"{errors} watches of {kind.plural} in a row ended in an error: {error}") from error
             _log.log(_level(failures), "watch of %s: %s", kind.plural, error)
         except KubeError as error:
             failures += 1

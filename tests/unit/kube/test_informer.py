@@ -16,7 +16,7 @@ from kbatch.kube.client import Client
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch, Informer
 from kbatch.kube.kinds import NODES, PRIORITYCLASSES
-from kbatch.kube.watches import watch_once
+from kbatch.kube.watches import ERRORS_IN_A_ROW, watch_once
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from tests.unit.kube.server import FakeServer, refuses, says, serving, streams
 
@@ -232,6 +232,26 @@ async def test_a_server_that_refuses_or_talks_nonsense_is_asked_again() -> None:
         batches_ = await take(batches, 3)
         assert [told(batch.events) for batch in batches_] == [["+a@uid-a"], ["+b@uid-b"], ["+c@uid-c"]]
         assert "resourceVersion=8" in fake.requests[5][1], "what came before the nonsense is not asked for again"
+
+
+async def test_a_watch_that_ends_in_an_error_each_time_makes_a_new_list() -> None:
+    broken = line("ERROR", {"kind": "Status", "code": 500, "message": "etcd event received with PrevKv=nil"})
+    async with serving() as fake, informing(fake) as batches:
+        fake.answers = [nodes(7, node("a", 1))]
+        fake.answers += [streams(broken) for _ in range(ERRORS_IN_A_ROW)]
+        fake.answers += [nodes(9, node("b", 8)), streams(then=quiet)]
+        _, anew = await take(batches, 2)
+        assert told(anew.events) == ["-a", "+b@uid-b"]
+
+
+async def test_a_watch_that_is_refused_goes_on_from_where_it_was() -> None:
+    async with serving() as fake, informing(fake) as batches:
+        fake.answers = [nodes(7, node("a", 1))]
+        fake.answers += [refuses(503, "ServiceUnavailable") for _ in range(ERRORS_IN_A_ROW + 1)]
+        fake.answers += [streams(line("ADDED", node("b", 8)), then=quiet)]
+        _, added = await take(batches, 2)
+        assert told(added.events) == ["+b@uid-b"]
+        assert fake.requests[-1][1].partition("resourceVersion=")[2].startswith("7")
 
 
 async def test_an_error_event_is_an_error_even_for_a_kind_that_it_could_be_read_as() -> None:
