@@ -238,7 +238,7 @@ class SchedulerMetrics:
         )
         self.evictions: Final = Counter(
             "kbatch_scheduler_evictions_total",
-            "Evictions by action and result",
+            "Evictions by action and result: ok, refused (also by a dry run: then none of the plan is made)",
             ["action", "result"],
             registry=registry,
         )

@@ -252,7 +252,10 @@ class Dispatcher:
         namespace, name = _split(one.pod)
         began = self._clock()
         try:
-            await bind(self._api, namespace=namespace, name=name, uid=one.uid, node=one.node)
+            try:
+                await bind(self._api, namespace=namespace, name=name, uid=one.uid, node=one.node)
+            finally:
+                self._metrics.bind_seconds.observe(self._clock() - began)
         except NotLeadingError:
             self._cache.forget(one.pod, one.uid)
             return
@@ -263,8 +266,6 @@ class Dispatcher:
             await self._settle(one, error)
         else:
             self._bound(one)
-        finally:
-            self._metrics.bind_seconds.observe(self._clock() - began)
 
     def _bound(self, one: Bind) -> None:
         self._forgive(one)
@@ -362,6 +363,7 @@ class Dispatcher:
             refusal = await self._refusal(transaction.evictions)
             if refusal is not None:
                 victim, error = refusal
+                self._metrics.evictions.labels(victim.action, "refused").inc()
                 _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
                 self._pause(f"plan {transaction.job or transaction.group}")
                 self._take_back(transaction)

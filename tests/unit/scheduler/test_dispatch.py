@@ -115,6 +115,31 @@ async def test_a_lost_answer_is_looked_up() -> None:
         assert len(api.made("POST", "/binding")) == 2, "a bind is never sent twice"
 
 
+async def test_the_time_of_a_bind_ends_with_its_answer() -> None:
+    """What is looked up afterwards, for as long as the server is away, is no time of a bind."""
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", lost())
+    api.on("GET", "/pods/a", *[lost()] * 20)
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: api.made("GET", "/pods/a"))
+        assert dispatcher.in_flight == 1
+        (family,) = dispatcher._metrics.bind_seconds.collect()
+        assert [sample.value for sample in family.samples if sample.name.endswith("_count")] == [1]
+
+
+async def test_an_eviction_that_was_refused_when_it_was_tried_is_counted() -> None:
+    """Else nobody would see what a disruption budget does: a plan is carried out only if all of it is taken."""
+    api = FakeApi()
+    api.on("POST", "/pods/v/eviction", ApiError(429, message="budget"))
+    async with dispatching(api, cache_with(node("n"), pod("v", node="n"), pod("w", node="n"))) as dispatcher:
+        dispatcher.submit(plan("v", "w"))
+        await until(lambda: dispatcher.in_flight == 0)
+        counter = dispatcher._metrics.evictions
+        assert counter.labels("preempt", "refused")._value.get() == 1
+        assert counter.labels("preempt", "ok")._value.get() == 0
+
+
 async def test_a_pod_that_is_gone_replaced_or_taken_is_left_to_the_watch() -> None:
     api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("a"), pod("b"), pod("c"))
     api.on("POST", "/binding", conflict())
