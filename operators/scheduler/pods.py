@@ -41,6 +41,11 @@ _SHARE: Final = 0.5
 """To look at so many pods takes a millisecond or two."""
 
 
+_Look = tuple[int, str, bool, str]
+"""What was noted of a job: its generation, its first waiting pod, whether its pods are unschedulable, the reason."""
+_NEVER: Final[_Look] = (0, "", False, "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Word:
     """What a pod's PodScheduled should say, from when on."""
@@ -78,7 +83,7 @@ class PodReporter:
         self._clock = clock
         self._lasting = lasting_seconds
         self._words: OrderedDict[str, _Word] = OrderedDict()
-        self._looked: dict[str, tuple[int, bool, str]] = {}
+        self._looked: dict[str, _Look] = {}
         self._work = asyncio.Event()
 
     @property
@@ -91,7 +96,7 @@ class PodReporter:
         nothing.
         """
         jobs = self._cache.model.jobs
-        looked: dict[str, tuple[int, bool, str]] = {}
+        looked: dict[str, _Look] = {}
         work = 0
         for key, verdict in verdicts.items():
             work += 1
@@ -101,11 +106,12 @@ class PodReporter:
             job = jobs.get(key)
             if job is None or verdict.scheduled or verdict.reason is None:
                 continue
-            look = (job.generation, verdict.pods_unschedulable, verdict.reason.code)
+            first = job.waiting[0].uid if job.waiting else ""  # a job made anew counts its generations anew
+            look = (job.generation, first, verdict.pods_unschedulable, verdict.reason.code)
             looked[key] = look
             if self._looked.get(key) == look:
                 continue
-            if verdict.shadow and self._looked.get(key, (0, False, ""))[2] != verdict.reason.code:
+            if verdict.shadow and self._looked.get(key, _NEVER)[-1] != verdict.reason.code:
                 self._tell(job.waiting, verdict)
             for task in job.waiting:
                 self._note(task, verdict)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from kbatch.api.objects import Pod, PodCondition
+from kbatch.api.objects import Pod, PodCondition, PodGroup
 from kbatch.api.reasons import NotEnoughTasks, PodGroupNotFound
 from kbatch.engine import Verdict
 from kbatch.kube.errors import NoAnswerError
+from kbatch.model.events import Delete
 from operators.scheduler.cache import Cache
 from operators.scheduler.pods import PodReporter
 from tests.unit.scheduler.fakes import FakeApi, cache_with, finish, group, pod, queue, recorder, told, until
@@ -126,3 +127,15 @@ async def test_without_a_podgroup_one_pod_gets_an_event() -> None:
         assert (body["reason"], body["regarding"]["name"]) == ("PodGroupNotFound", "a")
         await asyncio.sleep(0.05)
         assert len(api.calls) == 1
+
+
+async def test_a_pod_made_anew_between_two_cycles_says_it_too() -> None:
+    api, cache = FakeApi(), cache_with(queue(), group(minimum=2), pod("a"))
+    async with reporting(api, cache) as reporter:
+        finish(reporter.report(verdict(lacks_capacity=True)))
+        await until(lambda: len(api.calls) == 1 and not reporter.pending)
+        gone = Delete(PodGroup, "ns", "g"), Delete(Pod, "ns", "a")
+        cache.receive(told(*gone, group(minimum=2), pod("a", uid="another", version="3")))
+        finish(reporter.report(verdict(lacks_capacity=True)))
+        await until(lambda: len(api.calls) == 2)
+        assert api.calls[1].body["metadata"]["uid"] == "another"
