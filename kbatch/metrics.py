@@ -130,6 +130,8 @@ class ReconcileMetrics:
             ["kind", "result"],
             registry=registry,
         )
+        for result in ("unchanged", "written", "gone", "failed"):
+            self.reconciles.labels(result)
 
 
 class QueueMetrics:
@@ -157,9 +159,9 @@ class QueueMetrics:
 
 
 class WebhookMetrics:
-    """Admission reviews."""
+    """Admission reviews, by the `handlers` that there are."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, handlers: Iterable[str] = ()) -> None:
         self.reviews: Final = Counter(
             "kbatch_webhook_reviews_total",
             "Reviews by outcome: allowed, patched, denied, malformed, failed",
@@ -172,6 +174,9 @@ class WebhookMetrics:
         self.certificate_expiry: Final = Gauge(
             "kbatch_webhook_certificate_expiry_timestamp_seconds", "When the certificate ends", registry=registry
         )
+        for handler in handlers:
+            for outcome in ("allowed", "patched", "denied", "malformed", "failed"):
+                self.reviews.labels(handler, outcome)
 
 
 class LedgerMetrics:

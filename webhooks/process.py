@@ -67,7 +67,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     settings = runtime.settings
     credentials = load_credentials(settings.kubeconfig or None)
     certificates = Certificates(Path(settings.certificates))
-    metrics = WebhookMetrics(runtime.registry)
+    metrics = WebhookMetrics(runtime.registry, HANDLERS)
     async with Client(credentials, user_agent=runtime.user_agent) as client:
         world = World()
         api = Measured(client, RequestMetrics(runtime.registry))

@@ -105,7 +105,11 @@ def test_kube_batchs_dashboards_find_its_counter_under_its_own_name() -> None:
 def test_what_can_fail_is_zero_from_the_start() -> None:
     registry = CollectorRegistry()
     metrics.SchedulerMetrics(registry)
+    metrics.ReconcileMetrics(registry)
+    metrics.WebhookMetrics(registry, ["groups"])
     for name, labels in (
+        ("kbatch_reconciles_total", {"result": "failed"}),
+        ("kbatch_webhook_reviews_total", {"handler": "groups", "outcome": "failed"}),
         ("kbatch_scheduler_binds_total", {"result": "failed"}),
         ("kbatch_scheduler_decisions_total", {"decision": "evict"}),
         ("kbatch_scheduler_evictions_total", {"action": "reclaim", "result": "ok"}),
