@@ -38,6 +38,7 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
+_MOST_PAUSES: Final = 10_000
 FIELD_MANAGER: Final = "kbatch-scheduler"
 
 
@@ -101,6 +102,7 @@ class Dispatcher:
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._failing: dict[str, _Failing] = {}
         self._pauses: dict[str, _Pause] = {}
+        self._most_pauses = _MOST_PAUSES
         self._timers: dict[asyncio.TimerHandle, int] = {}
         """Until when pods whose bind failed keep their room, and how many they are."""
         self._idle = asyncio.Event()
@@ -122,11 +124,13 @@ class Dispatcher:
 
     def failure(self, group: str) -> BindFailed | None:
         """Why binds of a group's pods fail again and again; None where they do not."""
+        job = self._cache.model.jobs.get(group) if self._failing else None
+        if job is None:
+            return None
         late = self._clock() - LASTING_SECONDS
-        tasks = self._cache.model.tasks
-        for pod, found in self._failing.items():
-            task = tasks.get(pod)
-            if found.since <= late and task is not None and (task.job, task.uid) == (group, found.one.uid):
+        for pod in job.tasks if len(job.tasks) < len(self._failing) else self._failing:
+            found, task = self._failing.get(pod), job.tasks.get(pod)
+            if found is not None and task is not None and found.since <= late and task.uid == found.one.uid:
                 return BindFailed(pod, found.one.node, found.failures, found.why)
         return None
 
@@ -348,9 +352,10 @@ class Dispatcher:
         self._timers[handle] = len(binds)
 
     def _pause(self, key: str) -> float:
-        if len(self._pauses) > 10_000:  # of things that failed once, long ago
+        if len(self._pauses) > self._most_pauses:  # of things that failed once, long ago
             now = self._clock()
             self._pauses = {kept: pause for kept, pause in self._pauses.items() if pause.until > now}
+            self._most_pauses = max(_MOST_PAUSES, 2 * len(self._pauses))  # else each new one would look at all again
         pause = self._pauses.setdefault(key, _Pause(Backoff(FIRST_PAUSE, LONGEST_PAUSE)))
         wait = pause.backoff.next()
         pause.until = self._clock() + wait
