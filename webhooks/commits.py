@@ -185,7 +185,8 @@ class Ledgers:
         return account
 
     def _entries(self) -> float:
-        return float(sum(len(account.ledger.entries) for account in self._accounts.values()))
+        accounts = list(self._accounts.values())  # at once: this is asked by the thread that answers for metrics
+        return float(sum(len(account.ledger.entries) for account in accounts))
 
     async def _work(self, account: _Account) -> None:
         try:

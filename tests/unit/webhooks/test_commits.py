@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -302,6 +303,20 @@ async def test_what_is_known_of_a_namespace_without_quotas_is_forgotten(server: 
     replica.tell(quota(namespace="other", requests_cpu="10"))
     assert await replica.ledgers.admit("other", Claim("b", cores(1), "t"), dry_run=True) is None
     assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 0
+
+
+async def test_metrics_can_be_read_while_a_namespace_gets_its_ledger(server: Server) -> None:
+    """They are read by a thread of their own."""
+    replica = Replica(server)
+    ledgers: Any = replica.ledgers
+
+    class Adding(dict[str, Any]):
+        def __len__(self) -> int:
+            ledgers._accounts["another"] = ledgers._accounts["one"]
+            return 1
+
+    ledgers._accounts = {"one": SimpleNamespace(ledger=SimpleNamespace(entries=Adding()))}
+    assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 1
 
 
 async def test_claims_are_counted_by_what_became_of_them(server: Server) -> None:
