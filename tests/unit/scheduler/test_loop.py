@@ -40,9 +40,12 @@ class Hands:
         self.transactions: list[Transaction] = []
         self.paused: float | None = None
         self.full = False
+        self.takes = True
         self._cache = cache
 
     def submit(self, transaction: Transaction) -> bool:
+        if not self.takes:
+            return False
         self.transactions.append(transaction)
         if self._cache is not None:
             for one in transaction.binds:
@@ -369,3 +372,18 @@ async def test_while_binds_wait_anyway_cycles_are_rarer_and_go_on_at_once_when_n
         hands.full = False
         await until(lambda: scheduler.cycles == 3)
         assert script.at[2] - script.at[1] < CROWDED_SECONDS * 0.9
+
+
+async def test_what_has_to_wait_is_not_told_as_done(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    async with running(cache, Script((), [transaction("a")], [transaction("b")])) as (scheduler, hands, _):
+        await until(lambda: scheduler.cycles == 1)
+        hands.takes = False
+        cache.changed.set()
+        await until(lambda: scheduler.cycles == 2)
+        hands.takes = True
+        cache.changed.set()
+        await until(lambda: scheduler.cycles == 3)
+    assert [one.pods for one in caplog.records if one.message == "bind"] == ["ns/b=n"]  # type: ignore[attr-defined]
+    assert scheduler._metrics.decisions.labels("bind")._value.get() == 1
