@@ -186,8 +186,7 @@ class Scheduler:
                         item = _next(deciding)
                         if isinstance(item, Verdict):
                             verdicts[item.job or item.group] = item
-                        elif isinstance(item, Transaction):
-                            self._hands.submit(item)
+                        elif isinstance(item, Transaction) and self._hands.submit(item):
                             self._decided(item)
                             transactions.append(item)
                         if isinstance(item, Outcome):
