@@ -229,6 +229,13 @@ def _from_kubeconfig(paths: list[Path], context: str | None) -> Credentials:
     )
 
 
+def _fault(error: Exception) -> str:
+    """What is wrong and in which line, without the line: it may hold a token or a key."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem} in line {error.problem_mark.line + 1}"
+    return " ".join(str(error).split())
+
+
 def _merge(paths: list[Path]) -> dict[str, Any]:
     """Several kubeconfigs as one: the first to name a thing wins; relative paths become absolute by their own file."""
     merged: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
@@ -243,7 +250,7 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             raise CredentialsError(f"kubeconfig {path}: no UTF-8 text (byte {error.start})") from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise CredentialsError(f"kubeconfig {path}: not YAML: {' '.join(str(error).split())}") from error
+            raise CredentialsError(f"kubeconfig {path}: not YAML: {_fault(error)}") from error
         if content is None:
             continue
         if not isinstance(content, dict):

@@ -112,6 +112,15 @@ async def test_a_plugin_that_fails_is_named(tmp_path: Path) -> None:
         load_credentials(str(write(tmp_path / "config", {"exec": exec_})))
 
 
+def test_a_kubeconfig_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
+    """The line that is wrong may well be that of a token, and the sentence goes to logs and terminals."""
+    path = tmp_path / "config"
+    path.write_text('users:\n- name: x\n  user:\n    token: "hunter22hunter22\n')
+    with pytest.raises(CredentialsError, match=r"not YAML: found unexpected end of stream in line \d") as found:
+        load_credentials(str(path))
+    assert "hunter22" not in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
