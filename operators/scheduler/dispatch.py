@@ -366,11 +366,12 @@ class Dispatcher:
     async def _plan(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
         try:
             refusal = await self._refusal(transaction.evictions)
-            if refusal is not None:
-                victim, error = refusal
-                self._metrics.evictions.labels(victim.action, "refused").inc()
-                _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
-                self._pause(f"plan {transaction.job or transaction.group}")
+            if refusal is not None or self._for_nobody(transaction):
+                if refusal is not None:
+                    victim, error = refusal
+                    self._metrics.evictions.labels(victim.action, "refused").inc()
+                    _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
+                    self._pause(f"plan {transaction.job or transaction.group}")
                 self._take_back(transaction)
                 for nomination, old in before:
                     self._cache.nominate(nomination.pod, nomination.uid, old)
@@ -387,6 +388,15 @@ class Dispatcher:
         except Exception:  # noqa: BLE001 - what is left of the plan must be taken back, whatever went wrong
             _log.exception("plan for %s", transaction.group)
             self._take_back(transaction)
+
+    def _for_nobody(self, transaction: Transaction) -> bool:
+        """Whether all for whom pods are to be evicted have gone, or found another place, while that was tried."""
+        if not transaction.evictions:
+            return False
+        tasks = self._cache.model.tasks
+        pods = [(tasks.get(one.pod), one.uid) for one in transaction.nominations if one.node]
+        waiting = [task for task, uid in pods if task is not None and task.uid == uid and not task.node]
+        return bool(pods) and not waiting
 
     def _take_back(self, transaction: Transaction) -> None:
         """Nothing of the plan is under way any more; a victim that was evicted all the same, the watch will show."""

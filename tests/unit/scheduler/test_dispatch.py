@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kbatch.api.objects import Node
+from kbatch.api.objects import Node, Pod
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.errors import ApiError, Cause, CredentialsError, NoAnswerError, NotLeadingError
 from kbatch.model.events import Delete
@@ -162,6 +162,24 @@ async def test_who_does_not_lead_sends_nothing_and_holds_nothing() -> None:
         await until(lambda: dispatcher.in_flight == 0)
         assert cache.model.tasks["ns/a"].node == ""
         assert api.made("GET") == []
+
+
+async def test_nobody_is_evicted_for_who_is_gone_or_placed_when_the_plan_was_tried() -> None:
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), node("m"), *(pod(name, node="n") for name in "vw"), pod("a"), pod("b"))
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(plan("v", nominate="a"))
+        assert dispatcher.submit(plan("w", nominate="b"))
+        await until(lambda: api.open_ == 2)
+        cache.receive(told(Delete(Pod, "ns", "a"), pod("b", node="m", version="2")))
+        cache.changed.clear()
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.body["deleteOptions"].get("dryRun") for call in api.calls] == [["All"], ["All"]]
+        assert not any(cache.model.tasks[f"ns/{name}"].terminating for name in "vw")
+        assert cache.changed.is_set()
+        assert dispatcher.paused_until() is None, "nothing was refused"
 
 
 async def test_a_node_that_goes_while_its_binds_wait_gets_none_of_them() -> None:
