@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 ARRIVING_SECONDS: Final = 0.1
 """What a watch has missed comes at once when it is open again."""
 
+_LOOK_SECONDS: Final = 0.02
+
 Receiver = Callable[[Batch], None]
 
 
@@ -46,17 +48,19 @@ class Feed:
         return f"waiting for the first list of {', '.join(missing)}" if missing else None
 
     async def watching(self, seconds: float) -> bool:
-        """Return when every kind is watched; False if that takes too long.
+        """Return when every kind is watched, or was for a moment meanwhile; False if that takes too long.
 
         While a watch is cut, its kind is known as it was before. Where one had to be waited for, what it has missed
         has arrived when this returns.
         """
-        if all(informer.watching for informer in self._informers):
+        cut = [informer for informer in self._informers if not informer.watching]
+        if not cut:
             return True
         try:
             async with asyncio.timeout(seconds):
-                while not all(informer.watching for informer in self._informers):  # noqa: ASYNC110  (they come and go)
-                    await asyncio.sleep(0.02)
+                while cut:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    cut = [informer for informer in cut if not informer.watching]
         except TimeoutError:
             return False
         await asyncio.sleep(ARRIVING_SECONDS)
