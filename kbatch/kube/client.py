@@ -39,6 +39,9 @@ ATTEMPTS: Final = 6
 LONGEST_WAIT: Final = 30.0
 """Seconds of one Retry-After that are waited out; who is told to wait longer gets the error."""
 
+TOKEN_SECONDS: Final = 30.0
+"""How long a stream waits for a token; a request waits for one no longer than for its answer."""
+
 _SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "DELETE"})
 _MOMENTARY: Final = frozenset({500, 502, 503, 504})
 
@@ -205,7 +208,7 @@ class Client:
         timeout_seconds: float,
         guard: Callable[[], None] | None,
     ) -> bytes:
-        headers = await self._authorization()
+        headers = await self._authorization(timeout_seconds)
         if data is not None:
             headers["Content-Type"] = content_type
         if self._wire is not None:
@@ -262,13 +265,17 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswerError(method, path, sent=True, why=str(error) or type(error).__name__) from error
 
-    async def _authorization(self) -> dict[str, str]:
+    async def _authorization(self, seconds: float = TOKEN_SECONDS) -> dict[str, str]:
         value = self._credentials.token.current()
         if value is None:
-            async with self._refreshing:  # one plugin run or file read, not one for each request that waits
-                value = self._credentials.token.current()
-                if value is None:
-                    value = await self._credentials.token.refresh()
+            try:
+                # One plugin run or file read, not one for each request that waits.
+                async with asyncio.timeout(seconds), self._refreshing:
+                    value = self._credentials.token.current()
+                    if value is None:
+                        value = await self._credentials.token.refresh()
+            except TimeoutError:
+                raise CredentialsError(f"no token within {seconds:g} s") from None
         return {"Authorization": value} if value else {}
 
     @asynccontextmanager

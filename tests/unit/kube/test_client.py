@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from kbatch.kube.client import APPLY, JSON_PATCH, MERGE, Client, SilenceError
-from kbatch.kube.credentials import Credentials, FileToken
-from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError, error_from
+from kbatch.kube.credentials import Credentials, FileToken, FixedToken
+from kbatch.kube.errors import ApiError, CredentialsError, NoAnswerError, NotLeadingError, error_from
 from tests.unit.kube.server import hangs_up, refuses, says, serving, streams
 
 
@@ -149,6 +149,28 @@ async def test_a_401_to_the_last_attempt_is_an_error_like_any_other() -> None:
                 await client.request("GET", "/x", attempts=attempts)
             assert caught.value.status == 401
             assert not fake.answers
+
+
+async def test_a_token_that_does_not_come_keeps_nobody_waiting_for_ever() -> None:
+    class Slow(FixedToken):
+        hangs = True
+
+        def current(self) -> str | None:
+            return None
+
+        async def refresh(self) -> str | None:
+            if self.hangs:
+                await asyncio.sleep(30)
+            return "Bearer late"
+
+    token = Slow()
+    async with serving() as fake, fake.client(token) as client, asyncio.timeout(5):
+        fake.answers = [says({})]
+        with pytest.raises(CredentialsError, match=r"0\.05 s"):
+            await client.request("GET", "/x", timeout_seconds=0.05)
+        token.hangs = False
+        await client.request("GET", "/x")
+        assert fake.headers[0]["Authorization"] == "Bearer late"
 
 
 async def test_lines_are_whole_however_they_arrive() -> None:
