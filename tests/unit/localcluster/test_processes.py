@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from kbatch.localcluster import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # Says when it is ready, and then waits; with "stubborn" it takes no notice of SIGTERM.
 WAIT = """
@@ -37,6 +37,24 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     yield process
     process.kill()
     process.communicate()
+
+
+def test_a_process_is_alive_until_its_last_thread_has_gone() -> None:
+    lasting = """
+import ctypes, os, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit: of this thread alone
+"""
+    with subprocess.Popen([sys.executable, "-c", lasting], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        stat = Path(f"/proc/{process.pid}/stat")
+        assert processes.wait_until(lambda: ") Z " in stat.read_text(), 10)
+        assert processes.alive(process.pid)
+        process.stdin.close()
+        assert processes.wait_until(lambda: not processes.alive(process.pid), 10)
 
 
 def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
