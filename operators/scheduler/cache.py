@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import AnyObject, Condition, PodGroup
+from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
@@ -57,6 +57,9 @@ class Cache:
         """What waits for the end of a cycle, with how many events it is."""
         self._decided: dict[str, tuple[str, tuple[Condition, ...], int]] = {}
         """By group: its uid, and the conditions and attempts that were decided and the API server does not say yet."""
+        self._leaving: dict[str, str] = {}
+        """Pods of which the eviction is decided, with their uids, until they are gone; known here at once, in the model
+        after the cycle."""
         self._written: dict[str, int] = {}
         """By group: the version of our own last write, until the watch has caught up with it."""
 
@@ -123,6 +126,8 @@ class Cache:
         for event in events:
             if not self._overtaken(event):
                 self._apply(event)
+            if self._leaving and isinstance(event, Delete) and event.kind is Pod:
+                self._leaving.pop(key_of(event.namespace, event.name), None)
         for listen in self.listeners:
             listen(events)
         self.changed.set()
@@ -195,10 +200,13 @@ class Cache:
 
     def evicting(self, pod: str, uid: str) -> None:
         """An eviction is under way: the room is being released."""
+        self._leaving[pod] = uid
         self._do(functools.partial(self.model.evicting, pod, uid))
 
     def not_evicting(self, pod: str, uid: str) -> None:
         """The eviction was refused: the pod stays."""
+        if self._leaving.get(pod) == uid:
+            del self._leaving[pod]
         self._do(functools.partial(self.model.not_evicting, pod, uid))
         self.changed.set()
 
@@ -270,6 +278,23 @@ class Cache:
         # Decisions of a cycle that has not ended yet are not even assumed.
         assumed = sum(task.assumed for task in job.tasks.values())
         return job.holding + job.succeeded - assumed < job.minimum
+
+    def leaving(self, group: str) -> bool:
+        """Whether a group's minimum is placed as yet, and pods of it are about to be evicted."""
+        job = self.model.jobs.get(group) if self._leaving else None
+        return job is not None and any(key in self._leaving for key in job.tasks) and self.whole(group)
+
+    def whole(self, group: str) -> bool:
+        """Whether a group's minimum is placed, as the API server has it: without what is decided and not done."""
+        job = self.model.jobs.get(group)
+        if job is None:
+            return False
+        placed = sum(
+            task.succeeded
+            or (bool(task.node) and not task.assumed and not task.terminal and not task.pod.metadata.deletion_timestamp)
+            for task in job.tasks.values()
+        )
+        return placed >= job.minimum
 
     @property
     def assumed(self) -> int:

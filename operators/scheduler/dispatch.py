@@ -34,6 +34,9 @@ from operators.scheduler.volumes import VOLUME_SECONDS, VolumeError, Volumes
 _log = logging.getLogger(__name__)
 
 EVICTIONS_AT_ONCE: Final = 16
+TRIALS_AT_ONCE: Final = 8
+"""Dry runs and nominations. A plan has as many of them as evictions; those of later plans must not hold up the
+evictions of earlier ones."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 _NAMED_PODS: Final = 8
@@ -100,6 +103,7 @@ class Dispatcher:
         self._volumes = Volumes(api, cache, field_manager=FIELD_MANAGER, seconds=volume_seconds)
         self._providing: set[asyncio.Task[None]] = set()
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._trials = asyncio.Semaphore(TRIALS_AT_ONCE)
         self._failing: dict[str, _Failing] = {}
         self._pauses: dict[str, _Pause] = {}
         self._most_pauses = _MOST_PAUSES
@@ -427,7 +431,7 @@ class Dispatcher:
     async def _try_eviction(self, victim: Eviction, *, dry_run: bool) -> KubeError | None:
         namespace, name = _split(victim.pod)
         try:
-            async with self._evictions:
+            async with self._trials if dry_run else self._evictions:
                 await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run)
         except ApiError as error:
             return None if error.status == 404 else error  # whoever is gone needs no eviction
@@ -463,7 +467,7 @@ class Dispatcher:
         namespace, name = _split(nomination.pod)
         patch = {"metadata": {"uid": nomination.uid}, "status": {"nominatedNodeName": nomination.node}}
         try:
-            async with self._evictions:
+            async with self._trials:
                 await merge_patch(
                     self._api,
                     PODS,

@@ -7,7 +7,8 @@ of numbers in a message waits, because in a busy cluster the numbers change all 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
 long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
 that it is not scheduled is that taken back with the decision: with some pods running it would mean that the rest cannot
-be placed. Where binds fail for long, that is said.
+be placed. Where binds fail for long, that is said. In the same way, that a gang loses its place is said when its
+pods are evicted: where there are many victims that takes seconds, and a plan may be given up.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class StatusWriter:
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
         self._held: dict[str, tuple[Wanted, Verdict]] = {}
-        """Of groups whose binds are under way: what is true when they are confirmed."""
+        """Of groups whose binds or evictions are under way: what is true when they are confirmed."""
         self._look_again = 0.0
         self._wrote: dict[str, float] = {}
         self._next_message = 0.0
@@ -153,6 +154,9 @@ class StatusWriter:
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
             self._held.pop(key, None)
+            if not verdict.scheduled and self._cache.leaving(key):
+                self._held[key] = wanted, verdict
+                continue
             if verdict.scheduled and self._cache.under_way(key):
                 self._held[key] = wanted, verdict
                 standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
@@ -167,12 +171,14 @@ class StatusWriter:
             self._work.set()
 
     def _look(self) -> None:
-        """Say of groups that their binds are confirmed, or that they fail."""
+        """Say of groups that their binds or evictions are confirmed, or that binds fail."""
         began = self._clock()
         for key, (wanted, verdict) in list(self._held.items()):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
                 del self._held[key]
+            elif not verdict.scheduled:
+                self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
                 del self._held[key]
                 self._urgent[key] = wanted
@@ -186,6 +192,17 @@ class StatusWriter:
                         self._urgent[key] = failed
         ended = self._clock()
         self._look_again = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - began))
+
+    def _look_at_leaving(self, key: str, wanted: Wanted) -> None:
+        if self._cache.leaving(key):
+            return
+        del self._held[key]
+        if self._cache.whole(
+            key
+        ):  # the evictions were given up: what the next cycle says counts, even if it is the same
+            self._noted.pop(key, None)
+        else:
+            self._urgent[key] = wanted
 
     async def run(self) -> None:
         """Write, until cancelled."""

@@ -327,6 +327,46 @@ async def test_that_a_gang_is_not_scheduled_is_taken_back_with_the_decision_and_
         await until(lambda: len(api.calls) == 3 and not writer.pending)
 
 
+def whole_and_said() -> Cache:
+    """A gang of two that is placed, whose status says so."""
+    before = Condition(type=SCHEDULED, status="True", reason="GangPlaced", last_transition_time="2026-01-01T00:00:00Z")
+    pods = [pod(f"g-{index}", node="n") for index in range(2)]
+    return cache_with(queue(), node("n"), group(minimum=2, conditions=(before,)), *pods)
+
+
+async def test_that_a_gang_loses_its_place_is_said_once_its_pods_are_evicted() -> None:
+    api, cache = FakeApi(), whole_and_said()
+    async with writing(api, cache) as writer:
+        with cache.held():  # the model learns of the evictions after the cycle
+            cache.evicting("ns/g-0", "uid-g-0")
+            cache.evicting("ns/g-1", "uid-g-1")
+            finish(writer.report(waiting(0, 2)))
+        finish(writer.report(waiting(0, 2)))
+        await asyncio.sleep(0.3)
+        assert (api.calls, writer.pending) == ([], 1)
+        going = pod("g-0", node="n", version="2")
+        going.metadata.deletion_timestamp = "2026-01-01T00:01:00Z"
+        cache.receive(told(going))
+        await until(lambda: len(api.calls) == 1)
+        said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[0].body["status"]["conditions"]}
+        assert said[SCHEDULED] == ("False", "NotEnoughTasks")
+
+
+async def test_of_evictions_that_were_given_up_nothing_is_said_until_a_cycle_says_it_again() -> None:
+    api, cache = FakeApi(), whole_and_said()
+    async with writing(api, cache) as writer:
+        cache.evicting("ns/g-0", "uid-g-0")
+        finish(writer.report(waiting(1, 2)))
+        cache.not_evicting("ns/g-0", "uid-g-0")
+        await until(lambda: writer.pending == 0)
+        assert api.calls == []
+        going = pod("g-0", node="n", version="2")
+        going.metadata.deletion_timestamp = "2026-01-01T00:01:00Z"
+        cache.receive(told(going))
+        finish(writer.report(waiting(1, 2)))
+        await until(lambda: len(api.calls) == 1)
+
+
 async def test_a_process_that_leaves_says_what_was_confirmed_just_now() -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     async with writing(api, cache) as writer:
