@@ -205,7 +205,7 @@ def test_what_happened_can_be_read_off_the_metrics(run: Run) -> None:
     assert value('kbatch_requests_total{resource="pods/binding", outcome="ok"}') >= 116
     assert wait_until(lambda: value('kbatch_queue_allocated{queue="right", resource="cpu"}') == 20, 10)
     assert value('sum(kbatch_queue_groups{queue="left"})') == 1
-    assert value("kbatch_webhook_reviews_total") > 0
+    assert value("sum(kbatch_webhook_reviews_total)") > 0
     # A queue that is gone leaves no series.
     run.installed.apply(queue("short-lived"))
     assert wait_until(lambda: 'queue="short-lived"' in run.exposition("queue"), 20, every=0.2)
