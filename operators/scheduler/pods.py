@@ -36,9 +36,9 @@ LASTING_SECONDS: Final = 2.0
 WRITES_A_SECOND: Final = 50.0
 _MOST_WORDS: Final = 1024
 _PODS_AT_ONCE: Final = 200
+"""To look at so many pods takes a millisecond or two."""
 _SHARE: Final = 0.5
 """Of the Events that may wait: why pods wait may be thousands of them, and every one stands as a condition besides."""
-"""To look at so many pods takes a millisecond or two."""
 
 
 _Look = tuple[int, str, bool, str]
