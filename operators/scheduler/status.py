@@ -1,8 +1,9 @@
 """Writes down how groups stand: the scheduler's conditions on PodGroups, by server-side apply.
 
 Written only when they differ from what is there, the newest of a group instead of each, and with a budget of its own:
-while binds wait, few status writes are on the wire. A change of a condition's status or reason is written at once; one
-of numbers in a message waits, because in a busy cluster the numbers change all the time.
+while binds wait, few status writes are on the wire, and that all is well is said later. Any other change of a
+condition's status or reason is written at once; one of numbers in a message waits, because in a busy cluster the
+numbers change all the time.
 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
 long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
@@ -47,6 +48,10 @@ AT_ONCE_IN_A_FLOOD: Final = 2
 FLOOD: Final = 200
 """Where more groups than this wait to be written, thousands of small ones most likely, binds go first all the more:
 each such write takes the API server as long as a bind, and then there are as many of them."""
+
+GOOD_NEWS_SECONDS: Final = 2.5
+"""While binds wait, that a gang is scheduled is said so long after it is. Such a write takes the API server as long as
+two binds do, and whoever still waits for a place cares more."""
 
 MESSAGE_SECONDS: Final = 5.0
 """A group's message alone is not rewritten sooner than this after the last write for the group."""
@@ -110,6 +115,8 @@ class StatusWriter:
         self._message_seconds = message_seconds
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
+        self._good: OrderedDict[str, tuple[Wanted, float]] = OrderedDict()
+        """Of groups whose binds are confirmed, and since when that is known."""
         self._held: dict[str, tuple[Wanted, Verdict]] = {}
         """Of groups whose binds or evictions are under way: what is true when they are confirmed."""
         self._look_again = 0.0
@@ -123,7 +130,8 @@ class StatusWriter:
     @property
     def pending(self) -> int:
         """Groups whose status is still to be written, the unhurried ones included."""
-        return len(self._urgent) + len(self._patient) + len(self._writing) + len(self._held)
+        waiting = (self._urgent, self._good, self._patient, self._writing, self._held)
+        return sum(len(some) for some in waiting)
 
     def report(self, verdicts: Mapping[str, Verdict]) -> Iterator[None]:
         """Note how groups stand after a cycle; never waits, but goes over them in pieces of a few milliseconds."""
@@ -153,6 +161,7 @@ class StatusWriter:
                 self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
+            self._good.pop(key, None)
             self._held.pop(key, None)
             if not verdict.scheduled and self._cache.leaving(key):
                 self._held[key] = wanted, verdict
@@ -181,7 +190,7 @@ class StatusWriter:
                 self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
                 del self._held[key]
-                self._urgent[key] = wanted
+                self._good[key] = wanted, began
             else:
                 reason = self._failure(key)
                 if reason is not None:
@@ -216,13 +225,13 @@ class StatusWriter:
                     chosen = self._choose()
                     if chosen is None:
                         break
-                    key, wanted = chosen
+                    key, wanted, since = chosen
                     self._writing.add(key)
-                    tasks.add(asyncio.create_task(self._write(key, wanted), name=f"status {key}"))
+                    tasks.add(asyncio.create_task(self._write(key, wanted, since), name=f"status {key}"))
                 self._work.clear()
                 waiting = asyncio.ensure_future(self._work.wait())
                 # Looked at again after a moment also for messages whose time has come.
-                timeout = 0.2 if self._patient or self._urgent else None
+                timeout = 0.2 if self._patient or self._urgent or self._good else None
                 if self._held:
                     timeout = max(0.0, self._look_again - self._clock())
                 done, _ = await asyncio.wait({waiting, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -241,50 +250,61 @@ class StatusWriter:
         """How many writes may be on the wire now."""
         if not self._binding():
             return AT_ONCE
-        return AT_ONCE_WHILE_BINDING if len(self._urgent) <= FLOOD else AT_ONCE_IN_A_FLOOD
+        return AT_ONCE_WHILE_BINDING if len(self._urgent) + len(self._good) <= FLOOD else AT_ONCE_IN_A_FLOOD
 
     async def drain(self, seconds: float) -> bool:
         """Wait until the changes that matter are written; False if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
                 self._look()
+                self._urgent |= {key: wanted for key, (wanted, _) in self._good.items()}
+                self._good.clear()
+                self._work.set()
                 while self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
                     await asyncio.sleep(0.02)
         except TimeoutError:
             return False
         return True
 
-    def _choose(self) -> tuple[str, Wanted] | None:
+    def _choose(self) -> tuple[str, Wanted, float] | None:
+        """What to write next, and since when it is true; None where nothing is due."""
+        now = self._clock()
         for key, wanted in self._urgent.items():
             if key not in self._writing:
                 del self._urgent[key]
-                return key, wanted
-        now = self._clock()
+                return key, wanted, now
+        due = now - (GOOD_NEWS_SECONDS if self._binding() else 0.0)
+        for key, (wanted, since) in self._good.items():
+            if since > due:  # and so are all that follow
+                break
+            if key not in self._writing:
+                del self._good[key]
+                return key, wanted, since
         if now < self._next_message:
             return None
         for key, wanted in self._patient.items():
             if key not in self._writing and now - self._wrote.get(key, 0.0) >= self._message_seconds:
                 del self._patient[key]
                 self._next_message = now + 1 / MESSAGES_A_SECOND
-                return key, wanted
+                return key, wanted, now
         return None
 
-    async def _write(self, key: str, wanted: Wanted) -> bool:
+    async def _write(self, key: str, wanted: Wanted, since: float) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
         try:
-            well = await self._apply(key, wanted)
+            well = await self._apply(key, wanted, since)
         except Exception:  # noqa: BLE001 - one group's status must not end the writing of all
             _log.exception("status of %s", key)
             well = False
         finally:
             self._writing.discard(key)
             self._work.set()
-        if not well and key not in self._patient and key not in self._held:
+        if not well and not any(key in some for some in (self._patient, self._good, self._held)):
             # What was decided counts already, so no further cycle may look at the group and say it again.
             self._urgent.setdefault(key, wanted)
         return well
 
-    async def _apply(self, key: str, wanted: Wanted) -> bool:
+    async def _apply(self, key: str, wanted: Wanted, since: float) -> bool:
         group = self._cache.groups.get(key)
         # By now the group may be gone, be another one, or say so already.
         if group is None or group.metadata.uid != wanted.uid or _difference(group, wanted) == _NOTHING:
@@ -304,7 +324,9 @@ class StatusWriter:
             _log.warning("status of %s: %s", key, error)
             if error.status not in _OF_THIS_GROUP:
                 return False
-            if key not in self._urgent and key not in self._held:  # else there is a newer word by now
+            if not any(
+                key in some for some in (self._urgent, self._good, self._held)
+            ):  # else there is a newer word by now
                 self._patient.setdefault(key, wanted)
             return True
         except (NoAnswerError, KubeError) as error:
@@ -315,7 +337,8 @@ class StatusWriter:
         written = decoder(PodGroup).decode(payload)
         if _scheduled(written) and not _scheduled(group) and written.metadata.creation_timestamp:
             created = datetime.fromisoformat(written.metadata.creation_timestamp)
-            self._metrics.group_seconds.observe(max(0.0, (datetime.now(UTC) - created).total_seconds()))
+            waited = (datetime.now(UTC) - created).total_seconds() - (self._clock() - since)
+            self._metrics.group_seconds.observe(max(0.0, waited))
         self._cache.observed(written)
         return True
 

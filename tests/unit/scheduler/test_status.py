@@ -18,7 +18,7 @@ from kbatch.api.reasons import BindFailed, NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
-from operators.scheduler.status import FIRST_SECONDS, FLOOD, StatusWriter
+from operators.scheduler.status import FIRST_SECONDS, FLOOD, GOOD_NEWS_SECONDS, StatusWriter
 from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, node, pod, queue, told, until
 
 END = "/status"
@@ -364,6 +364,35 @@ async def test_of_evictions_that_were_given_up_nothing_is_said_until_a_cycle_say
         going.metadata.deletion_timestamp = "2026-01-01T00:01:00Z"
         cache.receive(told(going))
         finish(writer.report(waiting(1, 2)))
+        await until(lambda: len(api.calls) == 1)
+
+
+async def test_while_binds_wait_good_news_waits_and_bad_news_does_not() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    cache.receive(told(group("h", minimum=3)))
+    now, binding = 100.0, True
+    async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
+        finish(writer.report(whole() | waiting(0, 3, name="h")))
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        now += 0.1  # for the look at what has been confirmed
+        await until(lambda: api.made("PATCH", "/h/status"))
+        now += GOOD_NEWS_SECONDS - 0.2
+        await asyncio.sleep(0.5)
+        assert not api.made("PATCH", "/g/status")
+        now += 0.3
+        await until(lambda: api.made("PATCH", "/g/status"))
+
+
+async def test_good_news_is_told_as_soon_as_no_bind_waits() -> None:
+    api, cache = FakeApi(), bound_in_part(0, 1)
+    now, binding = 100.0, True
+    async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
+        finish(writer.report(whole()))
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        now += 0.1
+        await asyncio.sleep(0.3)
+        assert (api.calls, writer.pending) == ([], 1)
+        binding = False
         await until(lambda: len(api.calls) == 1)
 
 
