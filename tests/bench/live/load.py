@@ -7,6 +7,7 @@ node, so that every scheduler, and the bare loop, is measured by the same eyes.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -177,34 +178,35 @@ async def until(condition: Callable[[], bool], seconds: float, check: Callable[[
     return True
 
 
-async def clear(client: Client, seen: Seen, groups: Iterable[str]) -> None:
-    """Delete the row's groups and pods, and wait until they are gone."""
+async def clear(client: Client, path: str, names: Iterable[str]) -> None:
+    """Delete these objects of a collection, many at a time; those that are gone are fine."""
 
-    async def remove(path: str) -> None:
+    async def remove(name: str) -> None:
         try:
-            await client.request("DELETE", path, body={"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            await client.request(
+                "DELETE", f"{path}/{name}", body={"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+            )
         except ApiError as error:
             if error.status != 404:
                 raise
 
-    await in_parallel([(lambda path=path: remove(path)) for path in groups])  # type: ignore[misc]
-    root = f"/api/v1/namespaces/{NAMESPACE}/pods/"
-    await in_parallel([(lambda name=name: remove(root + name)) for name in list(seen.uids)])  # type: ignore[misc]
-    await until(lambda: seen.gone >= len(seen.uids), 60)
+    await in_parallel([(lambda name=name: remove(name)) for name in names])  # type: ignore[misc]
 
 
 async def sweep(client: Client, contestant: Contestant, seen: Seen | None = None) -> None:
     """Delete whatever stands in the namespace, but for standing pods, and wait until a row's pods are gone.
 
-    One request for each kind: thousands would take the server several times as long.
+    One by one: a request for a whole collection of 3,000 pods takes the API server three times the CPU.
     """
-    options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-    pods = {"labelSelector": f"{LABEL}!={STANDING}"}
     if contestant.group_path:
         groups = filled(contestant.group_path, {"namespace": NAMESPACE})
-        await client.request("DELETE", groups, body=options, timeout_seconds=90)
-    await client.request(
-        "DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods", params=pods, body=options, timeout_seconds=90
-    )
+        await clear(client, groups, await _names(client, groups))
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    await clear(client, pods, await _names(client, pods, labelSelector=f"{LABEL}!={STANDING}"))
     if seen is not None:
         await until(lambda: seen.gone >= len(seen.uids), 60)
+
+
+async def _names(client: Client, path: str, **params: str) -> list[str]:
+    listed = json.loads(await client.request("GET", path, params=params, timeout_seconds=90))
+    return [one["metadata"]["name"] for one in listed["items"]]

@@ -241,7 +241,8 @@ class Bench:
             await create(self.client, probe, f"/api/v1/namespaces/{NAMESPACE}/pods", body)
             if not await until(lambda: bool(probe.bound), 60, running.check):
                 raise RuntimeError(f"{contestant.name} binds nothing")
-            await clear(self.client, probe, ())
+            await clear(self.client, f"/api/v1/namespaces/{NAMESPACE}/pods", probe.uids)
+            await until(lambda: probe.gone >= len(probe.uids), 60)
 
     async def _used(self, figure: Figure, running: Running, since: Use, servers: float, seen: Seen) -> None:
         now, thousands = running.use(), max(1, len(seen.bound)) / 1000
