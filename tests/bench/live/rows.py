@@ -251,7 +251,7 @@ class Bench:
         if running.contestant.beside:
             figure.cpu_beside = (now.beside - since.beside) / thousands
         figure.resident = now.resident / 2**20
-        await asyncio.sleep(0.3)  # what trails behind the last bind (statuses, Events) counts among the requests
+        await asyncio.sleep(1.0)  # what trails behind the last bind (statuses, Events) counts among the requests
 
     async def standing(self, pods: int) -> Seen:
         """Pods that run already, bound by the bare loop."""
