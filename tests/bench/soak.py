@@ -9,8 +9,9 @@ run for some seconds, end and are deleted: the cluster holds about as much at th
 The verdict, for each process: the first part of the time is left out, because what is bounded fills then (caches,
 remembered Events, what the garbage collector has not come to yet). The rest is cut into equal pieces, and a line is
 fitted through the pieces' mean resident memory: one sample says little, as memory goes in saws. The slope must not lie
-above the limit by more than twice its standard error; and where that error is larger than half the limit the run
-says nothing, and is missed too. The status is 1 where a process missed, was restarted, or where gangs were left.
+above the limit by more than twice its standard error; and where that error is larger than half the limit, and the slope
+not below the limit by twice of it, the run says nothing, and is missed too. The status is 1 where a process missed, was
+restarted, or where gangs were left.
 """
 
 from __future__ import annotations
@@ -76,8 +77,12 @@ class Growth:
 
     @property
     def met(self) -> bool:
-        """Whether it did not grow, as far as the run can tell, and the run can tell."""
-        return self.slope - 2 * self.error <= SLOPE_LIMIT and self.error <= SLOPE_LIMIT / 2
+        """Whether it did not grow, as far as the run can tell, and the run can tell.
+
+        A process that gives memory back at once has a line that fits badly, and surely did not grow.
+        """
+        low, high = self.slope - 2 * self.error, self.slope + 2 * self.error
+        return high <= SLOPE_LIMIT or (low <= SLOPE_LIMIT and self.error <= SLOPE_LIMIT / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,3 +54,9 @@ def test_a_run_that_cannot_tell_is_missed() -> None:
     found = run(lambda hours: 80 + steps[int(hours * 3 * len(steps)) % len(steps)])
     assert found.error > SLOPE_LIMIT / 2
     assert not found.met
+
+
+def test_memory_that_is_given_back_at_once_is_no_growth_although_no_line_fits_it() -> None:
+    found = run(lambda hours: 90 - 4 * (hours > 0.26))
+    assert found.error > SLOPE_LIMIT / 2
+    assert found.met
