@@ -126,7 +126,10 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     if job.gated and job.missing() > len(job.waiting):
         reasons.append(_gated(job))
     found = most_specific(reasons)
-    return found if found is not None else NotEnoughTasks(job.pipelined + len(job.waiting), job.minimum)
+    if found is None and unplaced(job):
+        # Nobody has refused it: others that come first took in this cycle what it was promised.
+        found = yield from shortages.of(job)
+    return found if found is not None else NotEnoughTasks(job.pipelined, job.minimum)
 
 
 def _gated(job: JobState) -> Gated:

@@ -200,7 +200,8 @@ class BeneficiaryPlaced(Rule):
     """Whoever's pods were evicted, somebody got the room: the group that it was done for.
 
     The Event of the eviction names it; where that was lost, a pod that was nominated to the victim's node when the
-    victim went. Members of a gang that was placed in part are taken back for nobody.
+    victim went. Members of a gang that was placed in part are taken back for nobody. When the leader changes, whoever
+    was evicted without a name by then is let be: a leader that is killed takes with it the Events not yet written.
 
     Args:
         limit: seconds within which the beneficiary must be placed.
@@ -259,7 +260,7 @@ class BeneficiaryPlaced(Rule):
 
     def interrupted(self, at: float) -> None:
         self._waiting = dict.fromkeys(self._waiting, at)
-        self._unnamed = {key: (at, group) for key, (_, group) in self._unnamed.items()}
+        self._unnamed.clear()
 
     @property
     def longest(self) -> dict[str, float]:

@@ -338,6 +338,21 @@ def test_an_eviction_for_nobody() -> None:
     assert story.rules == ["evicted in vain"]
 
 
+def test_of_an_eviction_whose_event_died_with_its_leader_nobody_can_say_for_whom_it_was() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 2)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.evict("other-0", "evicted from node n1 by preempt for ns/high")
+    story.wait(3)
+    story.lead("b")
+    story.wait(29)
+    assert story.rules == []
+    story.wait(5)
+    assert story.rules == ["evicted in vain"], "of one that was named it is known"
+    assert story.judge.violations[0].about == "ns/high"
+
+
 def test_a_gang_that_could_not_be_completed_is_taken_back_for_nobody() -> None:
     story = Story()
     story.gang("g", 4, bound=2)

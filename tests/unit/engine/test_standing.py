@@ -100,6 +100,17 @@ def test_room_that_is_being_cleared_is_nobody_elses() -> None:
     assert found.nominated == {"vip-0": "n1", "g-0": None}
 
 
+def test_who_lost_the_room_that_was_promised_says_what_it_lacks() -> None:
+    objects = [
+        [*CLASSES, queue(), node("n1", "2"), dying("old", "n1", until=30), pod("stays", on="n1", priority=200)],
+        [enqueued(group("g", priority_class_name="mid")), nominated(pod("g-0", of="g"), "n1")],
+        [enqueued(group("vip", priority_class_name="high", at=9)), *members("vip", 1)],
+    ]
+    found = run(world(*objects), ALL)
+    assert found.nominated == {"vip-0": "n1", "g-0": None}
+    assert found.reason("g") == "NotEnoughResources"
+
+
 def test_a_nomination_moves_to_idle_room() -> None:
     objects = [queue(), node("n1", "1"), node("n2", "1"), dying("old", "n1", until=30), enqueued(group("g"))]
     found = run(world(objects, nominated(pod("g-0", of="g"), "n1")), ALL)
