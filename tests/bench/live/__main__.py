@@ -43,11 +43,13 @@ def arguments() -> argparse.Namespace:
 
 
 async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Contestant]) -> AsyncIterator[Figure]:
-    """All rows that are wanted, in their order, a bare loop before and after each few of them."""
+    """All rows that are wanted: those with a backlog first, each load between two bare loops; then what comes live."""
     pods = chosen.pods
     gangs = Shape(pods, pods // 20)
     for nodes in chosen.nodes:
-        blocks = [_block(bench, chosen, contestants, nodes, shape) for shape in shapes(pods)]
+        both = [_block(bench, chosen, contestants, nodes, shape) for shape in shapes(pods)]
+        blocks = [[row for row in block if row[2] == "backlog"] for block in both]
+        blocks.append([row for block in both for row in block if row[2] == "live"])
         blocks.append(_extra(bench, chosen, nodes, gangs))
         bench.plane.ensure_nodes(nodes)
         looped = False
