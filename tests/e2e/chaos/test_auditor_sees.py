@@ -88,15 +88,17 @@ def test_each_misdeed_is_seen(field: Field) -> None:
             bind(a, space, f"greedy-{index}", f"node-{2 + index}")
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "victim-0"}}
         a.post(f"/api/v1/namespaces/{space}/pods/victim-0/eviction", eviction)
+
+        def seen() -> set[str]:
+            return {violation.rule for violation in auditor.verdict()}
+
+        # Before the leader changes: afterwards nobody could say for whom the victim went.
+        assert wait_until(lambda: "evicted in vain" in seen(), 4, every=0.1), seen()
         b.request("PUT", f"{LEASES}/{LEASE}", field.api.get(f"{LEASES}/{LEASE}") | {"spec": lease("b")["spec"]})
         expected = {
             "not the leader", "two leaders", "partial gang", "over allocatable", "closed node", "untrue condition",
             "evicted in vain", "above deserved",
         }  # fmt: skip
-
-        def seen() -> set[str]:
-            return {violation.rule for violation in auditor.verdict()}
-
         wait_until(lambda: QUICK.race < time.monotonic() - closed, 5, every=0.05)
         bind(b, space, "closed-0", "node-7")
         assert wait_until(lambda: seen() >= expected, 4, every=0.1), expected - seen()

@@ -245,7 +245,7 @@ def test_a_group_whose_quota_others_use_up_goes_back_and_is_let_in_again(kbatch:
 def test_a_job_of_a_queue_that_is_owed_its_share_is_let_in_and_reclaims(kbatch: Installed) -> None:
     kbatch.apply(queue("greedy"), queue("owed"))
     kbatch.create_all([group("many", 1, queue="greedy"), *(pod(f"many-{n}", "many", "8") for n in range(12))])
-    kbatch.wait("the cluster is full", lambda: kbatch.get("podgroup", "many")["status"].get("running") == 12)
+    kbatch.wait("the cluster is full", lambda: kbatch.get("podgroup", "many").get("status", {}).get("running") == 12)
     with watched(kbatch) as history:
         kbatch.apply(job("claim", 2, "16", queue="owed"))
         kbatch.wait_phase("claim", "Running")
