@@ -71,7 +71,9 @@ def test_scheduler_killed_while_it_binds(kbatch: Installed) -> None:
     assert len(nodes) == 500, "no pod was replaced"
     assert all(len(seen) == 1 for seen in nodes.values()), "no pod moved"
     assert max(cores_by_node(pods).values()) <= 32
-    kbatch.wait("all groups run", lambda: all(g["status"].get("phase") == "Running" for g in kbatch.items("podgroups")))
+    kbatch.wait(
+        "all groups run", lambda: all(g.get("status", {}).get("phase") == "Running" for g in kbatch.items("podgroups"))
+    )
 
 
 def test_api_server_restarted_under_load(kbatch: Installed) -> None:

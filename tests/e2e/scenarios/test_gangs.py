@@ -28,7 +28,7 @@ def test_seed_job_runs_as_one(kbatch: Installed) -> None:
     kbatch.run("apply", "-f", "-", stdin=SEED_EXAMPLE)
 
     found = kbatch.wait_phase("qj-1", "Running")
-    kbatch.wait("six pods run", lambda: kbatch.get("podgroup", "qj-1")["status"].get("running") == 6)
+    kbatch.wait("six pods run", lambda: kbatch.get("podgroup", "qj-1").get("status", {}).get("running") == 6)
     pods = kbatch.items("pods")
     assert len(assigned(pods)) == 6
     times = [scheduled_at(pod) for pod in pods]

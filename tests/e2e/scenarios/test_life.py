@@ -158,7 +158,7 @@ def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) 
     with watched(kbatch) as history:
         kbatch.apply(roles("team", role("ps", 1, "1"), role("worker", 2, "1", most=4, args="{{ index }}/{{ size }}")))
         kbatch.wait_phase("team", "Running")
-        kbatch.wait("it has grown", lambda: kbatch.get("podgroup", "team")["status"]["running"] == 5)
+        kbatch.wait("it has grown", lambda: kbatch.get("podgroup", "team").get("status", {}).get("running") == 5)
         assert history.early() == []
     pods = {one["metadata"]["name"]: one for one in kbatch.items("pods")}
     assert set(pods) == {"team-ps-0", *(f"team-worker-{index}" for index in range(4))}
