@@ -13,6 +13,7 @@ from tests.e2e.chaos.field import LEASE, Field, binds
 from tests.e2e.chaos.load import backlog, create, gang
 
 if TYPE_CHECKING:
+    from tests.e2e.auditor.audit_log import Write
     from tests.e2e.auditor.auditor import Auditor
 
 pytestmark = pytest.mark.faults
@@ -42,6 +43,11 @@ def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
         assert first - killed <= LEASE_SECONDS + LOOK_SECONDS + SLOW
 
 
+def renewals(auditor: Auditor) -> list[Write]:
+    """Writes of the Lease that the server took."""
+    return [one for one in auditor.writes() if one.resource == "leases" and one.succeeded]
+
+
 def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field: Field) -> None:
     field.ensure_nodes(8)
     clocks = {one: Clock(field.folder / f"clock-of-{one}") for one in ("a", "b")}
@@ -54,9 +60,11 @@ def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         for hour in (HOUR, -HOUR):
+            renewed = len(renewals(auditor))
             clocks[leader.identity].move(hour)
             create(field.api, gang(space, f"clock-{hour:.0f}".replace("--", "-back-"), 8))
             field.drained(space)
+            field.wait("the Lease is renewed", lambda: len(renewals(auditor)) > renewed, 15)  # noqa: B023
         assert {one.holder for one in audit_log.terms(auditor.writes(), LEASE)} == {leader.identity}, "nobody took over"
         create(field.api, backlog(space, 2, SIZE, prefix="late"))
         at = field.rob(1)
