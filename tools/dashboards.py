@@ -61,13 +61,10 @@ def _quantiles(metric: str, by: str = "", legend: str = "") -> tuple[Query, ...]
     )
 
 
-def _rate(metric: str, by: str, where: str = "") -> Query:
+def _rate(metric: str, by: str, where: str = "", *, over: str = "rate") -> Query:
+    """How a counter moves, by labels: a second, or (`over="increase"`) in all of the interval."""
     legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    return Query(f"sum by ({by}) (rate({metric}{where}[$__rate_interval]))", legend)
-
-
-def _increase(metric: str, by: str) -> Query:
-    return Query(f"sum by ({by}) (increase({metric}[$__rate_interval]))", f"{{{{{by}}}}}")
+    return Query(f"sum by ({by}) ({over}({metric}{where}[$__rate_interval]))", legend)
 
 
 def _queue(metric: str, legend: str) -> Query:
@@ -231,13 +228,13 @@ ROWS: Final = (
             Panel("Objects seen", (_rate("kbatch_watch_events_total", "kind"),), unit="ops", width=6),
             Panel(
                 "Objects left out",
-                (_increase("kbatch_watch_unreadable_total", "kind"),),
+                (_rate("kbatch_watch_unreadable_total", "kind", over="increase"),),
                 width=6,
                 text="They cannot be read: logs and the scheduler's Events name each. A bound pod closes its node.",
             ),
             Panel(
                 "Lists made anew",
-                (_increase("kbatch_watch_relists_total", "kind"),),
+                (_rate("kbatch_watch_relists_total", "kind", over="increase"),),
                 width=6,
                 text="The API server had forgotten where a watch stood.",
             ),

@@ -194,11 +194,11 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
     def _put_later(self, told: _Told, delay: float) -> None:
         def put() -> None:
             self._later.discard(handle)
-            if self._queue.qsize() >= self._capacity:
+            if self.has_room():
+                self._queue.put_nowait(told)
+            else:
                 told.queued = False
                 self.dropped += 1
-            else:
-                self._queue.put_nowait(told)
 
         handle = asyncio.get_running_loop().call_later(delay, put)
         self._later.add(handle)

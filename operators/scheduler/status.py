@@ -206,9 +206,8 @@ class StatusWriter:
         if self._cache.leaving(key):
             return
         del self._held[key]
-        if self._cache.whole(
-            key
-        ):  # the evictions were given up: what the next cycle says counts, even if it is the same
+        if self._cache.whole(key):
+            # The evictions were given up: what the next cycle says counts, even if it is the same.
             self._noted.pop(key, None)
         else:
             self._urgent[key] = wanted
@@ -324,9 +323,8 @@ class StatusWriter:
             _log.warning("status of %s: %s", key, error)
             if error.status not in _OF_THIS_GROUP:
                 return False
-            if not any(
-                key in some for some in (self._urgent, self._good, self._held)
-            ):  # else there is a newer word by now
+            # Where it stands elsewhere there is a newer word by now.
+            if not any(key in some for some in (self._urgent, self._good, self._held)):
                 self._patient.setdefault(key, wanted)
             return True
         except (NoAnswerError, KubeError) as error:

@@ -182,7 +182,7 @@ def terms(writes: Iterable[Write], lease: str) -> list[Term]:
     """
     writes = list(writes)
     found: list[Term] = []
-    for write in _lease_writes(writes, lease):
+    for write in lease_writes(writes, lease):
         spec = write.answer.get("spec") or {}
         holder = "" if write.verb == "delete" else spec.get("holderIdentity") or ""
         runs_out = write.received + float(spec.get("leaseDurationSeconds") or 0)
@@ -230,7 +230,7 @@ def by_non_leaders(writes: Iterable[Write], lease: str, since: float = 0.0) -> I
 def taken_early(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
     """Replicas that took the Lease from another one before it had run out, and without its having been given back."""
     before: Write | None = None
-    for write in _lease_writes(writes, lease):
+    for write in lease_writes(writes, lease):
         if before is not None and write.identity:
             old, new = (one.answer.get("spec") or {} for one in (before, write))
             held, left = old.get("holderIdentity") or "", float(old.get("leaseDurationSeconds") or 0)
@@ -242,7 +242,7 @@ def taken_early(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
         before = write
 
 
-def _lease_writes(writes: Iterable[Write], lease: str) -> list[Write]:
+def lease_writes(writes: Iterable[Write], lease: str) -> list[Write]:
     """The accepted writes to a Lease in the order in which they happened: each but the first was based on the last."""
     return sorted(
         (

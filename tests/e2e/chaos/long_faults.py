@@ -158,7 +158,7 @@ def _first_bind(auditor: Auditor, heirs: list[Replica], at: float) -> Write | No
 
 def _handed_over(auditor: Auditor, leader: Replica, at: float) -> float:
     """Seconds from the release of the Lease to its next holder."""
-    writes = [one for one in auditor.writes() if one.resource == "leases" and one.succeeded and one.received >= at]
+    writes = [one for one in audit_log.lease_writes(auditor.writes(), LEASE) if one.received >= at]
     gone = next(one for one in writes if not one.answer["spec"]["holderIdentity"])
     taken = next(one for one in writes if one.received > gone.received and one.answer["spec"]["holderIdentity"])
     assert (gone.identity, taken.identity != leader.identity) == (leader.identity, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.e2e.chaos.load import backlog, create, gang
 if TYPE_CHECKING:
     from tests.e2e.auditor.audit_log import Write
     from tests.e2e.auditor.auditor import Auditor
+    from tests.e2e.chaos.replica import Replica
 
 pytestmark = pytest.mark.faults
 
@@ -43,9 +44,9 @@ def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
         assert first - killed <= LEASE_SECONDS + LOOK_SECONDS + SLOW
 
 
-def renewals(auditor: Auditor) -> list[Write]:
-    """Writes of the Lease that the server took."""
-    return [one for one in auditor.writes() if one.resource == "leases" and one.succeeded]
+def lease_writes(auditor: Auditor) -> list[Write]:
+    """Writes of the Lease that the server took, in their order."""
+    return audit_log.lease_writes(auditor.writes(), LEASE)
 
 
 def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field: Field) -> None:
@@ -60,11 +61,11 @@ def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         for hour in (HOUR, -HOUR):
-            renewed = len(renewals(auditor))
+            renewed = len(lease_writes(auditor))
             clocks[leader.identity].move(hour)
             create(field.api, gang(space, f"clock-{hour:.0f}".replace("--", "-back-"), 8))
             field.drained(space)
-            field.wait("the Lease is renewed", lambda: len(renewals(auditor)) > renewed, 15)  # noqa: B023
+            field.wait("the Lease is renewed", lambda: len(lease_writes(auditor)) > renewed, 15)  # noqa: B023
         assert {one.holder for one in audit_log.terms(auditor.writes(), LEASE)} == {leader.identity}, "nobody took over"
         create(field.api, backlog(space, 2, SIZE, prefix="late"))
         at = field.rob(1)
@@ -82,17 +83,12 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
         a.stop()
         field.wait("a has ended", lambda: not a.alive, 15)
 
-        def takes() -> list[Any]:
-            writes = auditor.writes()
-            return [one for one in writes if one.resource == "leases" and one.identity == b.identity and one.succeeded]
+        def writes_of(replica: Replica) -> list[Write]:
+            return [one for one in lease_writes(auditor) if one.identity == replica.identity]
 
-        field.wait("b has taken the Lease, even if nothing is left to bind", lambda: bool(takes()), 15)
+        field.wait("b has taken the Lease, even if nothing is left to bind", lambda: bool(writes_of(b)), 15)
         field.drained(space)
-        writes = auditor.writes()
-        released = [one for one in writes if one.resource == "leases" and one.identity == a.identity and one.succeeded][
-            -1
-        ]
-        taken = takes()[0]
+        released, taken = writes_of(a)[-1], writes_of(b)[0]
         assert released.answer["spec"]["holderIdentity"] == ""
         assert taken.received - released.received <= 1.0
         assert "released lease" in a.log()

@@ -43,6 +43,17 @@ def hearing(sink: LogFolder, nodes: int = 2) -> Hearing:
     return heard
 
 
+def recorded(folder: Path, cycles: int = 1) -> Path:
+    """A log of so many cycles, the only one in its folder."""
+    sink = LogFolder(folder, max_bytes=1 << 20)
+    heard = hearing(sink)
+    for _ in range(cycles):
+        heard.cycle()
+    sink.close()
+    (path,) = logs_in(folder)
+    return path
+
+
 def _cycle() -> Any:
     from kbatch.engine import cycle
 
@@ -162,18 +173,13 @@ def test_a_disk_that_refuses_harms_nobody(tmp_path: Path) -> None:
 
 
 def test_the_command_replays_a_folder_and_finds_a_difference(tmp_path: Path) -> None:
-    sink = LogFolder(tmp_path, max_bytes=1 << 20)
-    heard = hearing(sink)
-    heard.cycle()
-    heard.cycle()
-    sink.close()
+    path = recorded(tmp_path, cycles=2)
     runner = CliRunner()
     result = runner.invoke(app, ["replay", str(tmp_path), "-o", "json"])
     assert result.exit_code == 0, result.output
     said = json.loads(result.output)
     assert (said["equal"], said["cycles"], said["differences"]) == (True, 2, 0)
 
-    (path,) = logs_in(tmp_path)
     lines = list(read_lines(path))
     tampered = tmp_path / "tampered.gz"
     tampered.write_bytes(
@@ -204,11 +210,7 @@ def test_the_command_says_what_is_no_log(tmp_path: Path, content: bytes | None) 
     "content", [b"", gzip.compress(b"", mtime=0), "first line", "middle of the objects", "half a line"]
 )
 def test_the_command_says_of_a_log_that_it_was_cut_off_in_its_beginning(tmp_path: Path, content: bytes | str) -> None:
-    sink = LogFolder(tmp_path / "logs", max_bytes=1 << 20)
-    hearing(sink).cycle()
-    sink.close()
-    (whole,) = logs_in(tmp_path / "logs")
-    lines = [line + b"\n" for line in read_lines(whole)]
+    lines = [line + b"\n" for line in read_lines(recorded(tmp_path / "logs"))]
     if isinstance(content, str):
         ends = {"first line": lines[:1], "middle of the objects": lines[:3], "half a line": [*lines[:2], lines[2][:9]]}
         content = gzip.compress(b"".join(ends[content]))
@@ -221,10 +223,7 @@ def test_the_command_says_of_a_log_that_it_was_cut_off_in_its_beginning(tmp_path
 
 def test_a_log_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     """A disk that was full, or a process killed while a log began, leaves one behind in the folder."""
-    sink = LogFolder(tmp_path, max_bytes=1 << 20)
-    hearing(sink).cycle()
-    sink.close()
-    (good,) = logs_in(tmp_path)
+    good = recorded(tmp_path)
     cut = tmp_path / "decisions-20200101T000000.000000-000001.jsonl.gz"
     cut.write_bytes(good.read_bytes()[:20])
     text = CliRunner().invoke(app, ["replay", str(tmp_path)])
@@ -241,12 +240,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> N
 
 
 def test_what_was_decided_again_before_the_damage_is_told(tmp_path: Path) -> None:
-    sink = LogFolder(tmp_path, max_bytes=1 << 20)
-    heard = hearing(sink)
-    heard.cycle()
-    heard.cycle()
-    sink.close()
-    (path,) = logs_in(tmp_path)
+    path = recorded(tmp_path, cycles=2)
     lines = [*read_lines(path)]
     lines[-2] = b"{}"
     path.write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
