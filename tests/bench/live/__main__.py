@@ -79,7 +79,7 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
 
 
 TIMES = 3
-"""A row that misses its efficiency runs so often in all, each time between two loops; the median counts."""
+"""A row that misses its limit runs so often in all, each time between two loops; the median counts."""
 
 Row = tuple[Contestant, str, str, Callable[[], Awaitable[Figure]]]
 """Whose, of which shape and mode, and what runs it."""

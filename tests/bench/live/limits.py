@@ -39,21 +39,36 @@ def efficiency_limit(figure: Figure) -> float | None:
     return 0.6 if int(gangs) == figure.pods else 0.75
 
 
+def wait_limit(figure: Figure) -> float | None:
+    """What 99 of 100 pods of a row may wait at most, in seconds; None where there is no such limit."""
+    gangs = figure.shape.partition(" x ")[0]
+    if figure.scheduler != "kbatch" or figure.mode != "live" or not gangs.isdigit():
+        return None
+    return 3.0 if int(gangs) == figure.pods // 20 else None
+
+
 def wants_more(figure: Figure) -> bool:
     """Whether a row should be measured again: machines have slow minutes, and one row may lie in one."""
-    limit = efficiency_limit(figure)
-    return limit is not None and figure.efficiency is not None and figure.efficiency < limit
+    return any(check.value is not None and not check.met for check in _of_one_row([figure]))
 
 
-def _efficiency(figures: Sequence[Figure]) -> Check | None:
-    """The median of a row that ran several times against its limit."""
-    limit = efficiency_limit(figures[0])
-    if limit is None:
-        return None
-    found = [one.efficiency for one in figures if one.efficiency is not None]
+def _of_one_row(figures: Sequence[Figure]) -> Iterator[Check]:
+    """The limits for which the median of a row counts, if it ran several times."""
     of = f", median of {len(figures)}" if len(figures) > 1 else ""
-    value = statistics.median(found) if len(found) == len(figures) else None
-    return Check(f"{_where(figures[0])}: bind efficiency{of}", value, limit, at_least=True)
+    where, first = _where(figures[0]), figures[0]
+    efficiency, wait = efficiency_limit(first), wait_limit(first)
+    if efficiency is not None:
+        value = _median([one.efficiency for one in figures])
+        yield Check(f"{where}: bind efficiency{of}", value, efficiency, at_least=True)
+    if wait is not None:
+        value = _median([one.wait_p99 for one in figures])
+        yield Check(f"{where}: p99 create to bound, s{of}", value, wait, at_least=False)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """None where one of them is missing."""
+    found = [value for value in values if value is not None]
+    return statistics.median(found) if len(found) == len(values) else None
 
 
 def _where(figure: Figure) -> str:
@@ -81,14 +96,10 @@ def _checks(figures: list[Figure]) -> Iterator[Check]:
             yield Check(f"{where}: pods bound, of all", figure.bound / max(1, figure.pods), 1.0, at_least=True)
         gangs = figure.shape.partition(" x ")[0]
         alike.setdefault(where, []).append(figure)
-        if figure.mode == "live" and gangs.isdigit() and int(gangs) == figure.pods // 20:
-            yield Check(f"{where}: p99 create to bound, s", figure.wait_p99, 3.0, at_least=False)
         if figure.mode == "live" and gangs == "1":
             yield Check(f"{where}: first bind after the last creation, s", figure.first_bind, 2.0, at_least=False)
     for rows in alike.values():
-        check = _efficiency(rows)
-        if check is not None:
-            yield check
+        yield from _of_one_row(rows)
     for (nodes, mode), by in plain.items():
         if "kbatch" in by and "kube-scheduler" in by:
             ours, theirs = by["kbatch"].binds_per_second or 0.0, by["kube-scheduler"].binds_per_second or 1.0
