@@ -35,5 +35,11 @@ REPLACED_ANNOTATION: Final = "kbatch.dev/replaced"
 REPLACEMENT_LIMIT_ANNOTATION: Final = "kbatch.dev/replacement-limit"
 """On a PodGroup with templates: how many failed members are made again, in all; 6 where it is not given."""
 
+EVICTED_FOR_ANNOTATION: Final = "kbatch.dev/evicted-for"
+"""On an Eviction, so in the API server's audit log: the group, or the pod without one, that is to have the room."""
+
+EVICTED_BY_ANNOTATION: Final = "kbatch.dev/evicted-by"
+"""On an Eviction: the action that decided on it."""
+
 QUOTA_GUARD_LABEL: Final = "kbatch.dev/quota-guard"
 """On a namespace, with the value `enforce`: pods of other schedulers are held to reservations too."""

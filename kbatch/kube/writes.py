@@ -39,19 +39,31 @@ async def bind(
     await api.request("POST", PODS.path(namespace, name, "binding"), body=body)
 
 
-async def evict(api: Api, *, namespace: str, name: str, uid: str, dry_run: bool = False) -> None:
+async def evict(
+    api: Api,
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    dry_run: bool = False,
+    annotations: Mapping[str, str] | None = None,
+) -> None:
     """Evict a pod, through the API that respects disruption budgets.
 
     429 with `ApiError.disrupts_budget` where a budget forbids it, 409 where the pod of that name has another uid.
-    With `dry_run` the server checks all that and evicts nothing.
+    With `dry_run` the server checks all that and evicts nothing. The annotations are the Eviction's own, which nothing
+    keeps but the server's audit log.
     """
     options: dict[str, object] = {"preconditions": {"uid": uid}}
     if dry_run:
         options["dryRun"] = ["All"]
+    metadata: dict[str, object] = {"name": name, "namespace": namespace}
+    if annotations:
+        metadata["annotations"] = annotations
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": metadata,
         "deleteOptions": options,
     }
     await api.request("POST", PODS.path(namespace, name, "eviction"), body=body)

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from kbatch.api.names import EVICTED_BY_ANNOTATION, EVICTED_FOR_ANNOTATION
 from kbatch.api.objects import PodGroup
 from kbatch.api.reasons import BindFailed
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
@@ -430,9 +431,12 @@ class Dispatcher:
 
     async def _try_eviction(self, victim: Eviction, *, dry_run: bool) -> KubeError | None:
         namespace, name = _split(victim.pod)
+        why = {EVICTED_BY_ANNOTATION: victim.action}
+        if victim.beneficiary:
+            why[EVICTED_FOR_ANNOTATION] = victim.beneficiary
         try:
             async with self._trials if dry_run else self._evictions:
-                await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run)
+                await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run, annotations=why)
         except ApiError as error:
             return None if error.status == 404 else error  # whoever is gone needs no eviction
         except KubeError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.auditor.rules import Violation
+from tests.e2e.auditor.rules import Eviction, Violation
 
 POLICY = """\
 apiVersion: audit.k8s.io/v1
@@ -92,16 +92,26 @@ class AuditLog:
         self._path = path
         self._read: dict[int, int] = {}
         """By file (inode): how many bytes, up to the end of a line."""
+        self._recorded: list[Write] = []
+        """In the order of the log, which is that of the answers."""
         self._writes: list[Write] = []
+        """The same in the order in which they were received."""
         self._lock = threading.Lock()
 
     def writes(self) -> list[Write]:
         """All writes so far, in the order in which they were received. A last line cut short is left out."""
         with self._lock:
-            new = list(_parsed(self._lines()))
-            if new:
+            self._recorded += _parsed(self._lines())
+            if len(self._writes) < len(self._recorded):
+                new = self._recorded[len(self._writes) :]
                 self._writes = sorted([*self._writes, *new], key=lambda write: write.received)
             return self._writes
+
+    def recorded(self, known: int) -> list[Write]:
+        """What the server has recorded after the first so many writes, in the order in which it answered."""
+        with self._lock:
+            self._recorded += _parsed(self._lines())
+            return self._recorded[known:]
 
     def _lines(self) -> Iterator[bytes]:
         renamed = self._path.parent.glob(f"{self._path.stem}-*{self._path.suffix}")
@@ -146,6 +156,24 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Write]:
             body=body if isinstance(body, dict) else {},
             answer=entry.get("responseObject") or {},
         )
+
+
+def eviction_of(write: Write) -> Eviction | None:
+    """The eviction that a write is; None where it is none, was refused or only tried."""
+    if write.resource != "pods/eviction" or not write.succeeded or write.dry_run:
+        return None
+    metadata, options = (write.body.get(key) or {} for key in ("metadata", "deleteOptions"))
+    why = (metadata.get("annotations") or {}) if write.identity else {}
+    return Eviction(
+        victim=f"{write.namespace}/{write.name}",
+        uid=(options.get("preconditions") or {}).get("uid") or "",
+        by=write.identity,
+        action=why.get(f"{OURS}/evicted-by", ""),
+        beneficiary=why.get(f"{OURS}/evicted-for", ""),
+    )
+
+
+OURS = "kbatch.dev"
 
 
 def bound_twice(writes: Iterable[Write]) -> Iterator[Violation]:

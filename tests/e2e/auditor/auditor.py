@@ -1,7 +1,8 @@
 """The auditor: watches an API server on its own, and says what must not have happened.
 
 It shares no code with the scheduler. What it sees it keeps in a `World`; rules judge every change of it, and the
-server's audit log at the end. Outages are counted out: lasting is counted while everything is seen and somebody leads.
+server's audit log: who was evicted for whom as it goes on, all of it at the end. Outages are counted out: lasting is
+counted while everything is seen and somebody leads.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.e2e.auditor import audit_log
 from tests.e2e.auditor.rules import (
     BeneficiaryPlaced,
     BoundOnce,
+    Eviction,
     Hindered,
     PodChange,
     Rule,
@@ -28,7 +30,6 @@ from tests.e2e.auditor.rules import (
     WholeGangs,
     WithinAllocatable,
     WithinDeserved,
-    eviction_of,
 )
 from tests.e2e.auditor.watch import PATHS, Watcher
 from tests.e2e.auditor.world import World
@@ -63,7 +64,7 @@ class Judge:
         self.world = World()
         self.violations: list[Violation] = []
         self.evictions: Counter[str] = Counter()
-        """By action: victims that the scheduler told of."""
+        """By action: the scheduler's victims."""
         self._lease = lease
         self._term: tuple[str, int | None] | None = None
         self._renewed = float("-inf")
@@ -103,8 +104,13 @@ class Judge:
                 world.put_queue(obj)
         elif kind == "Lease":
             self._lease_changed(obj, gone=gone, at=at)
-        elif kind == "Event" and not gone and obj.get("reason") == "Evicted":
-            self._event(obj, at)
+
+    def evicted(self, eviction: Eviction, at: float) -> None:
+        """The server's record shows an eviction."""
+        if eviction.by:
+            self.evictions[eviction.action] += 1
+        for rule in self._rules:
+            self._add(rule.evicted(self.world, eviction, at))
 
     @property
     def longest(self) -> dict[str, float]:
@@ -114,7 +120,7 @@ class Judge:
     def tick(self, at: float) -> None:
         """Time has passed. Nothing is judged by it while something is unseen, or while nobody leads."""
         if self._blind or at - self._renewed > _FRESH:
-            self._interrupt(at)
+            self._interrupt(at, blind=bool(self._blind))
             return
         for rule in self._rules:
             self._add(rule.tick(self.world, at))
@@ -128,14 +134,6 @@ class Judge:
         for rule in self._rules:
             self._add(rule.seen(self.world, change, at))
 
-    def _event(self, obj: dict[str, Any], at: float) -> None:
-        about = obj["involvedObject"]
-        eviction = eviction_of(f"{about.get('namespace', '')}/{about['name']}", obj.get("message", ""))
-        if eviction is not None:
-            self.evictions[eviction.action] += 1
-            for rule in self._rules:
-                self._add(rule.evicted(self.world, eviction, at))
-
     def _lease_changed(self, obj: dict[str, Any], *, gone: bool, at: float) -> None:
         if obj["metadata"]["name"] != self._lease:
             return
@@ -146,7 +144,7 @@ class Judge:
         )
         if term != self._term:
             self._term = term
-            self._interrupt(at)
+            self._interrupt(at, blind=False)
         if term is not None:
             self._renewed = at
 
@@ -155,11 +153,11 @@ class Judge:
             self._blind.discard(kind)
         else:
             self._blind.add(kind)
-        self._interrupt(at)
+        self._interrupt(at, blind=True)
 
-    def _interrupt(self, at: float) -> None:
+    def _interrupt(self, at: float, *, blind: bool) -> None:
         for rule in self._rules:
-            rule.interrupted(at)
+            rule.interrupted(at, blind=blind)
 
     def _add(self, found: Any) -> None:
         self.violations.extend(found)
@@ -203,11 +201,10 @@ class Auditor:
         self._log = log
         self._clock = clock
         self._begun = time.time()
+        self._known = 0
+        """Writes of the log that the judge has been told of."""
         self._news: queue.SimpleQueue[tuple[str, str, dict[str, Any], float] | None] = queue.SimpleQueue()
-        self._watchers = [
-            Watcher(kubeconfig, kind, self._tell, selector="reason%3DEvicted" if kind == "Event" else "")
-            for kind in PATHS
-        ]
+        self._watchers = [Watcher(kubeconfig, kind, self._tell) for kind in PATHS]
         self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
         self._failure: BaseException | None = None
         self.on_the_wire = 0
@@ -268,6 +265,14 @@ class Auditor:
     def _tell(self, kind: str, change: str, obj: dict[str, Any]) -> None:
         self._news.put((kind, change, obj, self._clock()))
 
+    def _tell_of_evictions(self, at: float) -> None:
+        new = self._log.recorded(self._known)
+        self._known += len(new)
+        for write in new:
+            eviction = audit_log.eviction_of(write)
+            if eviction is not None and write.received >= self._begun:
+                self._judge.evicted(eviction, at)
+
     def _run(self) -> None:
         last = 0.0
         while True:
@@ -283,6 +288,7 @@ class Auditor:
                     self._judge.told(kind, change, obj, at)
                 if at - last >= 0.2:
                     last = at
+                    self._tell_of_evictions(at)
                     self._judge.tick(at)
             except Exception as error:  # noqa: BLE001 - shown by `verdict`, in the thread of the test
                 self._failure = self._failure or error

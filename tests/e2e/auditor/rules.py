@@ -47,20 +47,15 @@ class PodChange:
 
 @dataclass(frozen=True)
 class Eviction:
-    """What the scheduler's Event on a victim says."""
+    """An eviction that the server carried out, as its record shows it."""
 
     victim: str
+    uid: str
+    """The victim's, or empty where whoever evicted it did not say."""
+    by: str
+    """Which of the scheduler's replicas; empty: somebody else, who owes nobody an answer."""
     action: str
     beneficiary: str
-
-
-_EVICTED = re.compile(r"evicted from node (?P<node>\S+) by (?P<action>\S+?)(?: for (?P<whom>\S+))?$")
-
-
-def eviction_of(victim: str, message: str) -> Eviction | None:
-    """The eviction that an Event with the reason Evicted tells of; None where it is somebody else's."""
-    match = _EVICTED.match(message)
-    return Eviction(victim, match["action"], match["whom"] or "") if match else None
 
 
 class Rule:
@@ -71,15 +66,15 @@ class Rule:
         return ()
 
     def evicted(self, world: World, eviction: Eviction, at: float) -> Iterable[Violation]:
-        """The scheduler told of an eviction."""
+        """The server carried out an eviction; the pod may have been seen to go already, or not yet."""
         return ()
 
     def tick(self, world: World, at: float) -> Iterable[Violation]:
         """Time has passed."""
         return ()
 
-    def interrupted(self, at: float) -> None:
-        """Nothing was seen for a while, or nobody led: what lasts is counted from now on."""
+    def interrupted(self, at: float, *, blind: bool) -> None:
+        """Nobody led for a while, or (`blind`) not everything was seen: what lasts is counted from now on."""
 
     @property
     def longest(self) -> dict[str, float]:
@@ -176,7 +171,7 @@ class WholeGangs(Rule):
                     "partial gang", key, f"{world.placed(key)} of {group.minimum} placed for {seconds:.0f} s"
                 )
 
-    def interrupted(self, at: float) -> None:
+    def interrupted(self, at: float, *, blind: bool) -> None:
         self._partial.restart(at)
 
     @property
@@ -199,9 +194,9 @@ def partial(world: World, group: GroupFact) -> bool:
 class BeneficiaryPlaced(Rule):
     """Whoever's pods were evicted, somebody got the room: the group that it was done for.
 
-    The Event of the eviction names it; where that was lost, a pod that was nominated to the victim's node when the
-    victim went. Members of a gang that was placed in part are taken back for nobody. When the leader changes, whoever
-    was evicted without a name by then is let be: a leader that is killed takes with it the Events not yet written.
+    The eviction itself names it, and so does a pod that was nominated to the victim's node when the victim went.
+    Members of a gang that was placed in part are taken back for nobody. What was not explained when something was
+    unseen is let be: a server that is killed may have carried out what it did not record.
 
     Args:
         limit: seconds within which the beneficiary must be placed.
@@ -212,8 +207,10 @@ class BeneficiaryPlaced(Rule):
         self._longest = 0.0
         self._waiting: dict[str, float] = {}
         """By beneficiary: the first eviction that nothing was placed after."""
-        self._unnamed: dict[str, tuple[float, str]] = {}
-        """By victim: when it was evicted, and its group."""
+        self._unnamed: dict[str, tuple[float, PodFact]] = {}
+        """By victim (uid): when it was evicted, and what it was."""
+        self._explained: set[str] = set()
+        """Victims (uid) of which the record came before they were seen to go."""
 
     def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
         pod = change.after
@@ -224,8 +221,10 @@ class BeneficiaryPlaced(Rule):
             winners = {one.group or one.key for one in world.pods.values() if one.nominated == pod.node}
             for winner in winners:
                 self._waiting.setdefault(winner, at)
-            if whole and not winners:
-                self._unnamed[pod.key] = (at, pod.group)
+            explained = {pod.uid, pod.key} & self._explained
+            self._explained -= explained
+            if whole and not winners and not explained:
+                self._unnamed[pod.uid] = (at, pod)
         if change.bound and pod is not None:
             key = pod.group or pod.key
             own = world.groups.get(key)
@@ -234,9 +233,15 @@ class BeneficiaryPlaced(Rule):
         return ()
 
     def evicted(self, world: World, eviction: Eviction, at: float) -> Iterable[Violation]:
-        self._unnamed.pop(eviction.victim, None)
-        # An Event may be told after the beneficiary has been placed.
+        victim = eviction.uid or eviction.victim
+        known = [uid for uid, (_, pod) in self._unnamed.items() if victim in (uid, pod.key)]
         whom = eviction.beneficiary
+        if whom or not eviction.by:
+            for uid in known:
+                del self._unnamed[uid]
+            if not known:
+                self._explained.add(victim)
+        # The record may be read after the beneficiary has been placed.
         group = world.groups.get(whom)
         if whom and group is not None and world.placed(whom) < group.minimum:
             self._waiting.setdefault(whom, at)
@@ -253,14 +258,14 @@ class BeneficiaryPlaced(Rule):
                 yield Violation(
                     "evicted in vain", key, f"pods were evicted for it {at - since:.0f} s ago, it waits yet"
                 )
-        for key, (since, group_key) in list(self._unnamed.items()):
+        for uid, (since, pod) in list(self._unnamed.items()):
             if at - since > self._limit:
-                del self._unnamed[key]
-                yield Violation("evicted in vain", key, f"of {group_key or 'no group'}: evicted for nobody")
+                del self._unnamed[uid]
+                yield Violation("evicted in vain", pod.key, f"of {pod.group or 'no group'}: evicted for nobody")
 
-    def interrupted(self, at: float) -> None:
+    def interrupted(self, at: float, *, blind: bool) -> None:
         self._waiting = dict.fromkeys(self._waiting, at)
-        self._unnamed.clear()
+        self._unnamed = {} if blind else {uid: (at, pod) for uid, (_, pod) in self._unnamed.items()}
 
     @property
     def longest(self) -> dict[str, float]:
@@ -345,7 +350,7 @@ class TrueConditions(Rule):
                 self._told.add((key, what))
                 yield Violation("untrue condition", key, f"{what}, for {seconds:.0f} s")
 
-    def interrupted(self, at: float) -> None:
+    def interrupted(self, at: float, *, blind: bool) -> None:
         self._wrong.restart(at)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.e2e.auditor import audit_log
 from tests.e2e.auditor.auditor import recorded
+from tests.e2e.auditor.rules import Eviction
 
 LEASE = "kbatch-scheduler"
 
@@ -180,3 +181,34 @@ def test_a_line_behind_half_a_line_counts(tmp_path: Path) -> None:
     whole = record.path.read_text().replace("{", beginning, 1)
     record.path.write_text(whole[: len(whole) // 2] + whole)
     assert [write.name for write in audit_log.read(record.path)] == ["p"]
+
+
+def test_an_eviction_is_one_that_was_carried_out_and_names_its_cause(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    why = {"kbatch.dev/evicted-by": "reclaim", "kbatch.dev/evicted-for": "ns/g"}
+    body = {"metadata": {"annotations": why}, "deleteOptions": {"preconditions": {"uid": "u"}}}
+    tried = {**body, "deleteOptions": {**body["deleteOptions"], "dryRun": ["All"]}}
+    record.write(1, "a", "create", "pods/p/eviction", 201, requestObject=body)
+    record.write(2, "a", "create", "pods/q/eviction", 201, requestObject=tried)
+    record.write(3, "a", "create", "pods/q/eviction", 429, requestObject=body)
+    record.write(4, "", "create", "pods/r/eviction", 201, requestObject=body)
+    record.bind(5, "a", "p")
+    log = audit_log.AuditLog(record.path)
+    assert [audit_log.eviction_of(write) for write in log.recorded(0)] == [
+        Eviction("ns/p", "u", "a", "reclaim", "ns/g"),
+        None,
+        None,
+        Eviction("ns/r", "u", "", "", ""),
+        None,
+    ]
+
+
+def test_what_was_recorded_later_comes_later_even_where_it_was_received_sooner(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.bind(2, "a", "p")
+    log = audit_log.AuditLog(record.path)
+    assert len(log.recorded(0)) == 1
+    record.bind(1, "a", "q")
+    assert [write.name for write in log.recorded(1)] == ["q"]
+    assert [write.name for write in log.writes()] == ["q", "p"]
+    assert log.recorded(2) == []

@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.auditor.auditor import Judge, Limits
 from tests.e2e.auditor.quantities import quantity, request_of
+from tests.e2e.auditor.rules import Eviction
 
 LIMITS = Limits(partial=20, untrue=5, beneficiary=30, race=1)
 
@@ -115,9 +116,9 @@ class Story:
             if index < bound:
                 self.pod(f"{name}-{index}", name, node="n1" if index < 4 else "n2")
 
-    def evict(self, victim: str, message: str) -> None:
-        about = {"namespace": "ns", "name": victim}
-        self.tell("Event", "ADDED", {"reason": "Evicted", "involvedObject": about, "message": message})
+    def evict(self, victim: str, action: str = "", beneficiary: str = "", *, by: str = "a") -> None:
+        self.judge.evicted(Eviction(f"ns/{victim}", victim if by else "", by, action, beneficiary), self.now)
+        self.judge.tick(self.now)
 
 
 def test_a_gang_placed_well_breaks_no_rule() -> None:
@@ -265,7 +266,7 @@ def test_an_eviction_whose_beneficiary_still_waits() -> None:
     story.gang("low", 1, bound=1)
     story.gang("high", 1)
     story.pod("low-0", "low", node="n1", evicted=True)
-    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.evict("low-0", "preempt", "ns/high")
     story.wait(28)
     assert "evicted in vain" not in story.rules
     story.wait(5)
@@ -281,7 +282,7 @@ def test_an_eviction_whose_beneficiary_is_placed() -> None:
     story.wait(5)
     story.pod("high-0", "high", node="n1")
     story.group("high", 1, Scheduled="True")
-    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.evict("low-0", "preempt", "ns/high")
     story.wait(60)
     assert story.rules == []
 
@@ -291,7 +292,7 @@ def test_an_eviction_whose_beneficiary_is_placed_only_in_part() -> None:
     story.gang("low", 1, bound=1)
     story.gang("high", 2)
     story.pod("low-0", "low", node="n1", evicted=True)
-    story.evict("low-0", "evicted from node n1 by reclaim for ns/high")
+    story.evict("low-0", "reclaim", "ns/high")
     story.pod("high-0", "high", node="n1")
     story.wait(35)
     assert sorted(story.rules) == ["evicted in vain", "partial gang"]
@@ -324,28 +325,62 @@ def test_a_beneficiary_that_is_deleted_needs_no_place() -> None:
     story.gang("low", 1, bound=1)
     story.gang("high", 1)
     story.pod("low-0", "low", node="n1", evicted=True)
-    story.evict("low-0", "evicted from node n1 by preempt for ns/high")
+    story.evict("low-0", "preempt", "ns/high")
     story.forget("high")
     story.wait(60)
     assert story.rules == []
 
 
-def test_an_eviction_for_nobody() -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_an_eviction_for_nobody(named: bool) -> None:
     story = Story()
     story.gang("low", 1, bound=1)
     story.pod("low-0", "low", node="n1", evicted=True)
+    if named:
+        story.evict("low-0", "preempt")
     story.wait(35)
     assert story.rules == ["evicted in vain"]
 
 
-def test_of_an_eviction_whose_event_died_with_its_leader_nobody_can_say_for_whom_it_was() -> None:
+def test_an_eviction_for_nobody_is_known_after_the_leader_has_changed_too() -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    story.wait(3)
+    story.lead("b")
+    story.wait(29)
+    assert story.rules == []
+    story.wait(5)
+    assert story.rules == ["evicted in vain"]
+
+
+@pytest.mark.parametrize("first", ["record", "watch"])
+@pytest.mark.parametrize("by", ["a", ""])
+def test_the_record_says_for_whom_an_eviction_was_and_that_it_was_somebody_elses(first: str, by: str) -> None:
+    story = Story()
+    story.gang("low", 1, bound=1)
+    story.gang("high", 1, Scheduled="True")
+    told = ("preempt", "ns/high") if by else ()
+    if first == "record":
+        story.evict("low-0", *told, by=by)
+    story.pod("low-0", "low", node="n1", evicted=True)
+    if first == "watch":
+        story.evict("low-0", *told, by=by)
+    story.lead("b")
+    story.pod("high-0", "high", node="n1")
+    story.wait(60)
+    assert story.rules == []
+    assert story.judge.evictions == ({"preempt": 1} if by else {})
+
+
+def test_what_happened_while_something_was_unseen_needs_no_explanation() -> None:
     story = Story()
     story.gang("low", 1, bound=1)
     story.gang("high", 2)
     story.pod("low-0", "low", node="n1", evicted=True)
-    story.evict("other-0", "evicted from node n1 by preempt for ns/high")
-    story.wait(3)
-    story.lead("b")
+    story.evict("other-0", "preempt", "ns/high")
+    story.tell("Pod", "LOST", {})
+    story.tell("Pod", "SEEN", {})
     story.wait(29)
     assert story.rules == []
     story.wait(5)
@@ -375,7 +410,7 @@ def test_a_queue_lifted_above_its_share(action: str, rules: set[str]) -> None:
     for index in range(3):
         story.pod(f"rich-{index}", "rich", node="n1")
     story.pod("rich-3", "rich", node="n1", evicted=True)
-    story.evict("rich-3", f"evicted from node n1 by {action} for ns/poor")
+    story.evict("rich-3", action, "ns/poor")
     for index in range(5):
         assert "above deserved" not in story.rules
         story.pod(f"poor-{index}", "poor", node="n2" if index else "n1")
@@ -390,7 +425,7 @@ def test_a_queue_within_its_share_by_reclaim() -> None:
         story.group(name, size, queue=queue)
         for index in range(size):
             story.pod(f"{name}-{index}", name)
-    story.evict("rich-3", "evicted from node n1 by reclaim for ns/poor")
+    story.evict("rich-3", "reclaim", "ns/poor")
     for index in range(4):
         story.pod(f"poor-{index}", "poor", node="n2")
     assert story.rules == []
