@@ -15,7 +15,7 @@ from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import AnyObject, Pod, PodGroup, ResourceQuota
 from kbatch.kube.informer import Batch
-from kbatch.kube.kinds import key_of
+from kbatch.kube.kinds import key_of, split_key
 from kbatch.model.events import Event, Upsert
 from kbatch.model.minresources import ask_of
 from kbatch.model.phase import Phase
@@ -263,7 +263,7 @@ class World:
             self._use(group)
 
     def _use(self, key: str) -> None:
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         groups = self.groups.get(namespace)
         if groups is not None:
             used = self._used.get(key)

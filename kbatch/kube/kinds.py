@@ -58,6 +58,12 @@ def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def split_key(key: str) -> tuple[str, str]:
+    """Namespace and name of a namespaced object's key."""
+    namespace, _, name = key.partition("/")
+    return namespace, name
+
+
 PODS: Final = Kind(objects.Pod, "Pod", "", "v1", "pods", namespaced=True)
 NODES: Final = Kind(objects.Node, "Node", "", "v1", "nodes", namespaced=False)
 NAMESPACES: Final = Kind(objects.Namespace, "Namespace", "", "v1", "namespaces", namespaced=False)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.kube.client import Api
-from kbatch.kube.kinds import PODS
+from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import json_patch, strategic_patch
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
@@ -65,7 +65,7 @@ class Gates:
             {"op": "test", "path": f"{place}/name", "value": IN_QUEUE_GATE},
             {"op": "remove", "path": place},
         ]
-        namespace, _, name = pod.partition("/")
+        namespace, name = split_key(pod)
         await self._writes.send(
             pod,
             Sent.CHANGE,
@@ -81,7 +81,7 @@ class Gates:
             "metadata": {"uid": member.uid},
             "status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]},
         }
-        namespace, _, name = pod.partition("/")
+        namespace, name = split_key(pod)
         await self._writes.send(
             pod,
             Sent.CHANGE,

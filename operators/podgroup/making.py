@@ -15,7 +15,7 @@ from kbatch.api.names import REPLACED_ANNOTATION
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
-from kbatch.kube.kinds import PODS, key_of
+from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
 from kbatch.model.members import Plan, State, plan, sizes
 from kbatch.model.phase import Phase
@@ -138,7 +138,7 @@ class Making:
     ) -> list[Coroutine[Any, Any, object]]:
         now = self._clock()
         namespace = group.metadata.namespace
-        own = {pod.partition("/")[2]: one for pod, one in members.items() if one.controller == group.metadata.uid}
+        own = {split_key(pod)[1]: one for pod, one in members.items() if one.controller == group.metadata.uid}
         made = self._made(group, memory, own)
         self._notice(memory, own, made, now, namespace)
         replaced, left = number(group, REPLACED_ANNOTATION, 0), retries_left(group)
@@ -263,7 +263,7 @@ class Making:
     async def _delete(self, pod: str, uid: str) -> ApiError | None:
         if self._writes.unseen(pod):
             return None
-        namespace, _, name = pod.partition("/")
+        namespace, name = split_key(pod)
         return await self._writes.send(
             pod,
             Sent.DELETE,

@@ -22,7 +22,7 @@ from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.events import EventRecorder, Regarding
-from kbatch.kube.kinds import PODS
+from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import strategic_patch
 from kbatch.model.tasks import Task
 from operators.scheduler.cache import Cache
@@ -187,7 +187,7 @@ class PodReporter:
             "lastTransitionTime": now if before is None or flipped else before.last_transition_time,
         }
         patch = {"metadata": {"uid": word.uid}, "status": {"conditions": [condition]}}
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         try:
             await strategic_patch(
                 self._api,

@@ -35,15 +35,17 @@ class Watcher(threading.Thread):
         kubeconfig: the administrator's.
         kind: a key of PATHS.
         tell: called in this thread for every change.
+        selector: a field selector.
     """
 
-    def __init__(self, kubeconfig: Path, kind: str, tell: Tell) -> None:
+    def __init__(self, kubeconfig: Path, kind: str, tell: Tell, *, selector: str = "") -> None:
         super().__init__(name=f"auditor {kind}", daemon=True)
         self.listed = threading.Event()
         """Set once everything that was there has been told."""
         self._kubeconfig = kubeconfig
         self._kind = kind
         self._tell = tell
+        self._query = f"fieldSelector={selector}&" if selector else ""
         self._stopping = threading.Event()
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self._answer: http.client.HTTPResponse | None = None
@@ -75,7 +77,7 @@ class Watcher(threading.Thread):
 
     def _list(self, api: Api) -> str:
         # Consistent, not from the cache: what was written before the auditor began must not look like news.
-        page = api.request("GET", PATHS[self._kind], timeout=10)
+        page = api.request("GET", f"{PATHS[self._kind]}?{self._query}", timeout=10)
         there = {_key(item): item for item in page["items"]}
         for key in [key for key in self._known if key not in there]:
             self._tell(self._kind, "DELETED", self._known.pop(key))
@@ -89,7 +91,7 @@ class Watcher(threading.Thread):
 
     def _watch(self, api: Api, version: str) -> str:
         """Tell of changes until the server ends the watch; the version to go on from ("" to list anew)."""
-        query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}"
+        query = f"{self._query}watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion={version}"
         connection = next(iter(api._connections(30.0)))  # the blocking client reads whole answers only
         try:
             connection.request("GET", f"{PATHS[self._kind]}?{query}", headers=api._headers)

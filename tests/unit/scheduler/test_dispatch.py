@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -270,6 +271,49 @@ async def test_a_nomination_that_could_not_be_written_does_not_count() -> None:
         dispatcher.submit(plan(nominate="a"))
         assert cache.nominated("ns/a", "uid-a") == "n"
         await until(lambda: cache.nominated("ns/a", "uid-a") == "")
+
+
+async def test_nobody_is_evicted_for_room_that_nobody_is_nominated_to() -> None:
+    """A successor would not know what the room is for."""
+    api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("v", node="n"), pod("a"), pod("b"))
+    api.on("PATCH", "/pods/b/status", lost(), {})
+    cache.nominate("ns/a", "uid-a", "m")
+    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(dataclasses.replace(plan("v"), nominations=nominations))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
+        assert not cache.model.tasks["ns/v"].terminating
+        assert (cache.nominated("ns/a", "uid-a"), cache.nominated("ns/b", "uid-b")) == ("m", "")
+        written = [(call.path.split("/")[-2], call.body["status"]["nominatedNodeName"]) for call in api.made("PATCH")]
+        assert sorted(written[:2]) == [("a", "n"), ("b", "n")]
+        assert sorted(written[2:]) == [("a", "m"), ("b", None)], "whatever the lost answer was"
+        assert dispatcher.paused_until() is not None
+
+
+async def test_who_is_gone_needs_no_nomination() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"), pod("b"))
+    api.on("PATCH", "/pods/b/status", ApiError(404, "NotFound"))
+    nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
+    async with dispatching(api, cache) as dispatcher:
+        assert dispatcher.submit(dataclasses.replace(plan("v"), nominations=nominations))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert len(api.made("POST", "/eviction")) == 2
+        assert cache.model.tasks["ns/v"].terminating
+
+
+async def test_an_eviction_says_in_the_servers_record_for_whom_it_is() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("w", node="n"))
+    taken_back = Eviction("ns/w", "uid-w", "n", "allocate", "")
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(plan("v"))
+        dispatcher.submit(Transaction("ns/g", evictions=(taken_back,)))
+        await until(lambda: dispatcher.in_flight == 0)
+        said = {call.path.split("/")[-2]: call.body["metadata"]["annotations"] for call in api.calls}
+        assert said == {
+            "v": {"kbatch.dev/evicted-by": "preempt", "kbatch.dev/evicted-for": "ns/g"},
+            "w": {"kbatch.dev/evicted-by": "allocate"},
+        }
 
 
 async def test_a_real_eviction_that_is_refused_leaves_the_victim_where_it_is() -> None:

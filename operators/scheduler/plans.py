@@ -1,0 +1,261 @@
+"""Carries out plans: transactions that evict pods, nominate others to the room, and may bind some at once.
+
+All evictions are tried with dryRun first: one refusal, and nothing of the plan happens. Then nominations are written,
+so that a successor of this process knows what the room is for; one that cannot be written, and nothing more happens.
+Then the victims are evicted, then what could be bound is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kbatch.api.names import EVICTED_BY_ANNOTATION, EVICTED_FOR_ANNOTATION
+from kbatch.api.objects import PodGroup
+from kbatch.engine import Bind, Eviction, Nomination, Transaction
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.events import EventRecorder, Regarding
+from kbatch.kube.kinds import PODGROUPS, PODS, split_key
+from kbatch.kube.writes import evict, merge_patch
+from kbatch.metrics import SchedulerMetrics
+from operators.scheduler.cache import Cache
+from operators.scheduler.pauses import Pauses
+
+_log = logging.getLogger(__name__)
+
+EVICTIONS_AT_ONCE: Final = 16
+TRIALS_AT_ONCE: Final = 8
+"""Dry runs and nominations. A plan has as many of them as evictions; those of later plans must not hold up the
+evictions of earlier ones."""
+FIELD_MANAGER: Final = "kbatch-scheduler"
+
+_NAMED_PODS: Final = 8
+"""So many pods are named in an Event of a group."""
+
+_GONE: Final = frozenset({404, 422})
+"""What the server says to a write for a pod that is gone, or replaced by another one of its name."""
+
+
+class Plans:
+    """Carries out plans, each in a task of its own.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        cache: knows already what is under way; learns what was given up.
+        begin: binds what could be bound.
+        changed: called when `in_flight` may have changed.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        metrics: SchedulerMetrics,
+        recorder: EventRecorder,
+        begin: Callable[[Sequence[Bind]], None],
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._recorder = recorder
+        self._begin = begin
+        self._changed = changed
+        self._running: set[asyncio.Task[None]] = set()
+        self._pauses = Pauses(clock)
+        self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._trials = asyncio.Semaphore(TRIALS_AT_ONCE)
+
+    @property
+    def in_flight(self) -> int:
+        """Plans that are not carried out yet."""
+        return len(self._running)
+
+    def paused(self, transaction: Transaction) -> bool:
+        """Whether a group is left alone for a moment, as its last plan was refused."""
+        return self._pauses.paused(_whose(transaction))
+
+    def paused_until(self) -> float | None:
+        """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
+        return self._pauses.next_end()
+
+    def begin(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
+        """Begin to carry out a plan; `before`: with each nomination the pod's last one, or an empty text."""
+        task = asyncio.create_task(self._carry_out(transaction, before), name=f"plan {transaction.group}")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._changed()
+
+    async def _carry_out(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
+        try:
+            refusal = await self._refusal(transaction.evictions)
+            if refusal is not None or self._for_nobody(transaction):
+                if refusal is not None:
+                    victim, error = refusal
+                    self._metrics.evictions.labels(victim.action, "refused").inc()
+                    _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
+                    self._pauses.failed(_whose(transaction))
+                self._take_back(transaction)
+                for nomination, old in before:
+                    self._cache.nominate(nomination.pod, nomination.uid, old)
+                return
+            written = await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
+            if transaction.evictions and not all(written):
+                _log.info("plan for %s given up: its nominations cannot be written", transaction.group)
+                self._pauses.failed(_whose(transaction))
+                self._take_back(transaction)
+                await asyncio.gather(*(self._withdraw(nomination, old) for nomination, old in before))
+                return
+            await self._evict_all(transaction)
+            self._begin(transaction.binds)
+        except Exception:  # noqa: BLE001 - what is left of the plan must be taken back, whatever went wrong
+            _log.exception("plan for %s", transaction.group)
+            self._take_back(transaction)
+
+    def _for_nobody(self, transaction: Transaction) -> bool:
+        """Whether all for whom pods are to be evicted have gone, or found another place, while that was tried."""
+        if not transaction.evictions:
+            return False
+        tasks = self._cache.model.tasks
+        pods = [(tasks.get(one.pod), one.uid) for one in transaction.nominations if one.node]
+        waiting = [task for task, uid in pods if task is not None and task.uid == uid and not task.node]
+        return bool(pods) and not waiting
+
+    def _take_back(self, transaction: Transaction) -> None:
+        """Nothing of the plan is under way any more; a victim that was evicted all the same, the watch will show."""
+        for one in transaction.binds:
+            self._cache.forget(one.pod, one.uid)
+        for victim in transaction.evictions:
+            self._cache.not_evicting(victim.pod, victim.uid)
+
+    # --- evictions ----------------------------------------------------------------------------------------------------
+
+    async def _refusal(self, victims: Sequence[Eviction]) -> tuple[Eviction, KubeError] | None:
+        """The first victim, in order, whose eviction the server would refuse, and why; None if it would take all."""
+        answers = await asyncio.gather(*(self._try_eviction(victim, dry_run=True) for victim in victims))
+        return next(((victim, error) for victim, error in zip(victims, answers, strict=True) if error), None)
+
+    async def _evict_all(self, transaction: Transaction) -> None:
+        homes = {victim.pod: self._cache.group_of(victim.pod) for victim in transaction.evictions}
+        evicted = await asyncio.gather(*(self._evict(victim) for victim in transaction.evictions))
+        self._tell_groups([one for one, done in zip(transaction.evictions, evicted, strict=True) if done], homes)
+        if all(evicted):
+            self._pauses.succeeded(_whose(transaction))
+        else:
+            self._pauses.failed(_whose(transaction))
+
+    async def _evict(self, victim: Eviction) -> bool:
+        error = await self._try_eviction(victim, dry_run=False)
+        if error is None:
+            self._metrics.evictions.labels(victim.action, "ok").inc()
+            return True
+        self._metrics.evictions.labels(victim.action, "refused").inc()
+        _log.warning("eviction of %s for %s: %s", victim.pod, victim.beneficiary or "nobody", error)
+        self._cache.not_evicting(victim.pod, victim.uid)
+        return False
+
+    async def _try_eviction(self, victim: Eviction, *, dry_run: bool) -> KubeError | None:
+        namespace, name = split_key(victim.pod)
+        why = {EVICTED_BY_ANNOTATION: victim.action}
+        if victim.beneficiary:
+            why[EVICTED_FOR_ANNOTATION] = victim.beneficiary
+        try:
+            async with self._trials if dry_run else self._evictions:
+                await evict(self._api, namespace=namespace, name=name, uid=victim.uid, dry_run=dry_run, annotations=why)
+        except ApiError as error:
+            return None if error.status == 404 else error  # whoever is gone needs no eviction
+        except KubeError as error:
+            # Where no answer came the watch will tell whether it happened; asked for again, it does no harm.
+            return error
+        if not dry_run:
+            whom = f" for {victim.beneficiary}" if victim.beneficiary else ""
+            note = f"evicted from node {victim.node} by {victim.action}{whom}"
+            self._recorder.normal(Regarding("v1", "Pod", namespace, name, victim.uid), "Evicted", "Evicting", note)
+        return None
+
+    def _tell_groups(self, victims: Sequence[Eviction], homes: Mapping[str, PodGroup | None]) -> None:
+        """One Event for each group that lost pods to a plan, and one for the group that they make room for."""
+        lost: dict[str, list[Eviction]] = {}
+        for victim in victims:
+            home = homes.get(victim.pod)
+            if home is not None:
+                lost.setdefault(f"{home.metadata.namespace}/{home.metadata.name}", []).append(victim)
+        for key, pods in lost.items():
+            group = self._cache.groups.get(key)
+            if group is not None:
+                for whom, how, of in _sides(pods):
+                    note = f"{_pods(of)} evicted by {how}{f' for {whom}' if whom else ''}"
+                    self._recorder.normal(_regarding(group), "Evicted", "Evicting", note)
+        for whom, how, of in _sides(victims):
+            beneficiary = self._cache.groups.get(whom)
+            if beneficiary is not None:
+                note = f"{_pods(of)} evicted by {how} to make room"
+                self._recorder.normal(_regarding(beneficiary), "VictimsEvicted", "Evicting", note)
+
+    # --- nominations --------------------------------------------------------------------------------------------------
+
+    async def _nominate(self, nomination: Nomination, old: str) -> bool:
+        """Whether what the nomination is for needs no other: it is written, or its pod is gone."""
+        error = await self._write(nomination)
+        if error is None:
+            return True
+        self._cache.nominate(nomination.pod, nomination.uid, old)
+        return isinstance(error, ApiError) and error.status in _GONE
+
+    async def _withdraw(self, nomination: Nomination, old: str) -> None:
+        """Of a plan that is given up; one whose answer was lost may have been written."""
+        self._cache.nominate(nomination.pod, nomination.uid, old)
+        await self._write(Nomination(nomination.pod, nomination.uid, old or None))
+
+    async def _write(self, nomination: Nomination) -> KubeError | None:
+        namespace, name = split_key(nomination.pod)
+        patch = {"metadata": {"uid": nomination.uid}, "status": {"nominatedNodeName": nomination.node}}
+        try:
+            async with self._trials:
+                await merge_patch(
+                    self._api,
+                    PODS,
+                    namespace=namespace,
+                    name=name,
+                    patch=patch,
+                    subresource="status",
+                    field_manager=FIELD_MANAGER,
+                )
+        except KubeError as error:
+            self._metrics.nominations.labels("failed").inc()
+            if not isinstance(error, ApiError) or error.status != 404:
+                _log.warning("nomination of %s to %s: %s", nomination.pod, nomination.node, error)
+            return error
+        self._metrics.nominations.labels("written" if nomination.node else "withdrawn").inc()
+        return None
+
+
+def _whose(transaction: Transaction) -> str:
+    return transaction.job or transaction.group
+
+
+def _sides(victims: Sequence[Eviction]) -> list[tuple[str, str, list[str]]]:
+    """For whom, by which action, which pods."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for victim in victims:
+        found.setdefault((victim.beneficiary or "", victim.action), []).append(victim.pod)
+    return [(whom, how, pods) for (whom, how), pods in found.items()]
+
+
+def _pods(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _NAMED_PODS} more" if len(keys) > _NAMED_PODS else ""
+    return f"{len(keys)} pod{'s' if len(keys) > 1 else ''} ({', '.join(keys[:_NAMED_PODS])}{more})"
+
+
+def _regarding(group: PodGroup) -> Regarding:
+    metadata = group.metadata
+    return Regarding(PODGROUPS.api_version, PODGROUPS.name, metadata.namespace, metadata.name, metadata.uid)
