@@ -38,6 +38,7 @@ from kbatch.kube.kinds import PODGROUPS
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
+from operators.scheduler.good_news import GoodNews
 
 _log = logging.getLogger(__name__)
 
@@ -48,10 +49,6 @@ AT_ONCE_IN_A_FLOOD: Final = 2
 FLOOD: Final = 200
 """Where more groups than this wait to be written, thousands of small ones most likely, binds go first all the more:
 each such write takes the API server as long as a bind, and then there are as many of them."""
-
-GOOD_NEWS_SECONDS: Final = 2.5
-"""While binds wait, that a gang is scheduled is said so long after it is. Such a write takes the API server as long as
-two binds do, and whoever still waits for a place cares more."""
 
 MESSAGE_SECONDS: Final = 5.0
 """A group's message alone is not rewritten sooner than this after the last write for the group."""
@@ -115,8 +112,8 @@ class StatusWriter:
         self._message_seconds = message_seconds
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
-        self._good: OrderedDict[str, tuple[Wanted, float]] = OrderedDict()
-        """Of groups whose binds are confirmed, and since when that is known."""
+        self._good: GoodNews[Wanted] = GoodNews()
+        """Of groups whose binds are confirmed."""
         self._held: dict[str, tuple[Wanted, Verdict]] = {}
         """Of groups whose binds or evictions are under way: what is true when they are confirmed."""
         self._look_again = 0.0
@@ -161,7 +158,7 @@ class StatusWriter:
                 self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
-            self._good.pop(key, None)
+            self._good.discard(key)
             self._held.pop(key, None)
             if not verdict.scheduled and self._cache.leaving(key):
                 self._held[key] = wanted, verdict
@@ -190,7 +187,8 @@ class StatusWriter:
                 self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
                 del self._held[key]
-                self._good[key] = wanted, began
+                standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
+                self._good.put(key, wanted, began, contradicted=standing is not None)
             else:
                 reason = self._failure(key)
                 if reason is not None:
@@ -256,8 +254,7 @@ class StatusWriter:
         try:
             async with asyncio.timeout(seconds):
                 self._look()
-                self._urgent |= {key: wanted for key, (wanted, _) in self._good.items()}
-                self._good.clear()
+                self._urgent |= self._good.take_all()
                 self._work.set()
                 while self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
                     await asyncio.sleep(0.02)
@@ -272,13 +269,9 @@ class StatusWriter:
             if key not in self._writing:
                 del self._urgent[key]
                 return key, wanted, now
-        due = now - (GOOD_NEWS_SECONDS if self._binding() else 0.0)
-        for key, (wanted, since) in self._good.items():
-            if since > due:  # and so are all that follow
-                break
-            if key not in self._writing:
-                del self._good[key]
-                return key, wanted, since
+        good = self._good.due(now, hold=self._binding(), busy=self._writing)
+        if good is not None:
+            return good
         if now < self._next_message:
             return None
         for key, wanted in self._patient.items():

@@ -43,6 +43,8 @@ class Limits:
     """A gang that is placed in part. One that cannot be completed is given up after a minute: then more than that."""
     untrue: float = 5.0
     """A condition that contradicts what is there."""
+    unsaid: float = 15.0
+    """Nothing at all is said of a gang that is placed: while binds of others wait, that may take its time."""
     beneficiary: float = 30.0
     """From an eviction to the placement of the group that it was done for."""
     race: float = 1.0
@@ -75,7 +77,7 @@ class Judge:
             WholeGangs(limits.partial),
             BeneficiaryPlaced(limits.beneficiary),
             WithinDeserved(),
-            TrueConditions(limits.untrue, phases=phases, hindered=hindered),
+            TrueConditions(limits.untrue, limits.unsaid, phases=phases, hindered=hindered),
         )
 
     def told(self, kind: str, change: str, obj: dict[str, Any], at: float) -> None:

@@ -312,18 +312,22 @@ Hindered = Callable[[str, float, float], float]
 
 _NUMBERS = re.compile(r"\d+")
 
+UNSAID = "says nothing of Scheduled, though the minimum is placed"
+
 
 class TrueConditions(Rule):
     """What a group's status says is what is there, but for a moment.
 
     Args:
         limit: how long that moment may be, in seconds.
+        unsaid: how long nothing may be said of a group.
         phases: whether the process that writes phases runs, so that they can be judged.
         hindered: for how many seconds, between two moments, nobody could know or write how a group stands.
     """
 
-    def __init__(self, limit: float, *, phases: bool, hindered: Hindered) -> None:
+    def __init__(self, limit: float, unsaid: float, *, phases: bool, hindered: Hindered) -> None:
         self._limit = limit
+        self._unsaid = unsaid
         self._hindered = hindered
         self._phases = phases
         self._wrong: Lasting[tuple[str, str]] = Lasting()
@@ -342,11 +346,12 @@ class TrueConditions(Rule):
         wrong = [(g.key, what) for g in world.groups.values() if not g.deleting for what in self._contradicts(world, g)]
         for (key, what), lasted in self._wrong.keep(wrong, at):
             seconds = lasted
-            if lasted > self._limit:
+            limit = self._unsaid if what == UNSAID else self._limit
+            if lasted > limit:
                 seconds -= self._hindered(key, at - lasted, at)
             kind = _NUMBERS.sub("N", what)
             self._longest[kind] = max(self._longest.get(kind, 0.0), seconds)
-            if seconds > self._limit and (key, what) not in self._told:
+            if seconds > limit and (key, what) not in self._told:
                 self._told.add((key, what))
                 yield Violation("untrue condition", key, f"{what}, for {seconds:.0f} s")
 
@@ -364,7 +369,7 @@ class TrueConditions(Rule):
         if scheduled == "False" and whole:
             yield f"Scheduled=False ({reason}), though the minimum is placed"
         if not scheduled and whole:
-            yield "says nothing of Scheduled, though the minimum is placed"
+            yield UNSAID
         if scheduled == "True" and not whole and group.uid not in self._ended:
             yield f"Scheduled=True, though fewer than its {group.minimum} pods are placed"
         if group.conditions.get("Unschedulable", ("", ""))[0] == "True" and whole:

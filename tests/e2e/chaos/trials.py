@@ -60,7 +60,7 @@ def bad_connection(field: Field, *, seconds: float, seed: int, log: Path | None 
     script = Script(seed, everything(), log=log)
     # A group whose bind failed for certain is left alone for a while, longer each time, up to half a minute; a gang
     # that cannot be completed within a minute is taken back.
-    limits = Limits(partial=75, untrue=5 + script.watch_delay(), beneficiary=75)
+    limits = Limits(partial=75, untrue=5 + script.watch_delay(), unsaid=15 + script.watch_delay(), beneficiary=75)
     with (
         Proxy(field.api.server, field.api.certificate_authority, script) as proxy,
         field.namespace() as space,

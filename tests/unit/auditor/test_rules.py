@@ -435,7 +435,6 @@ def test_a_queue_within_its_share_by_reclaim() -> None:
     ("bound", "conditions", "right"),
     [
         (4, {"Scheduled": "False NotEnoughResources"}, {"Scheduled": "True Scheduled"}),
-        (4, {}, {"Scheduled": "True Scheduled"}),
         (4, {"Scheduled": "True x", "Unschedulable": "True y"}, {"Scheduled": "True x", "Unschedulable": "False y"}),
         (0, {"Scheduled": "True Scheduled"}, {"Scheduled": "False NotEnoughResources"}),
         (0, {"Scheduled": "False QueueNotFound"}, {"Scheduled": "False NotEnoughResources"}),
@@ -450,6 +449,15 @@ def test_a_condition_that_is_not_true(bound: int, conditions: dict[str, str], ri
     assert story.rules == []
     story.group("g", 4, **conditions)
     story.wait(6)
+    assert story.rules == ["untrue condition"]
+
+
+def test_that_nothing_is_said_of_a_gang_may_last_longer_than_an_untruth() -> None:
+    story = Story()
+    story.gang("g", 4, bound=4)
+    story.wait(14)
+    assert story.rules == []
+    story.wait(3)
     assert story.rules == ["untrue condition"]
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, Node, Pod, PodGroup
@@ -18,7 +19,8 @@ from kbatch.api.reasons import BindFailed, NotEnoughTasks
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
-from operators.scheduler.status import FIRST_SECONDS, FLOOD, GOOD_NEWS_SECONDS, StatusWriter
+from operators.scheduler.good_news import CONTRADICTED_SECONDS, NEWS_SECONDS
+from operators.scheduler.status import FIRST_SECONDS, FLOOD, StatusWriter
 from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, node, pod, queue, told, until
 
 END = "/status"
@@ -367,16 +369,22 @@ async def test_of_evictions_that_were_given_up_nothing_is_said_until_a_cycle_say
         await until(lambda: len(api.calls) == 1)
 
 
-async def test_while_binds_wait_good_news_waits_and_bad_news_does_not() -> None:
+@pytest.mark.parametrize(("said", "seconds"), [("", NEWS_SECONDS), ("False", CONTRADICTED_SECONDS)])
+async def test_while_binds_wait_good_news_waits_and_bad_news_does_not(said: str, seconds: float) -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     cache.receive(told(group("h", minimum=3)))
+    if said:
+        failing = Condition(
+            type=SCHEDULED, status=said, reason=BindFailed.code, last_transition_time="2026-01-01T00:00:00Z"
+        )
+        cache.receive(told(group(minimum=3, conditions=(failing,), version="11")))
     now, binding = 100.0, True
     async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
         finish(writer.report(whole() | waiting(0, 3, name="h")))
         cache.receive(told(pod("g-2", node="n", version="2")))
         now += 0.1  # for the look at what has been confirmed
         await until(lambda: api.made("PATCH", "/h/status"))
-        now += GOOD_NEWS_SECONDS - 0.2
+        now += seconds - 0.2
         await asyncio.sleep(0.5)
         assert not api.made("PATCH", "/g/status")
         now += 0.3
