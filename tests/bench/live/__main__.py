@@ -118,7 +118,7 @@ def _extra(bench: Bench, chosen: argparse.Namespace, nodes: int, gangs: Shape) -
         if _wanted(chosen, f"{KBATCH_INSTALLED.name} {shape.name} {mode} {nodes} nodes"):
             block.append((KBATCH_INSTALLED, shape.name, mode, functools.partial(run, KBATCH_INSTALLED, shape)))
     if _wanted(chosen, f"kbatch steady {nodes} nodes"):
-        block.append((KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=0.4 * (bench.ceiling or 0))))
+        block.append((KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=bench.sustainable(gangs))))
     if _wanted(chosen, f"kbatch mixed {nodes} nodes"):
         block.append((KBATCH, "mixed trace", "mixed", lambda: mixed(bench, chosen.pods)))
     return block
