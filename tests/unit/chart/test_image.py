@@ -93,6 +93,9 @@ def test_workflows_have_few_rights_and_pinned_actions(path: Path) -> None:
     # YAML 1.1 takes the key `on` for a boolean.
     assert "pull_request_target" not in workflow[True]
     for job in workflow["jobs"].values():
+        if "uses" in job:  # another workflow, which is held to the same
+            assert (path.parents[2] / job["uses"]).resolve() in {other.resolve() for other in WORKFLOWS}
+            continue
         assert job["timeout-minutes"] <= 60
         for step in job["steps"]:
             if "uses" in step:
@@ -135,3 +138,11 @@ def test_a_release_is_refused_where_the_versions_differ() -> None:
     assert f"version: {version}" in chart
     assert f'appVersion: "{version}"' in chart
     assert "  repository: kbatch-operators" in (ROOT / "charts" / "kbatch" / "values.yaml").read_text().splitlines()
+
+
+def test_only_what_passed_the_tests_is_published() -> None:
+    by_name = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
+    jobs = by_name["release"]["jobs"]
+    assert jobs["publish"]["needs"] == "test"
+    assert jobs["test"] == {"uses": "./.github/workflows/ci.yml"}
+    assert "workflow_call" in by_name["ci"][True]
