@@ -12,9 +12,10 @@ from kbatch.engine import Transaction
 from kbatch.kube.client import Api
 from kbatch.kube.events import EventRecorder
 from kbatch.metrics import SchedulerMetrics
+from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.binder import Binder
 from operators.scheduler.cache import Cache
-from operators.scheduler.plans import FIELD_MANAGER, Plans
+from operators.scheduler.plans import Plans
 from operators.scheduler.volumes import VOLUME_SECONDS, Volumes
 
 PARALLELISM: Final = 64

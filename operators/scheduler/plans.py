@@ -21,6 +21,7 @@ from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODGROUPS, PODS, split_key
 from kbatch.kube.writes import evict, merge_patch
 from kbatch.metrics import SchedulerMetrics
+from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.pauses import Pauses
 
@@ -30,7 +31,6 @@ EVICTIONS_AT_ONCE: Final = 16
 TRIALS_AT_ONCE: Final = 8
 """Dry runs and nominations. A plan has as many of them as evictions; those of later plans must not hold up the
 evictions of earlier ones."""
-FIELD_MANAGER: Final = "kbatch-scheduler"
 
 _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
@@ -104,16 +104,15 @@ class Plans:
                     self._metrics.evictions.labels(victim.action, "refused").inc()
                     _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
                     self._pauses.failed(_whose(transaction))
-                self._take_back(transaction)
-                for nomination, old in before:
-                    self._cache.nominate(nomination.pod, nomination.uid, old)
+                self._give_up(transaction, before)
                 return
             written = await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
             if transaction.evictions and not all(written):
                 _log.info("plan for %s given up: its nominations cannot be written", transaction.group)
                 self._pauses.failed(_whose(transaction))
-                self._take_back(transaction)
-                await asyncio.gather(*(self._withdraw(nomination, old) for nomination, old in before))
+                self._give_up(transaction, before)
+                # All of them: one whose answer was lost may have been written.
+                await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
                 return
             await self._evict_all(transaction)
             self._begin(transaction.binds)
@@ -129,6 +128,12 @@ class Plans:
         pods = [(tasks.get(one.pod), one.uid) for one in transaction.nominations if one.node]
         waiting = [task for task, uid in pods if task is not None and task.uid == uid and not task.node]
         return bool(pods) and not waiting
+
+    def _give_up(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
+        """Take a plan back of which nothing has happened to any victim."""
+        self._take_back(transaction)
+        for nomination, old in before:
+            self._cache.nominate(nomination.pod, nomination.uid, old)
 
     def _take_back(self, transaction: Transaction) -> None:
         """Nothing of the plan is under way any more; a victim that was evicted all the same, the watch will show."""
@@ -210,11 +215,6 @@ class Plans:
             return True
         self._cache.nominate(nomination.pod, nomination.uid, old)
         return isinstance(error, ApiError) and error.status in _GONE
-
-    async def _withdraw(self, nomination: Nomination, old: str) -> None:
-        """Of a plan that is given up; one whose answer was lost may have been written."""
-        self._cache.nominate(nomination.pod, nomination.uid, old)
-        await self._write(Nomination(nomination.pod, nomination.uid, old or None))
 
     async def _write(self, nomination: Nomination) -> KubeError | None:
         namespace, name = split_key(nomination.pod)

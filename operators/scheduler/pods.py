@@ -25,13 +25,13 @@ from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import strategic_patch
 from kbatch.model.tasks import Task
+from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 
 _log = logging.getLogger(__name__)
 
 POD_SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
-FIELD_MANAGER: Final = "kbatch-scheduler"
 LASTING_SECONDS: Final = 2.0
 WRITES_A_SECOND: Final = 50.0
 _MOST_WORDS: Final = 1024

@@ -37,12 +37,12 @@ from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingErr
 from kbatch.kube.kinds import PODGROUPS
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
+from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import GoodNews
 
 _log = logging.getLogger(__name__)
 
-FIELD_MANAGER: Final = "kbatch-scheduler"
 AT_ONCE: Final = 16
 AT_ONCE_WHILE_BINDING: Final = 4
 AT_ONCE_IN_A_FLOOD: Final = 2

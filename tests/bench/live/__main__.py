@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
@@ -48,8 +49,8 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
     gangs = Shape(pods, pods // 20)
     for nodes in chosen.nodes:
         both = [_block(bench, chosen, contestants, nodes, shape) for shape in shapes(pods)]
-        blocks = [[row for row in block if row[2] == "backlog"] for block in both]
-        blocks.append([row for block in both for row in block if row[2] == "live"])
+        blocks = [[row for row in block if row.mode == "backlog"] for block in both]
+        blocks.append([row for block in both for row in block if row.mode == "live"])
         blocks.append(_extra(bench, chosen, nodes, gangs))
         bench.plane.ensure_nodes(nodes)
         done: list[Figure] = []
@@ -58,15 +59,15 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
                 done.append(await bench.bare_loop(pods))
                 yield done[-1]
             first = len(done)
-            for contestant, shape, mode, run in block:
-                done.append(await bench.attempt(run(), contestant, shape, mode))
+            for row in block:
+                done.append(await row.attempt(bench))
                 yield done[-1]
             done.append(await bench.bare_loop(pods))
             yield done[-1]
             against_the_ceiling(done)
             again = [row for row, figure in zip(block, done[first:], strict=False) if wants_more(figure)]
-            for contestant, shape, mode, run in again * (TIMES - 1):
-                done += [await bench.attempt(run(), contestant, shape, mode), await bench.bare_loop(pods)]
+            for row in again * (TIMES - 1):
+                done += [await row.attempt(bench), await bench.bare_loop(pods)]
                 for figure in done[-2:]:
                     yield figure
         if nodes == chosen.nodes[-1] and chosen.standing and _wanted(chosen, f"kbatch standing {nodes} nodes"):
@@ -81,8 +82,18 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
 TIMES = 3
 """A row that misses its limit runs so often in all, each time between two loops; the median counts."""
 
-Row = tuple[Contestant, str, str, Callable[[], Awaitable[Figure]]]
-"""Whose, of which shape and mode, and what runs it."""
+
+class Row(NamedTuple):
+    """A row to be measured: whose, of which shape and mode, and what runs it."""
+
+    contestant: Contestant
+    shape: str
+    mode: str
+    run: Callable[[], Awaitable[Figure]]
+
+    async def attempt(self, bench: Bench) -> Figure:
+        """Run it; where it fails, a figure that says why."""
+        return await bench.attempt(self.run(), self.contestant, self.shape, self.mode)
 
 
 def shapes(pods: int) -> list[Shape]:
@@ -104,7 +115,7 @@ def _block(
             continue
         for mode, run in (("backlog", bench.backlog), ("live", bench.live)):
             if _wanted(chosen, f"{contestant.name} {shape.name} {mode} {nodes} nodes"):
-                block.append((contestant, shape.name, mode, functools.partial(run, contestant, shape)))
+                block.append(Row(contestant, shape.name, mode, functools.partial(run, contestant, shape)))
     return block
 
 
@@ -116,11 +127,13 @@ def _extra(bench: Bench, chosen: argparse.Namespace, nodes: int, gangs: Shape) -
     singles = Shape(chosen.pods, chosen.pods)
     for shape, mode, run in ((gangs, "live", bench.live), (singles, "backlog", bench.backlog)):
         if _wanted(chosen, f"{KBATCH_INSTALLED.name} {shape.name} {mode} {nodes} nodes"):
-            block.append((KBATCH_INSTALLED, shape.name, mode, functools.partial(run, KBATCH_INSTALLED, shape)))
+            block.append(Row(KBATCH_INSTALLED, shape.name, mode, functools.partial(run, KBATCH_INSTALLED, shape)))
     if _wanted(chosen, f"kbatch steady {nodes} nodes"):
-        block.append((KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=bench.sustainable(gangs))))
+        block.append(
+            Row(KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=bench.sustainable(gangs)))
+        )
     if _wanted(chosen, f"kbatch mixed {nodes} nodes"):
-        block.append((KBATCH, "mixed trace", "mixed", lambda: mixed(bench, chosen.pods)))
+        block.append(Row(KBATCH, "mixed trace", "mixed", lambda: mixed(bench, chosen.pods)))
     return block
 
 

@@ -33,18 +33,15 @@ class Check:
 
 def efficiency_limit(figure: Figure) -> float | None:
     """What a row's bind efficiency must reach; None where there is no such limit."""
-    gangs = figure.shape.partition(" x ")[0]
-    if figure.scheduler != "kbatch" or figure.mode != "backlog" or not gangs.isdigit():
+    if figure.scheduler != "kbatch" or figure.mode != "backlog" or figure.gangs is None:
         return None
-    return 0.6 if int(gangs) == figure.pods else 0.75
+    return 0.6 if figure.gangs == figure.pods else 0.75
 
 
 def wait_limit(figure: Figure) -> float | None:
     """What 99 of 100 pods of a row may wait at most, in seconds; None where there is no such limit."""
-    gangs = figure.shape.partition(" x ")[0]
-    if figure.scheduler != "kbatch" or figure.mode != "live" or not gangs.isdigit():
-        return None
-    return 3.0 if int(gangs) == figure.pods // 20 else None
+    limited = figure.scheduler == "kbatch" and figure.mode == "live" and figure.gangs == figure.pods // 20
+    return 3.0 if limited else None
 
 
 def wants_more(figure: Figure) -> bool:
@@ -55,8 +52,7 @@ def wants_more(figure: Figure) -> bool:
 def _of_one_row(figures: Sequence[Figure]) -> Iterator[Check]:
     """The limits for which the median of a row counts, if it ran several times."""
     of = f", median of {len(figures)}" if len(figures) > 1 else ""
-    where, first = _where(figures[0]), figures[0]
-    efficiency, wait = efficiency_limit(first), wait_limit(first)
+    where, efficiency, wait = _where(figures[0]), efficiency_limit(figures[0]), wait_limit(figures[0])
     if efficiency is not None:
         value = _median([one.efficiency for one in figures])
         yield Check(f"{where}: bind efficiency{of}", value, efficiency, at_least=True)
@@ -94,9 +90,8 @@ def _checks(figures: list[Figure]) -> Iterator[Check]:
             continue
         if figure.mode != "mixed":
             yield Check(f"{where}: pods bound, of all", figure.bound / max(1, figure.pods), 1.0, at_least=True)
-        gangs = figure.shape.partition(" x ")[0]
         alike.setdefault(where, []).append(figure)
-        if figure.mode == "live" and gangs == "1":
+        if figure.mode == "live" and figure.gangs == 1:
             yield Check(f"{where}: first bind after the last creation, s", figure.first_bind, 2.0, at_least=False)
     for rows in alike.values():
         yield from _of_one_row(rows)

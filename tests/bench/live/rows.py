@@ -79,6 +79,12 @@ class Figure:
     failed: str = ""
     """Why the row has no figures."""
 
+    @property
+    def gangs(self) -> int | None:
+        """How many gangs the load has; None where it is another one."""
+        gangs, _, size = self.shape.partition(" x ")
+        return int(gangs) if size else None
+
     def json(self) -> dict[str, Any]:
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
@@ -98,7 +104,7 @@ def _fill(figure: Figure, seen: Seen) -> None:
     waits = [at - seen.sent[name] for name, at in seen.bound.items() if name in seen.sent]
     if figure.mode in {"live", "steady"}:
         figure.wait_p50, figure.wait_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-        if figure.shape.startswith("1 x ") and times and seen.made:  # else binding begins while pods are still made
+        if figure.gangs == 1 and times and seen.made:  # else binding begins while pods are still made
             figure.first_bind = times[0] - max(seen.made.values())
     if seen.made:
         figure.made_per_second = len(seen.made) / max(1e-6, max(seen.made.values()) - min(seen.sent.values()))

@@ -168,12 +168,9 @@ def eviction_of(write: Write) -> Eviction | None:
         victim=f"{write.namespace}/{write.name}",
         uid=(options.get("preconditions") or {}).get("uid") or "",
         by=write.identity,
-        action=why.get(f"{OURS}/evicted-by", ""),
-        beneficiary=why.get(f"{OURS}/evicted-for", ""),
+        action=why.get("kbatch.dev/evicted-by", ""),
+        beneficiary=why.get("kbatch.dev/evicted-for", ""),
     )
-
-
-OURS = "kbatch.dev"
 
 
 def bound_twice(writes: Iterable[Write]) -> Iterator[Violation]:

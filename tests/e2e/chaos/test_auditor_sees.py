@@ -40,10 +40,10 @@ def bind(by: Api, space: str, name: str, node: str) -> None:
     by.post(f"/api/v1/namespaces/{space}/pods/{name}/binding", body)
 
 
-def evict(by_whom: Api, space: str, name: str, *, by: str, whom: str = "") -> None:
-    why = {"kbatch.dev/evicted-by": by} | ({"kbatch.dev/evicted-for": whom} if whom else {})
+def evict(by: Api, space: str, name: str, *, action: str, whom: str = "") -> None:
+    why = {"kbatch.dev/evicted-by": action} | ({"kbatch.dev/evicted-for": whom} if whom else {})
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "annotations": why}}
-    by_whom.post(f"/api/v1/namespaces/{space}/pods/{name}/eviction", body)
+    by.post(f"/api/v1/namespaces/{space}/pods/{name}/eviction", body)
 
 
 def lease(holder: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_each_misdeed_is_seen(field: Field) -> None:
         closed = time.monotonic()
         says = {"status": {"conditions": [_condition("Scheduled", "True"), _condition("Enqueued", "True")]}}
         field.patch(f"{GROUPS}/namespaces/{space}/podgroups/says/status", says)
-        evict(a, space, "fine", by="reclaim", whom=f"{space}/greedy")
+        evict(a, space, "fine", action="reclaim", whom=f"{space}/greedy")
         assert wait_until(lambda: auditor.evictions("reclaim") == 1, 10, every=0.01)
         assert not auditor.verdict(), "nothing has gone wrong yet, or not for long"
 
@@ -87,7 +87,7 @@ def test_each_misdeed_is_seen(field: Field) -> None:
         bind(a, space, "huge-0", "node-1")
         for index in range(5):
             bind(a, space, f"greedy-{index}", f"node-{2 + index}")
-        evict(a, space, "victim-0", by="preempt")
+        evict(a, space, "victim-0", action="preempt")
 
         def seen() -> set[str]:
             return {violation.rule for violation in auditor.verdict()}
