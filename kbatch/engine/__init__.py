@@ -11,7 +11,8 @@ after each; where there is nothing to tell yet it yields a `Turn`. The model mus
 ended. Its return value is the `Outcome`, whose memo goes into the next cycle.
 """
 
-from kbatch.engine.boundary import (
+from kbatch.engine.cycle import cycle
+from kbatch.engine.decisions import (
     Bind,
     Eviction,
     Memo,
@@ -25,10 +26,9 @@ from kbatch.engine.boundary import (
     Verdict,
     verdict_conditions,
 )
-from kbatch.engine.building import build_policy
-from kbatch.engine.cycle import cycle
-from kbatch.engine.policy import Policy
-from kbatch.engine.snapshot import Snapshot, take_snapshot
+from kbatch.engine.loader import build_policy
+from kbatch.engine.policy.policy import Policy
+from kbatch.engine.state.snapshot import Snapshot, take_snapshot
 
 __all__ = [
     "Bind",

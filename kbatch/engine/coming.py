@@ -14,13 +14,13 @@ from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, Pod, PodSpec
 from kbatch.engine.demand import ToCome, templates
 from kbatch.engine.plugin import Unit
-from kbatch.engine.state import JobState
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 def foreseen(session: Session, job: JobState) -> list[ToCome]:

@@ -13,14 +13,14 @@ from kbatch.api.reasons import (
     most_specific,
 )
 from kbatch.engine.actions import ACTIONS
-from kbatch.engine.boundary import TURN, Memo, Observer, Outcome, Step, Transaction, Turn, Verdict
-from kbatch.engine.explaining import Shortages, restated
-from kbatch.engine.planning import unplaced
-from kbatch.engine.policy import Policy
-from kbatch.engine.session import Session
-from kbatch.engine.snapshot import Snapshot
-from kbatch.engine.standing import take_up
-from kbatch.engine.state import JobState
+from kbatch.engine.decisions import TURN, Memo, Observer, Outcome, Step, Transaction, Turn, Verdict
+from kbatch.engine.diagnosis.shortages import Shortages, restated
+from kbatch.engine.placement.gang import unplaced
+from kbatch.engine.policy.policy import Policy
+from kbatch.engine.reservation.resume import take_up
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.snapshot import Snapshot
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:

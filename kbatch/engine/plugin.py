@@ -24,8 +24,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.room import Room, Rows
-from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.node_resources import Room, Rows
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task, TaskClass

@@ -31,7 +31,7 @@ from kbatch.api.objects import (
     ReplicaSet,
     ResourceQuota,
 )
-from kbatch.engine.boundary import Bind, Eviction, Nomination, Transaction, Verdict, verdict_conditions
+from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction, Verdict, verdict_conditions
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.jobs_release import HELD, group_for, group_of, named_group
 from kbatch.model.phase import Phase

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kbatch.api.objects import Condition
-from kbatch.engine.boundary import Bind, Eviction, Nomination
+from kbatch.engine.decisions import Bind, Eviction, Nomination
 from kbatch.resources import Resources, format_resources
 
 

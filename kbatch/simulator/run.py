@@ -9,7 +9,7 @@ from typing import Final
 
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.engine import Memo, NullObserver, Policy, cycle, take_snapshot
-from kbatch.engine.boundary import Observer, Transaction, Verdict
+from kbatch.engine.decisions import Observer, Transaction, Verdict
 from kbatch.model.shares import dominant_share
 from kbatch.resources import Resources
 from kbatch.simulator.cluster import SimulatedCluster

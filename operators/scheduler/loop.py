@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from kbatch.engine import Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
-from kbatch.engine.boundary import Observer
+from kbatch.engine.decisions import Observer
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
 from operators.scheduler.story import Story

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.engine.placement import Placement, When
+from kbatch.engine.placement.ranking import Placement, When
 from kbatch.engine.plugin import NoArguments, Plugin, Scope, Scores
-from kbatch.engine.room import Room, Rows
+from kbatch.engine.state.node_resources import Room, Rows
 from kbatch.model.tasks import TaskClass
 from tests.unit.engine.worlds import members, node, pod, queue, world
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbatch.engine import Policy
-from kbatch.engine.boundary import Turn
+from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Claim, Unit
-from kbatch.engine.session import Session
-from kbatch.engine.sparing import can_place
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Kind, Statement
-from kbatch.engine.victims import Hunts, planning
+from kbatch.engine.preemption.reprieve import can_place
+from kbatch.engine.preemption.search import Hunts, planning
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Kind, Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import add
 from tests.property.test_engine import POLICIES, World, worlds

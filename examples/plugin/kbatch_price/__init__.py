@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kbatch.api.node_reasons import NodeReason
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import Codes, Plugin, Scope, Scores, View
-from kbatch.engine.room import Rows
+from kbatch.engine.state.node_resources import Rows
 from kbatch.model.tasks import TaskClass
 
 

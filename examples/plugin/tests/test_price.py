@@ -17,7 +17,7 @@ from kbatch.api.objects import (
     ResourceRequirements,
 )
 from kbatch.engine import Memo, NullObserver, Transaction, Verdict, build_policy, cycle, take_snapshot
-from kbatch.engine.building import known_plugins
+from kbatch.engine.loader import known_plugins
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 

@@ -12,10 +12,10 @@ from kbatch.engine.actions.backfill import backfill
 from kbatch.engine.actions.enqueue import enqueue
 from kbatch.engine.actions.preempt import preempt
 from kbatch.engine.actions.reclaim import reclaim
-from kbatch.engine.boundary import Transaction, Turn
+from kbatch.engine.decisions import Transaction, Turn
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 Action: TypeAlias = "Callable[[Session], Iterator[Transaction | Turn]]"
 

@@ -13,16 +13,16 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import QueueCapabilityExceeded, Reason
-from kbatch.engine.boundary import TURN, Transaction, Turn
-from kbatch.engine.holds import keep_for_the_aged, reserved
-from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, place_minimum, placing, signature, unplaced
-from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.statement import Statement
+from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.gang import next_tasks, place_minimum, placing, signature, unplaced
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.reservation.holds import keep_for_the_aged, reserved
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.model.tasks import Task
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 def allocate(session: Session) -> Iterator[Transaction | Turn]:

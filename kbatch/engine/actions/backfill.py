@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbatch.engine.boundary import TURN, Transaction, Turn
-from kbatch.engine.placement import When
-from kbatch.engine.planning import unplaced
-from kbatch.engine.statement import Statement
+from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.gang import unplaced
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.statement import Statement
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 def backfill(session: Session) -> Iterator[Transaction | Turn]:

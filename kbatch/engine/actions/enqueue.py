@@ -25,15 +25,15 @@ from kbatch.api.reasons import (
     SentBack,
     WaitingInQueue,
 )
-from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.coming import behind, foreseen, gives
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
-from kbatch.engine.planning import too_small, unplaced
-from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.placement.gang import too_small, unplaced
+from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.resources import Resources, add, lacking
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 QUOTA_GRACE_MS: Final = 5_000
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""

@@ -11,20 +11,20 @@ import heapq
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kbatch.engine.boundary import TURN, Transaction, Turn
 from kbatch.engine.coming import awaited, behind, foreseen, fresh
+from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.demand import ToCome
-from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, placing, signature, unplaced
+from kbatch.engine.placement.gang import next_tasks, placing, signature, unplaced
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Claim
-from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.statement import Kind, Statement
-from kbatch.engine.victims import Hunts, lacking, next_step, planning
+from kbatch.engine.preemption.search import Hunts, lacking, next_step, planning
+from kbatch.engine.session.statement import Kind, Statement
+from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 def preempt(session: Session) -> Iterator[Transaction | Turn]:

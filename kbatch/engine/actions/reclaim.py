@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.allocate import over_capability
-from kbatch.engine.boundary import TURN, Transaction, Turn
-from kbatch.engine.placement import When
-from kbatch.engine.planning import place_minimum, signature, unplaced
+from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.gang import place_minimum, signature, unplaced
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Claim
-from kbatch.engine.state import JobState, QueueState
-from kbatch.engine.statement import Statement
-from kbatch.engine.victims import Hunts, lacking, next_step, planning
+from kbatch.engine.preemption.search import Hunts, lacking, next_step, planning
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.resources import total
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 def reclaim(session: Session) -> Iterator[Transaction | Turn]:

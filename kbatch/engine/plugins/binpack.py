@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbatch.engine.plugin import Plugin, Scope, Scores, View
-from kbatch.engine.room import Rows
+from kbatch.engine.state.node_resources import Rows
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import CPU, MEMORY
 

@@ -25,7 +25,7 @@ import numpy as np
 from kbatch.api.objects import PodSpec, TopologySpreadConstraint
 from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
-from kbatch.engine.room import Index
+from kbatch.engine.state.node_resources import Index
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass

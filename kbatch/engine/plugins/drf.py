@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote, ordinal
-from kbatch.engine.state import JobState
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.shares import dominant_share
 from kbatch.resources import add, subtract
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
-from kbatch.engine.state import JobState
+from kbatch.engine.state.jobs import JobState
 
 
 class Gang(Plugin):

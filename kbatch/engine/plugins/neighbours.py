@@ -16,7 +16,7 @@ import numpy as np
 from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
 from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
-from kbatch.engine.pieces import finish
+from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import View
 from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
@@ -28,7 +28,7 @@ from kbatch.engine.plugins.terms import (
     who_of,
     who_of_all,
 )
-from kbatch.engine.room import Index, Rows
+from kbatch.engine.state.node_resources import Index, Rows
 from kbatch.model.nodes import Ids, Mask
 from kbatch.model.tasks import TaskClass
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbatch.engine.pieces import finish
+from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
@@ -26,7 +26,7 @@ from kbatch.engine.plugins.terms import (
     who_alike,
     who_of,
 )
-from kbatch.engine.room import Index, Rows
+from kbatch.engine.state.node_resources import Index, Rows
 from kbatch.model.nodes import Column, NodeTable
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY, PODS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kbatch.engine.pieces import finish
+from kbatch.engine.cooperative import finish
 from kbatch.engine.plugins.coupling import occupants
 from kbatch.engine.plugins.ports import PortIndex
 from kbatch.engine.plugins.volumes import AttachIndex, ClaimIndex
-from kbatch.engine.room import Index
+from kbatch.engine.state.node_resources import Index
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Mask, NodeTable
 from kbatch.model.selectors import HostPort, host_ports

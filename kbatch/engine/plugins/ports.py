@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kbatch.engine.room import Index
+from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.selectors import ANY_ADDRESS, HostPort
 

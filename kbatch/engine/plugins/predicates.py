@@ -37,7 +37,7 @@ from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
-from kbatch.engine.room import Rows
+from kbatch.engine.state.node_resources import Rows
 from kbatch.model.nodes import Mask, NodeTable
 from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass

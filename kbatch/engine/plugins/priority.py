@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
-from kbatch.engine.state import JobState
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 
 

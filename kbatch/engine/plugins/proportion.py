@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
 from kbatch.engine.plugin import Claim, Key, Plugin, Unit, Vote, ordinal
-from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.model.shares import dominant_share
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from kbatch.api.objects import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kbatch.engine.plugins import columns
-from kbatch.engine.room import Index
+from kbatch.engine.state.node_resources import Index
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass

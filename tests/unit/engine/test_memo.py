@@ -18,7 +18,8 @@ from kbatch.api.objects import (
     TopologySpreadConstraint,
 )
 from kbatch.api.reasons import NotEnoughResources
-from kbatch.engine import Memo, planning
+from kbatch.engine import Memo
+from kbatch.engine.placement import gang as planning
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, queue, run, world

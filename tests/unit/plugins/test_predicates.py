@@ -19,7 +19,7 @@ from kbatch.api.objects import (
 )
 from kbatch.engine.plugin import Scope
 from kbatch.engine.plugins.predicates import Predicates
-from kbatch.engine.session import Session
+from kbatch.engine.session.session import Session
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import group, members, queue, run, world

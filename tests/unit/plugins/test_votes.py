@@ -14,8 +14,8 @@ from kbatch.engine.plugins.drf import Drf
 from kbatch.engine.plugins.gang import Gang
 from kbatch.engine.plugins.priority import Priority
 from kbatch.engine.plugins.proportion import Proportion
-from kbatch.engine.session import Session
-from kbatch.engine.statement import Statement
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
 from kbatch.model.shares import dominant_share
 from kbatch.resources import total
 from tests.unit.engine.worlds import EPOCH_MS, group, members, node, pod, policy, priority_class, queue, world

@@ -12,8 +12,8 @@ from kbatch.api.node_reasons import NodeReason
 from kbatch.api.objects import Node, Pod
 from kbatch.engine import Memo, build_policy, take_snapshot
 from kbatch.engine.plugin import Plugin
-from kbatch.engine.room import Rows
-from kbatch.engine.session import Session
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.node_resources import Rows
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.tasks import TaskClass
 

@@ -7,16 +7,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason
-from kbatch.engine.boundary import TURN, Turn
-from kbatch.engine.emptied import Trial, shortage
-from kbatch.engine.pieces import finish
-from kbatch.engine.placement import When
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Statement
+from kbatch.engine.cooperative import finish
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.feasibility import Trial, shortage
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 _AT_ONCE: Final = 500

@@ -10,20 +10,20 @@ import numpy as np
 from kbatch.api.configuration import Switch
 from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.boundary import TURN, Memo, Turn
-from kbatch.engine.budgets import Budgets
+from kbatch.engine.carryover.unschedulable import Failures
 from kbatch.engine.coming import overuses, surplus
+from kbatch.engine.cooperative import Pace
+from kbatch.engine.decisions import TURN, Memo, Turn
 from kbatch.engine.demand import ToCome, index_templates
-from kbatch.engine.emptied import Emptied
-from kbatch.engine.failures import Failures
-from kbatch.engine.holds import Holds
-from kbatch.engine.pieces import Pace
-from kbatch.engine.placement import Placement
+from kbatch.engine.placement.feasibility import Emptied
+from kbatch.engine.placement.ranking import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
-from kbatch.engine.policy import Policy
-from kbatch.engine.room import Room
-from kbatch.engine.snapshot import Snapshot
-from kbatch.engine.state import JobState, QueueState
+from kbatch.engine.policy.policy import Policy
+from kbatch.engine.preemption.budgets import Budgets
+from kbatch.engine.reservation.holds import Holds
+from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.node_resources import Room
+from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable

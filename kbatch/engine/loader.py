@@ -10,7 +10,7 @@ from kbatch.api.configuration import SchedulerConfiguration, Switch
 from kbatch.engine.actions import ACTIONS
 from kbatch.engine.plugin import Plugin
 from kbatch.engine.plugins import BUILTIN
-from kbatch.engine.policy import PluginPolicy, Policy
+from kbatch.engine.policy.policy import PluginPolicy, Policy
 
 ENTRY_POINTS: Final = "kbatch.plugins"
 

@@ -16,19 +16,19 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kbatch.engine.boundary import TURN, Turn
-from kbatch.engine.offers import Board, Cost, Stock, order_of
-from kbatch.engine.placement import ClassFit, When
-from kbatch.engine.planning import next_tasks, place_minimum, quotas, unplaced
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import next_tasks, place_minimum, quotas, unplaced
+from kbatch.engine.placement.ranking import ClassFit, When
 from kbatch.engine.plugin import Claim, Unit
-from kbatch.engine.sparing import evict, let_go
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Statement
+from kbatch.engine.preemption.candidates import Board, Cost, Stock, order_of
+from kbatch.engine.preemption.reprieve import evict, let_go
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 Mark: TypeAlias = tuple[object, ...]

@@ -12,7 +12,7 @@ from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
 
 if TYPE_CHECKING:
-    from kbatch.engine.emptied import Trial
+    from kbatch.engine.placement.feasibility import Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kbatch.engine.boundary import Memo
-from kbatch.engine.placement import Placement, When
-from kbatch.engine.room import Room
-from kbatch.engine.state import JobState
+from kbatch.engine.decisions import Memo
+from kbatch.engine.placement.ranking import Placement, When
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import Room
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, scale, total
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""

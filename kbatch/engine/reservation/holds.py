@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbatch.api.reasons import Reason, Reserved
-from kbatch.engine.boundary import TURN, Turn
-from kbatch.engine.placement import When
-from kbatch.engine.planning import next_tasks, place_minimum, placing, unplaced
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Statement
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import next_tasks, place_minimum, placing, unplaced
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import total
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 class Holds:

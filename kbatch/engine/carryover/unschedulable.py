@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from kbatch.engine.boundary import Memo
+from kbatch.engine.decisions import Memo
 from kbatch.model.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 class Failures:

@@ -14,16 +14,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbatch.api.reasons import GangExceedsReclaimableShare, QueueCapabilityExceeded, QueueOverused, Reason, Reserved
-from kbatch.engine.boundary import Memo, Turn
-from kbatch.engine.failures import classes_of
-from kbatch.engine.placement import When
-from kbatch.engine.planning import explaining, placing, signature, too_small, unplaced
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Statement
+from kbatch.engine.carryover.unschedulable import classes_of
+from kbatch.engine.decisions import Memo, Turn
+from kbatch.engine.placement.gang import explaining, placing, signature, too_small, unplaced
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.resources import total
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 class Shortages:

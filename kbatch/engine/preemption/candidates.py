@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.engine.plugin import Claim, Unit
-from kbatch.engine.room import Index
-from kbatch.engine.state import JobState
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import PODS, add
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 Cost: TypeAlias = tuple[Any, ...]
 """What a set of units costs, or a lower bound of it; see `cost_of_one`."""

@@ -18,14 +18,14 @@ from kbatch.api.reasons import (
     QueueNotFound,
     Reason,
 )
-from kbatch.engine.boundary import TURN, Nomination, Transaction, Turn
-from kbatch.engine.placement import When
-from kbatch.engine.planning import place_minimum, unplaced
-from kbatch.engine.state import JobState
-from kbatch.engine.statement import Statement
+from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
+from kbatch.engine.placement.gang import place_minimum, unplaced
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 
 _FUTURE_MS = 60_000

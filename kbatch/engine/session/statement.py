@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from kbatch.engine.boundary import Bind, Eviction, Nomination, Transaction
-from kbatch.engine.state import JobState
+from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 
 if TYPE_CHECKING:
-    from kbatch.engine.session import Session
+    from kbatch.engine.session.session import Session
 
 _T = TypeVar("_T")
 

@@ -22,7 +22,7 @@ import numpy as np
 from kbatch.api.node_reasons import Insufficient, NodeReason, TooManyPods
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import Plugin, Scope
-from kbatch.engine.room import Index, Room, Rows
+from kbatch.engine.state.node_resources import Index, Room, Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS

@@ -6,12 +6,12 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from kbatch.engine.boundary import TURN, Turn
-from kbatch.engine.offers import order_of
-from kbatch.engine.placement import When
-from kbatch.engine.planning import place_minimum, unplaced
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import place_minimum, unplaced
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
-from kbatch.engine.statement import Statement
+from kbatch.engine.preemption.candidates import order_of
+from kbatch.engine.session.statement import Statement
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add

@@ -1,0 +1,1 @@
+"""What a group needs before it is let in queue."""

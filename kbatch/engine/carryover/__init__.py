@@ -1,0 +1,1 @@
+"""What goes from one cycle to the next."""

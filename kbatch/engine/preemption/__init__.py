@@ -1,0 +1,1 @@
+"""Whose pods have to go so that others can be placed, and no more of them than that."""

@@ -1,0 +1,1 @@
+"""Which job keeps which room, and what earlier cycles left to be resumed."""

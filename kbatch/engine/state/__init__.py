@@ -1,0 +1,1 @@
+"""Jobs, queues and the nodes' resources as decisions change them."""
