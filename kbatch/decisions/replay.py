@@ -26,7 +26,7 @@ from kbatch.decisions.records import (
     read_object,
     write_decision,
 )
-from kbatch.engine import Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
 from kbatch.model.image import Image, build_model
@@ -64,7 +64,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
     """
     source = iter(lines)
     model, policy = _start(source)
-    memo = Memo()
+    memo, state = Memo(), CycleState()
     before: tuple[bytes, ...] = ()
     for line in source:
         record = decode_line(line)
@@ -79,7 +79,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         if record.fresh:
             memo = Memo()
         recorded = before if record.same else tuple(bytes(raw) for raw in record.decisions)
-        decided, memo, end = _decide(model, policy, memo, record, len(recorded))
+        decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded))
         yield Redecided(record.number, record.now, len(decided), _compare(record, recorded, decided, end))
         before = recorded
 
@@ -144,11 +144,11 @@ def _apply(model: ClusterModel, delta: object) -> None:
 
 
 def _decide(
-    model: ClusterModel, policy: Policy, memo: Memo, record: Cycle, heard: int
-) -> tuple[list[bytes], Memo, tuple[int | None, str]]:
-    """The decisions, the memo for the next cycle, and how it ended: the next wake, or the error."""
+    model: ClusterModel, policy: Policy, memo: Memo, state: CycleState, record: Cycle, heard: int
+) -> tuple[list[bytes], Memo, CycleState, tuple[int | None, str]]:
+    """The decisions, memo and state for the next cycle, and how it ended: the next wake, or the error."""
     decided: list[bytes] = []
-    deciding = cycle(take_snapshot(model, record.now), policy, memo, NullObserver())
+    deciding = cycle(take_snapshot(model, record.now, state), policy, memo, NullObserver())
     try:
         while not (record.cut and len(decided) >= heard):
             try:
@@ -156,12 +156,12 @@ def _decide(
                 if not isinstance(step, Turn):
                     decided.append(write_decision(step))
             except StopIteration as end:
-                return decided, end.value.memo, (end.value.next_wake, "")
+                return decided, end.value.memo, end.value.state, (end.value.next_wake, "")
     except Exception as error:  # noqa: BLE001 - an engine that fails is what may have been recorded
-        return decided, Memo(), (None, f"{type(error).__name__}: {error}")
+        return decided, Memo(), state, (None, f"{type(error).__name__}: {error}")
     finally:
         deciding.close()
-    return decided, Memo(), (None, "")
+    return decided, Memo(), state, (None, "")
 
 
 def _compare(

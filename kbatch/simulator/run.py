@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api.names import DEFAULT_QUEUE
-from kbatch.engine import Memo, NullObserver, Policy, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, NullObserver, Policy, cycle, take_snapshot
 from kbatch.engine.decisions import Observer, Transaction, Verdict
 from kbatch.model.shares import dominant_share
 from kbatch.resources import Resources
@@ -71,6 +71,7 @@ class _Run:
     progress: Progress | None
     observer: Observer
     memo: Memo = field(default_factory=Memo)
+    state: CycleState = field(default_factory=CycleState)
     cycles: list[CycleResult] = field(default_factory=list)
     count: int = 0
     now: int = 0
@@ -135,7 +136,10 @@ class _Run:
         self.count += 1
         begin = last = time.perf_counter()
         steps = cycle(
-            take_snapshot(self.cluster.store.model, START_MS + self.now), self.policy, self.memo, self.observer
+            take_snapshot(self.cluster.store.model, START_MS + self.now, self.state),
+            self.policy,
+            self.memo,
+            self.observer,
         )
         while True:
             try:
@@ -154,7 +158,7 @@ class _Run:
                 verdicts.append(step)
             last = time.perf_counter()
         self.engine_seconds += time.perf_counter() - begin
-        self.memo = outcome.memo
+        self.memo, self.state = outcome.memo, outcome.state
         self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START_MS, self.now + 1)
         return transactions, verdicts
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kbatch.engine import Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
 from kbatch.engine.decisions import Observer
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.cache import Cache
@@ -102,7 +102,7 @@ class Scheduler:
         self._decide = decide
         self._wall = wall
         self._now = 0
-        self._memo = Memo()
+        self._memo, self._state = Memo(), CycleState()
         self._spent = 0.0
         self._failures = 0
         self._why = ""
@@ -177,7 +177,9 @@ class Scheduler:
         transactions: list[Transaction] = []
         with _uncollected(), self._cache.held() as model:
             slices = _Slices(self._metrics)
-            deciding = self._decide(take_snapshot(model, self._now), policy, self._memo, _Spans(self._metrics, slices))
+            deciding = self._decide(
+                take_snapshot(model, self._now, self._state), policy, self._memo, _Spans(self._metrics, slices)
+            )
             self._started += 1  # not before there is a snapshot: the decision log counts what the engine is asked
             number = self._started
             try:
@@ -198,7 +200,7 @@ class Scheduler:
             self._spent = slices.end()
             self._metrics.cycle.observe(self._spent)
             self._story.tell(number, transactions, verdicts)
-            self._memo = item.memo
+            self._memo, self._state = item.memo, item.state
             self.cycles += 1
             self._count(verdicts)
             for _ in self._report(verdicts):

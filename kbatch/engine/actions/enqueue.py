@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_ms
@@ -25,30 +25,41 @@ from kbatch.api.reasons import (
     SentBack,
     WaitingInQueue,
 )
+from kbatch.engine.actions.base import Action
 from kbatch.engine.coming import behind, foreseen, gives
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
-from kbatch.engine.placement.gang import too_small, unplaced
+from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.placement.gang import unplaced
 from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.resources import Resources, add, lacking
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 QUOTA_GRACE_MS: Final = 5_000
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
 
 
-def enqueue(session: Session) -> Iterator[Turn]:
+class Enqueue(Action):
+    """The action."""
+
+    name = "enqueue"
+
+    def run(self, context: CycleContext) -> Iterator[Step]:
+        """Run the action."""
+        return _run(context)
+
+
+def _run(context: CycleContext) -> Iterator[Turn]:
     """Run the action. It makes no transactions: being in queue is part of a verdict."""
-    return _Door(session).open()
+    return _Admission(context).open()
 
 
-class _Door:
+class _Admission:
     """One run of the action; `promised` is what groups in queue have coming, in all and by queue."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, context: CycleContext) -> None:
+        self.context = context
+        session = self.session = context.session
         self.room = session.usable()
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
@@ -200,16 +211,16 @@ class _Door:
     def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:
         """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
         session = self.session
-        if session.emptied.hopeless(job):
-            return too_small(session, job, session.emptied.attempt(job))
+        if self.context.feasibility.hopeless(job):
+            return too_small(session, job, self.context.feasibility.attempt(job))
         short = lacking(wanted, session.total)
         if short:
             name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
             return ClusterTooSmall(job.minimum, job.bound, name, short[name], len(session.nodes))
         for request, least in to_come(session, job):
-            if not session.emptied.holds_like(request, least):
+            if not self.context.feasibility.holds_like(request, least):
                 return ClusterTooSmall(
-                    job.minimum, job.bound, *session.emptied.lacks_for_one(request), len(session.nodes)
+                    job.minimum, job.bound, *self.context.feasibility.lacks_for_one(request), len(session.nodes)
                 )
         return None
 
@@ -227,7 +238,7 @@ class _Door:
             return None
         session = self.session
         if session.valid(job) is None and len(unplaced(job)) >= job.missing():
-            alone = session.emptied.attempt(job)
+            alone = self.context.feasibility.attempt(job)
             if not alone.fits:
                 return too_small(session, job, alone)
         if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
@@ -258,7 +269,7 @@ class _Door:
             if not other.holding or other.disruption == "Never" or other.priority > job.priority:
                 continue
             spare = other.holding if other.disruption == "Whole" or not other.gang else other.holding - other.minimum
-            if self.session.may_follow(job, self.session.job(key)):
+            if self.context.consent.may_follow(job, self.session.job(key)):
                 spare = other.holding
             elif other.priority == job.priority:
                 found = add(found, gives(other)) if ahead else found

@@ -6,22 +6,19 @@ gone. The columns are made once for a session, and every trial is taken back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from kbatch.engine.decisions import Memo
-from kbatch.engine.placement.ranking import Placement, When
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.shortage import shortage
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.node_resources import Room
-from kbatch.model.nodes import NodeTable
+from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, scale, total
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -52,13 +49,13 @@ class Trial:
         return self.placeable >= self.needed
 
 
-class Emptied:
+class Feasibility:
     """One session's emptied nodes."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, before: Mapping[object, Trial]) -> None:
         self._session = session
         table = session.nodes
-        self._room = Room(table)
+        self._room = NodeResources(table)
         usable = table.open & table.ready & ~table.cordoned
         # Capacity leaves out nodes that take nothing new; pods that tolerate this go there nonetheless.
         self._capacity = {
@@ -68,16 +65,15 @@ class Emptied:
             self._room.idle[name] = column.copy()
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
-        self._placement = Placement(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
-        memo = session.memo
-        self._before = memo.trials if memo.trials_at == session.snapshot.capacity_generation else {}
+        self._before = before
         self._hopeless: dict[object, bool] = {}
 
     def close(self) -> None:
         """Let go of what holds this."""
-        self._placement.close()
+        self._rankings.close()
 
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
@@ -121,7 +117,7 @@ class Emptied:
         """How many pods of a class the emptied nodes hold, were there no others."""
         found = self._most.get(cls.id)
         if found is None:
-            fitting = np.where(self._placement.allowed(cls), np.int64(1 << 32), np.int64(0))
+            fitting = np.where(self._rankings.allowed(cls), np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
                 column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
@@ -159,12 +155,13 @@ class Emptied:
         self._trials[mark] = found
         return found
 
-    def keep(self, memo: Memo) -> None:
-        """Put into the next cycle's memo what may hold then."""
-        memo.trials, memo.trials_at = self._trials, self._session.snapshot.capacity_generation
+    @property
+    def trials(self) -> dict[object, Trial]:
+        """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
+        return self._trials
 
     def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
-        room, placement = self._room, self._placement
+        room, rankings = self._room, self._rankings
         tasks.sort(key=_size, reverse=True)
         done: list[tuple[TaskClass, int]] = []
         left: list[Task] = []
@@ -174,11 +171,11 @@ class Emptied:
             while end < len(tasks) and tasks[end].cls is cls:
                 end += 1
             while at < end:
-                rows = placement.fit(cls, When.NOW).choose(end - at)
+                rows = rankings.of(cls, When.NOW).choose(end - at)
                 if not rows:
                     break
                 for row in rows:
-                    room.bind(cls, row)
+                    room.allocate(cls, row)
                     done.append((cls, row))
                 at += len(rows)
             left.extend(tasks[at:end])
@@ -187,32 +184,11 @@ class Emptied:
         found = Trial(job.minimum, job.job.succeeded + len(done) + max(0, lacking))
         if left:
             short, missing = shortage(self._session.nodes, room, left)
-            fitting, counts = placement.histogram(left[0].cls)
+            fitting, counts = rankings.histogram(left[0].cls)
             found = Trial(found.needed, found.placeable, short, missing, fitting, counts, left[0].role)
         for cls, row in reversed(done):
-            room.bind(cls, row, -1)
+            room.allocate(cls, row, -1)
         return found
-
-
-def shortage(table: NodeTable, room: Room, tasks: Sequence[Task]) -> tuple[str, int]:
-    """The dimension that is shortest for these tasks over all nodes, relative to what they ask, and by how much."""
-    asked = total(task.cls.request for task in tasks)
-    worst: tuple[float, str, int] = (0.0, "", 0)
-    usable = table.open & table.ready & ~table.cordoned
-    for name in sorted(asked):
-        idle = room.idle.get(name)
-        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
-        missing = asked[name] - free
-        if missing > 0 and missing / asked[name] > worst[0]:
-            worst = (missing / asked[name], name, missing)
-    if not worst[1]:
-        for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
-            largest = max((task.cls.request.get(name, 0) for task in tasks), default=0)
-            idle = room.idle.get(name)
-            most = int(idle.max()) if idle is not None and len(idle) else 0
-            if largest > most:
-                return name, largest - max(0, most)
-    return worst[1], worst[2]
 
 
 def _count(job: JobState) -> _Counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -29,6 +30,7 @@ class Policy:
     """Actions in order and plugins tier by tier.
 
     Attributes:
+        actions: the names of the actions. action_types: their classes (`kbatch.engine.actions.base.Action`).
         fingerprint: equal for configurations that say the same; what was worked out under one is good for the other.
         bind_timeout_ms: a gang bound in part is taken back after this.
         ageing_ms: a group that waits longer has room kept for it.
@@ -37,6 +39,7 @@ class Policy:
     """
 
     actions: tuple[str, ...]
+    action_types: tuple[type[Any], ...]
     plugins: tuple[PluginPolicy, ...]
     fingerprint: str
     bind_timeout_ms: int = 60_000

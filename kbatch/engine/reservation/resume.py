@@ -6,7 +6,6 @@ All of it is read from the API server's objects; nothing is remembered here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_ms
@@ -20,20 +19,17 @@ from kbatch.api.reasons import (
 )
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum, unplaced
-from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
 
 _FUTURE_MS = 60_000
 """A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
 it counts as long past."""
 
 
-def take_up(session: Session) -> Iterator[Transaction | Turn]:
+def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
     for job in jobs:
@@ -42,11 +38,11 @@ def take_up(session: Session) -> Iterator[Transaction | Turn]:
             yield TURN
     for job in jobs:
         if job.job.nominees:
-            ended = _nominations(session, job)
+            ended = _nominations(session, rankings, job)
             yield ended if ended is not None else TURN
     for job in jobs:
         if job.in_queue and _bound_in_part(job):
-            yield from _complete(session, job)
+            yield from _complete(session, rankings, job)
             yield TURN
 
 
@@ -119,7 +115,7 @@ def send_back(session: Session, job: JobState) -> None:
 # --- nominations ------------------------------------------------------------------------------------------------------
 
 
-def _nominations(session: Session, job: JobState) -> Transaction | None:
+def _nominations(session: Session, rankings: NodeRankings, job: JobState) -> Transaction | None:
     """Restore the job's nominations, or end them all: a gang waits as a whole."""
     queue = session.queues.get(job.queue)
     if queue is not None:
@@ -132,10 +128,10 @@ def _nominations(session: Session, job: JobState) -> Transaction | None:
         if not stands or row < 0 or task.gated or _over(session, task.nominated):
             stands = False
             break
-        if not session.placement.allows(task.cls, row, When.LATER):
+        if not rankings.allows(task.cls, row, When.LATER):
             stands = False
             break
-        statement.nominate(task, row)
+        statement.pipeline(task, row)
     if stands and (not job.missing() or job.bound):
         statement.commit()
         return None
@@ -178,11 +174,11 @@ def _bound_in_part(job: JobState) -> bool:
     return job.bound + early >= job.minimum
 
 
-def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
+def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterator[Transaction]:
     """Place the rest before anything else; after the time-out take back what is bound."""
     statement = Statement(session, job)
     if job.possible:
-        if place_minimum(statement, (When.NOW, When.LATER)):
+        if place_minimum(rankings, statement, (When.NOW, When.LATER)):
             yield from statement.commit()
             return
         statement.rollback()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kbatch.engine.state.cycle_state import CycleState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import NodeTable
 from kbatch.resources import Resources
@@ -16,6 +17,7 @@ class Snapshot:
 
     now: int
     model: ClusterModel
+    state: CycleState = field(default_factory=CycleState)
 
     def open(self) -> Iterator[None]:
         """Bring the model's sums up to date, in pieces of a few milliseconds. The cycle does this first of all."""
@@ -52,6 +54,6 @@ class Snapshot:
         return self.model.capacity
 
 
-def take_snapshot(model: ClusterModel, now_ms: int) -> Snapshot:
-    """Hold on to the model as it is."""
-    return Snapshot(now_ms, model)
+def take_snapshot(model: ClusterModel, now_ms: int, state: CycleState | None = None) -> Snapshot:
+    """Hold on to the model as it is; `state` is what the cycle before returned, None where a process begins."""
+    return Snapshot(now_ms, model, state if state is not None else CycleState())

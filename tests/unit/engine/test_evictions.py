@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
-from kbatch.engine.plugin import Claim, NoArguments, Plugin, Unit, Vote
+from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
 from tests.unit.engine.worlds import (
     EPOCH_MS,
     EVERYTHING,
@@ -330,7 +330,7 @@ class _ByName(Plugin):
 
     name = "byname"
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, claim: Preemptor, unit: Unit) -> Vote:
         return Vote.YES if all(task.key.endswith("-1") for task in unit.tasks) else Vote.ABSTAIN
 
 

@@ -14,6 +14,7 @@ import pytest
 from kbatch.api.configuration import parse
 from kbatch.engine import (
     Bind,
+    CycleState,
     Memo,
     Observer,
     Outcome,
@@ -79,7 +80,7 @@ class Script:
         if isinstance(step, Exception):
             raise step
         yield from step
-        return Outcome(Memo("next"), self.wake)
+        return Outcome(Memo("next"), CycleState(), self.wake)
 
 
 @contextlib.asynccontextmanager
@@ -209,7 +210,7 @@ async def test_what_was_decided_goes_out_while_the_cycle_is_still_at_work() -> N
                 pass
             yield transaction(name)
             turns.append(f"after {name}")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async def other_work() -> None:
         while True:
@@ -230,7 +231,7 @@ async def test_the_time_of_a_span_is_the_cycles_own() -> None:
     def decide(_: Any, __: Any, ___: Any, observer: Observer) -> Generator[Transaction | Verdict, None, Outcome]:
         with observer.span("slow"):
             yield transaction("a")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async def hog() -> None:
         while True:
@@ -279,7 +280,7 @@ async def test_the_event_loop_has_its_turns_before_during_and_after_a_cycle() ->
         cache.receive(told(*[pod(f"p{number}") for number in range(200)]))
         assert len(cache.model.tasks) == 0, "it waits for the end of the cycle"
         yield Transaction("ns/g")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     def report(_: Any) -> Generator[Any, None, None]:
         yield from work("report")
@@ -319,7 +320,7 @@ async def test_what_arrives_during_a_cycle_is_seen_by_the_next() -> None:
             yield transaction("nobody")
         assert set(snapshot.model.tasks) == before
         seen.append(before)
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async with running(cache, decide):
         await until(lambda: len(seen) == 2)
