@@ -207,8 +207,9 @@ class _World:
         self._add("v1", "PersistentVolume", name, spec=volume)
         modes = [self.draw.choice(["ReadWriteMany", "ReadWriteOncePod"])]
         claim = {"volumeName": name, "storageClassName": "", "accessModes": modes}
-        if not self._chance(8):
-            self._add("v1", "PersistentVolumeClaim", name, spec=claim, status={"phase": "Bound"})
+        # Where the claim is missing there is another one: without any, only a replay asks after claims.
+        there = f"{name}-other" if self._chance(8) else name
+        self._add("v1", "PersistentVolumeClaim", there, spec=claim, status={"phase": "Bound"})
         return {"name": "data", "persistentVolumeClaim": {"claimName": name}}
 
     def _limits(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbatch.decisions.files import logs_in
-from kbatch.engine import Transaction
+from kbatch.engine import Transaction, cycle
 from tests.bench import digest
 from tests.bench.digest import differing, digests, main, record, redecided
 
@@ -30,10 +30,9 @@ def test_a_cycle_that_decides_otherwise_is_named(
     file = tmp_path / "base.json"
     assert main(["--cycles", "50", "--write", str(file)]) == 0
     assert main(["--compare", str(file)]) == 0
-    decide = digest.cycle
 
     def without_binds(*arguments: Any) -> Generator[Any, None, Any]:
-        steps = decide(*arguments)
+        steps = cycle(*arguments)
         while True:
             try:
                 step = next(steps)
