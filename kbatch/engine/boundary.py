@@ -150,7 +150,10 @@ class Memo:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a cycle. `next_wake` (ms): when the same snapshot could first be decided otherwise; None: never."""
+    """The end of a cycle.
+
+    `next_wake`, in microseconds since the epoch: when the same snapshot could first be decided otherwise; None: never.
+    """
 
     memo: Memo
     next_wake: int | None

@@ -93,7 +93,7 @@ def keep_for_the_aged(session: Session, holds: Holds) -> Iterator[Turn]:
             yield TURN
         if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
             continue
-        due = job.job.created + session.policy.ageing_ms
+        due = job.job.created + session.policy.ageing
         if session.now < due:
             session.wake.append(due)
             return  # the others are younger

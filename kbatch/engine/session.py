@@ -29,6 +29,7 @@ from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
+from kbatch.times import SECOND
 
 _UNASKED: Final = 1_000
 """The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
@@ -44,7 +45,7 @@ class Session:
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         holds: room kept for a group that has waited too long.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
-        wake: instants (ms) at which the same snapshot could be decided otherwise.
+        wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
@@ -370,7 +371,7 @@ class Session:
         group = job.job.group
         if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
             return False
-        until = job.job.started + group.spec.min_runtime_seconds * 1000
+        until = job.job.started + group.spec.min_runtime_seconds * SECOND
         if self.now < until:
             self.wake.append(until)
             return True
@@ -381,7 +382,7 @@ class Session:
         group = job.job.group
         if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
             return False
-        until = job.job.started + group.spec.lifetime_seconds * 1000
+        until = job.job.started + group.spec.lifetime_seconds * SECOND
         if self.now >= until:
             return True
         self.wake.append(until)

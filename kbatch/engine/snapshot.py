@@ -12,7 +12,10 @@ from kbatch.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at `now` (ms). Whoever took it leaves the model alone until the cycle has ended."""
+    """The cluster at `now`, in microseconds since the epoch.
+
+    Whoever took it leaves the model alone until the cycle has ended.
+    """
 
     now: int
     model: ClusterModel
@@ -52,6 +55,6 @@ class Snapshot:
         return self.model.capacity
 
 
-def take_snapshot(model: ClusterModel, now_ms: int) -> Snapshot:
+def take_snapshot(model: ClusterModel, now: int) -> Snapshot:
     """Hold on to the model as it is."""
-    return Snapshot(now_ms, model)
+    return Snapshot(now, model)

@@ -308,9 +308,9 @@ def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Sim
         job("a", 2, template(group="a", nodeSelector={"no": "where"}), {"suspend": True}),
         group("b", 1, {**spec, "subGroups": roles}),
     ]
-    waiting = simulate(text(*documents), until=15_000)
+    waiting = simulate(text(*documents), until=15)
     assert sorted(waiting.pods) == ["default/a-0", "default/a-1", "default/b-w-0"]
-    sent_back = simulate(text(*documents), until=20_000)
+    sent_back = simulate(text(*documents), until=20)
     assert sent_back.pods == {}
     assert sent_back.phase("a") == "Pending"
     # A node that fits comes long after: they were in queue, with pods, many times by then.
@@ -382,7 +382,7 @@ def test_limits(simulate: Simulate) -> None:
     assert (whole.limited, whole.summary["cycles"]) == (False, 6)
     cut = simulate(source, CONF, max_cycles=3)
     assert (cut.limited, cut.summary["cycles"], cut.running()) == (True, 3, ["b"])
-    until = simulate(source, CONF, until=10_000)
+    until = simulate(source, CONF, until=10)
     assert (until.limited, until.running(), until.summary["makespan"]) == (False, ["b"], 10.0)
     exactly = simulate(source, CONF, max_cycles=6)
     assert exactly.limited is False
