@@ -1,4 +1,4 @@
-"""Deciding a recorded log again, cycle by cycle, and comparing byte for byte."""
+"""Deciding a recorded log again, cycle by cycle, and comparing byte for byte; logs in milliseconds are converted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import AnyObject, PersistentVolumeClaim
 from kbatch.decisions.records import (
     FORMAT,
+    IN_MILLISECONDS,
     KINDS,
     Cycle,
     End,
@@ -22,6 +23,7 @@ from kbatch.decisions.records import (
     Standing,
     Start,
     decode_line,
+    in_microseconds,
     read_delta,
     read_object,
     write_decision,
@@ -48,7 +50,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Redecided:
-    """One cycle decided again. `difference` is None where all is equal."""
+    """One cycle decided again, at `now` (microseconds since the epoch). `difference` is None where all is equal."""
 
     number: int
     now: int
@@ -63,7 +65,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
     source = iter(lines)
-    model, policy = _start(source)
+    start, model, policy = _start(source)
     memo, state = Memo(), CycleState()
     before: tuple[bytes, ...] = ()
     for line in source:
@@ -72,6 +74,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
             return
         if not isinstance(record, Cycle):
             raise LogError(f"a {type(record).__name__.lower()} in the middle of a log")
+        if start.format == IN_MILLISECONDS:
+            record = in_microseconds(record)
         for delta in record.deltas:
             _apply(model, read_delta(delta))
         if record.policy is not None:
@@ -84,12 +88,12 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         before = recorded
 
 
-def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
+def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
-    if start.format != FORMAT:
-        raise LogError(f"a log of format {start.format}; this kbatch reads {FORMAT}")
+    if start.format not in (IN_MILLISECONDS, FORMAT):
+        raise LogError(f"a log of format {start.format}; this kbatch reads {IN_MILLISECONDS} and {FORMAT}")
     objects: list[AnyObject] = []
     for _ in range(start.objects):
         record = _next(source)
@@ -115,7 +119,7 @@ def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
     )
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
-    return model, _policy(start.policy)
+    return start, model, _policy(start.policy)
 
 
 def _next(source: Iterator[bytes]) -> Line:

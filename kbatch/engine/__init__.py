@@ -2,7 +2,7 @@
 
     policy = build_policy(parse(text, "scheduler.yaml"))
     memo = Memo()
-    snapshot = take_snapshot(model, now_ms)
+    snapshot = take_snapshot(model, now)
     for step in cycle(snapshot, policy, memo, NullObserver()):   # `yield from` it to get the Outcome
         ...                                                      # carry out a Transaction, note a Verdict, skip a Turn
 

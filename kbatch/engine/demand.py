@@ -10,8 +10,8 @@ import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE, SUB_GROUP_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, PodTemplate, ResourceQuota
-from kbatch.engine.placement.gang import next_tasks, unplaced
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model import quota as quotas
 from kbatch.model.jobs_release import RELEASED
 from kbatch.model.quota import Ask, Excess

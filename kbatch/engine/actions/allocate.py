@@ -17,11 +17,12 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.placement.gang import next_tasks, place_minimum, placing, signature, unplaced
+from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.minimum import next_tasks, signature, unplaced
 from kbatch.model.tasks import Task
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from kbatch.engine.actions.base import Action
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.placement.gang import unplaced
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.minimum import unplaced
 
 
 class Backfill(Action):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kbatch.api import conditions
-from kbatch.api.objects import timestamp_ms
+from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import (
     ClusterTooSmall,
     GangExceedsReclaimableShare,
@@ -31,11 +31,12 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.diagnosis.shortages import too_small
-from kbatch.engine.placement.gang import unplaced
 from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.minimum import unplaced
 from kbatch.resources import Resources, add, lacking
+from kbatch.times import SECOND
 
-QUOTA_GRACE_MS: Final = 5_000
+QUOTA_GRACE: Final = 5 * SECOND
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
 
 
@@ -85,7 +86,7 @@ class _Admission:
                     if wanted is not None:
                         self._promise(job, wanted)
                         self.quotas.promise(job)
-                    self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing_ms
+                    self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -140,7 +141,7 @@ class _Admission:
         if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
             reason = None
         if reason is None and job.backing_off:
-            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // 1000)
+            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)
         if reason is not None:
             session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
             return False
@@ -180,8 +181,8 @@ class _Admission:
         if reason is None:
             return False
         session = self.session
-        until = QUOTA_GRACE_MS + max(
-            timestamp_ms(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
+        until = QUOTA_GRACE + max(
+            timestamp_us(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
         )
         if session.now < until:
             session.wake.append(until)
@@ -196,7 +197,7 @@ class _Admission:
         One at a time, the first in order; `allocate` keeps the room once its pods are there.
         """
         session = self.session
-        due = job.job.created + session.policy.ageing_ms
+        due = job.job.created + session.policy.ageing
         if session.now < due:
             session.wake.append(due)
             return False

@@ -16,13 +16,14 @@ from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.demand import ToCome
-from kbatch.engine.placement.gang import next_tasks, placing, signature, unplaced
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.minimum import next_tasks, signature, unplaced
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 

@@ -16,13 +16,14 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.placement.gang import place_minimum, signature, unplaced
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.minimum import signature, unplaced
 from kbatch.resources import total
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")

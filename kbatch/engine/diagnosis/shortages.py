@@ -26,12 +26,13 @@ from kbatch.engine.carryover.unschedulable import classes_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.feasibility import Trial
-from kbatch.engine.placement.gang import next_tasks, placing, shortfalls, signature, unplaced
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.shortage import shortage
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, shortfalls, signature, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import total
 

@@ -15,9 +15,9 @@ from kbatch.api.reasons import (
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
-from kbatch.engine.placement.gang import unplaced
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
 
 
 def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | Turn]:

@@ -8,11 +8,12 @@ import numpy as np
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import place_minimum, unplaced
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.minimum import unplaced
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add

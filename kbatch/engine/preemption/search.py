@@ -18,13 +18,14 @@ from typing import Any, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import next_tasks, place_minimum, shortfalls, unplaced
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRanking, When
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.candidates import CandidateIndex, CandidatePool, Cost, order_of
 from kbatch.engine.preemption.reprieve import evict, reprieve
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.feasibility import Feasibility
-from kbatch.engine.placement.gang import next_tasks, placing, unplaced
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.tasks import Task, TaskClass
 
 
@@ -27,7 +28,7 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
             yield TURN
         if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
             continue
-        due = job.job.created + session.policy.ageing_ms
+        due = job.job.created + session.policy.ageing
         if session.now < due:
             session.wake.append(due)
             return  # the others are younger

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kbatch.api import conditions
-from kbatch.api.objects import timestamp_ms
+from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import (
     JobSuspended,
     PodGroupNotFound,
@@ -18,13 +18,15 @@ from kbatch.api.reasons import (
     Reason,
 )
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
-from kbatch.engine.placement.gang import place_minimum, unplaced
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+from kbatch.times import SECOND
 
-_FUTURE_MS = 60_000
+_FUTURE = 60 * SECOND
 """A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
 it counts as long past."""
 
@@ -83,8 +85,8 @@ def _admit(session: Session, job: JobState) -> None:
         return
     job.attempts = group.status.scheduling_attempts
     enqueued = job.job.condition(conditions.ENQUEUED)
-    since = timestamp_ms(enqueued.last_transition_time) if enqueued is not None else None
-    if since is not None and since > session.now + _FUTURE_MS:
+    since = timestamp_us(enqueued.last_transition_time) if enqueued is not None else None
+    if since is not None and since > session.now + _FUTURE:
         since = 0
     if job.bound > 0:
         return
@@ -92,7 +94,7 @@ def _admit(session: Session, job: JobState) -> None:
     if job.whole:
         return
     if job.in_queue and since is not None:
-        until = since + group.spec.schedule_timeout_seconds * 1000
+        until = since + group.spec.schedule_timeout_seconds * SECOND
         if session.now >= until:
             send_back(session, job)
         else:
@@ -151,7 +153,7 @@ def _over(session: Session, node: str) -> bool:
             latest = max(latest or 0, task.release_at)
     if latest is None:
         return False
-    until = latest + session.policy.nomination_grace_ms
+    until = latest + session.policy.nomination_grace
     if session.now >= until:
         return True
     session.wake.append(until)
@@ -187,7 +189,7 @@ def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterat
     since = job.job.started
     if since is None:
         return
-    until = since + session.policy.bind_timeout_ms
+    until = since + session.policy.bind_timeout
     if session.now < until:
         session.wake.append(until)
         return

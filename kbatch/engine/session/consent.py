@@ -10,6 +10,7 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
+from kbatch.times import SECOND
 
 _UNASKED: Final = 1_000
 """The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
@@ -86,7 +87,7 @@ class Consent:
         group = job.job.group
         if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
             return False
-        until = job.job.started + group.spec.min_runtime_seconds * 1000
+        until = job.job.started + group.spec.min_runtime_seconds * SECOND
         if self._session.now < until:
             self._session.wake.append(until)
             return True
@@ -97,7 +98,7 @@ class Consent:
         group = job.job.group
         if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
             return False
-        until = job.job.started + group.spec.lifetime_seconds * 1000
+        until = job.job.started + group.spec.lifetime_seconds * SECOND
         if self._session.now >= until:
             return True
         self._session.wake.append(until)

@@ -36,7 +36,7 @@ class Session:
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
-        wake: instants (ms) at which the same snapshot could be decided otherwise.
+        wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 

@@ -13,7 +13,10 @@ from kbatch.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at `now` (ms). Whoever took it leaves the model alone until the cycle has ended."""
+    """The cluster at `now`, in microseconds since the epoch.
+
+    Whoever took it leaves the model alone until the cycle has ended.
+    """
 
     now: int
     model: ClusterModel
@@ -54,6 +57,6 @@ class Snapshot:
         return self.model.capacity
 
 
-def take_snapshot(model: ClusterModel, now_ms: int, state: CycleState | None = None) -> Snapshot:
+def take_snapshot(model: ClusterModel, now: int, state: CycleState | None = None) -> Snapshot:
     """Hold on to the model as it is; `state` is what the cycle before returned, None where a process begins."""
-    return Snapshot(now_ms, model, state if state is not None else CycleState())
+    return Snapshot(now, model, state if state is not None else CycleState())

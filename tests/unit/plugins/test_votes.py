@@ -18,7 +18,7 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.model.shares import dominant_share
 from kbatch.resources import total
-from tests.unit.engine.worlds import EPOCH_MS, group, members, node, pod, policy, priority_class, queue, world
+from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, world
 
 CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("mid", 50), priority_class("high", 100)]
 
@@ -29,7 +29,7 @@ def standing(name: str, count: int, **more: object) -> list[Pod]:
 
 def session(*objects: AnyObject | Sequence[AnyObject]) -> Session:
     model = world([*CLASSES, node("n1", "8")], *(list(part) if isinstance(part, list) else part for part in objects))
-    session = Session(take_snapshot(model, EPOCH_MS), policy())
+    session = Session(take_snapshot(model, EPOCH), policy())
     for _ in session.open():
         pass
     return session

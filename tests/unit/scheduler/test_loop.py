@@ -26,6 +26,7 @@ from kbatch.engine import (
     build_policy,
     take_snapshot,
 )
+from kbatch.times import SECOND
 from operators.scheduler import loop
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
@@ -165,7 +166,7 @@ async def test_a_burst_of_events_makes_few_cycles() -> None:
 async def test_it_wakes_when_the_engine_asked_to_and_after_the_period() -> None:
     cache = cache_with(node("n"))
     script = Script()
-    script.wake = int((time.time() + 0.15) * 1000)
+    script.wake = int((time.time() + 0.15) * SECOND)
     async with running(cache, script) as (scheduler, _, _):
         await until(lambda: scheduler.cycles == 1)
         began = time.monotonic()
@@ -184,8 +185,8 @@ async def test_a_clock_that_trembles_does_not_turn_time_back_but_one_that_was_wr
             wall[0] = seconds
             seen = scheduler.cycles
             await until(lambda: scheduler.cycles > seen + 1)  # noqa: B023  (called at once)
-            assert script.now[-1] == expected * 1000
-    index = script.now.index(1_001_000)
+            assert script.now[-1] == expected * SECOND
+    index = script.now.index(1001 * SECOND)
     assert script.memos[index] == Memo(), "nothing is remembered of the time that never was"
     assert script.memos[index + 1].policy == "next"
 
