@@ -26,6 +26,11 @@ def without(case: str, *names: str) -> str:
     return json.dumps({**content, "items": kept}) + "\n"
 
 
+def times(outcome: Any) -> dict[str, float]:
+    """When each pod of `default` was bound, in seconds."""
+    return {each["pod"].removeprefix("default/"): each["time"] for each in outcome.binds}
+
+
 def assert_settled(outcome: Any) -> None:
     """The run ended by itself, nothing was undone at the instant at which it was done, and no eviction was in vain.
 

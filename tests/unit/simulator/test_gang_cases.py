@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, without
+from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
 
 pending = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the engine decides otherwise as yet")
-
-
-def times(outcome: Any) -> dict[str, float]:
-    """When each pod of `default` was bound, in seconds."""
-    return {each["pod"].removeprefix("default/"): each["time"] for each in outcome.binds}
 
 
 @pending
