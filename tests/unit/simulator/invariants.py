@@ -34,16 +34,17 @@ def times(outcome: Any) -> dict[str, float]:
 def assert_settled(outcome: Any) -> None:
     """The run ended by itself, nothing was undone at the instant at which it was done, and no eviction was in vain.
 
-    That is: few cycles decide at one instant; no pod gets back a nomination that it had at the same instant, or loses
-    it again; none is evicted at the instant of its bind, or twice; and for whom a pod is evicted binds one afterwards.
+    That is: few cycles decide at one instant; no pod is nominated to a node to which it was nominated before, at that
+    instant or last before it (one that stands is not told again, so this one was withdrawn); none is evicted at the
+    instant of its bind, or twice; and for whom a pod is evicted binds one afterwards.
     """
     assert not outcome.limited
     decisions = Counter(cycle["time"] for cycle in outcome.cycles)
     assert all(count <= _MOST_DECISIONS for count in decisions.values()), decisions
-    told: dict[str, list[tuple[float, str | None]]] = {}
+    told: dict[str, list[tuple[float, str]]] = {}
     for cycle in outcome.cycles:
         for nomination in cycle["nominations"]:
-            told.setdefault(nomination["pod"], [(-1.0, None)]).append((cycle["time"], nomination["node"]))
+            told.setdefault(nomination["pod"], [(-1.0, "")]).append((cycle["time"], nomination["node"]))
     for pod, changes in told.items():
         for time in {time for time, _ in changes[1:]}:
             before = [node for instant, node in changes if instant < time][-1]
