@@ -33,7 +33,7 @@ class Outcome:
     Attributes:
         memo: saves the next cycle work, and changes none of its decisions.
         state: goes into the next snapshot (`take_snapshot(model, now, state)`), and changes what is decided.
-        next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch; None: never.
+        next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch, or None.
     """
 
     memo: Memo

@@ -25,8 +25,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task, TaskClass

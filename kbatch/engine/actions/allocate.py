@@ -21,8 +21,9 @@ from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, signature, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
 

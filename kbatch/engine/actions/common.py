@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbatch.api.reasons import QueueCapabilityExceeded, Reason
-from kbatch.engine.state.jobs import QueueState
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
 

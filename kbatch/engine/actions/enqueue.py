@@ -31,8 +31,9 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.diagnosis.shortages import too_small
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
 from kbatch.times import SECOND
 

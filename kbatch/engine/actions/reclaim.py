@@ -22,8 +22,9 @@ from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.resources import total
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
 from kbatch.engine.plugin import Key, Plugin, Preemptor, Unit, Vote, ordinal
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.shares import dominant_share
 
 

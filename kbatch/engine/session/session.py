@@ -16,8 +16,9 @@ from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.plugin import Key, Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.voting import Voting
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
+from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.jobs_release import on_hold

@@ -11,7 +11,8 @@ import pytest
 from kbatch.api.configuration import DEFAULT
 from kbatch.api.objects import Condition
 from kbatch.engine import Memo, NullObserver, build_policy, cycle, take_snapshot
-from tests.unit.engine.worlds import EPOCH_MS, Simulation, group, node, pod, queue, stamp, world
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import EPOCH, Simulation, group, node, pod, queue, stamp, world
 from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
 
 pending = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the engine decides otherwise as yet")
@@ -101,7 +102,7 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         each.status.nominated_node_name = "n1"
     model = world(queue(), node("n1", str(count), pods=str(2 * count)), ends, gang, waiting)
     slices = []
-    steps = cycle(take_snapshot(model, EPOCH_MS + 60_000), build_policy(DEFAULT), Memo(), NullObserver())
+    steps = cycle(take_snapshot(model, EPOCH + 60 * SECOND), build_policy(DEFAULT), Memo(), NullObserver())
     begin = time.process_time()
     for _ in steps:
         end = time.process_time()
