@@ -86,7 +86,7 @@ def decide(case: Case) -> Run:
         for _ in range(1 if case.kind == "place" else CYCLES):
             found = sim.cycle()
             books.note(found)
-            if not found.transactions:
+            if not found.transactions or books.run.placed:
                 break
         else:
             if case.kind != "place":
@@ -156,7 +156,7 @@ class _Books:
         """Nothing more comes."""
         if self.run.evicted and not self.run.placed:
             self.wrong(f"evicted {self.run.evicted} in vain")
-        if len(self._bound) == self.case.needed:  # those above the minimum may have victims of their own
+        if self.run.placed and "choice" not in self.case.features:  # those above the minimum may have victims too
             self.run.needless = next((name for name in self.run.evicted if self._could_stay(name)), "")
 
     def _could_stay(self, name: str) -> bool:
@@ -229,16 +229,24 @@ def report(kind: str, found: Tally, *, listed: int, examples: int) -> Iterable[s
         needless = f"{len(found.needless)} with a victim that could have stayed {found.needless[:examples]}"
         yield f"  cases with evictions {found.evicting}, {needless}"
     by_feature = Counter(feature for each in found.missed for feature in each.case.features)
-    yield "  by feature: missed / placed by the reference, the smallest seeds"
+    alone = Counter(feature for each in found.missed if (feature := only(each.case.features)))
+    yield "  by feature: missed / placed by the reference; missed where it is the only one beside roles and choice; seeds"
     ordered = sorted(found.missed, key=lambda each: (each.size, each.case.seed))
     for feature, number in sorted(found.by_feature.items()):
         seeds = [each.case.seed for each in ordered if feature in each.case.features][:examples]
         missed = by_feature[feature]
-        yield f"    {feature:14} {missed:5} / {number:5} ({100 * missed / number:6.2f} %)  {seeds}"
+        part = 100 * missed / number
+        yield f"    {feature:14} {missed:5} / {number:5} ({part:6.2f} %)  {alone[feature]:5}  {seeds}"
     for each in sorted(found.unsound, key=lambda each: (each.size, each.case.seed))[:listed]:
         yield f"  UNSOUND {describe(each)}: {each.run.unsound}"
     for each in ordered[:listed]:
         yield f"  missed {describe(each)}"
+
+
+def only(features: Sequence[str]) -> str:
+    """The one feature of a case; roles and a choice count only where there is nothing else. Empty if there are more."""
+    found = [feature for feature in features if feature not in {"roles", "choice"}] or [features[0]]
+    return found[0] if len(found) == 1 else ""
 
 
 def describe(each: Compared) -> str:
