@@ -15,7 +15,7 @@ from tests.reference.world import HOST, ZONE, Case, Machine, Members, Part, Shap
 
 CASES = 300
 LEAST = {"place": 0.93, "reclaim": 0.88, "preempt": 0.82}
-"""The part of the gangs that the reference places which the engine must place, by kind: what it reaches, to be raised."""
+"""The part of the gangs that the reference places which the engine must place: what it reaches, to be raised."""
 UNSOUND = {"place": 0, "reclaim": 0, "preempt": 1}
 """Cases at most in which the engine does what the reference forbids: those that are known, to be lowered to none."""
 

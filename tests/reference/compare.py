@@ -230,7 +230,7 @@ def report(kind: str, found: Tally, *, listed: int, examples: int) -> Iterable[s
         yield f"  cases with evictions {found.evicting}, {needless}"
     by_feature = Counter(feature for each in found.missed for feature in each.case.features)
     alone = Counter(feature for each in found.missed if (feature := only(each.case.features)))
-    yield "  by feature: missed / placed by the reference; missed where it is the only one beside roles and choice; seeds"
+    yield "  by feature: missed / placed by the reference; missed with it alone (roles, choice aside); smallest seeds"
     ordered = sorted(found.missed, key=lambda each: (each.size, each.case.seed))
     for feature, number in sorted(found.by_feature.items()):
         seeds = [each.case.seed for each in ordered if feature in each.case.features][:examples]
