@@ -138,11 +138,11 @@ class Case:
         """What about the gang makes it more than packing; "choice": it has more pods than it needs."""
         shapes = [each.shape for each in self.members]
         others = [each.shape for each in self.standing]
-        gang = shapes[0].labels["app"]
+        meant = [term.labels.items() for shape in others for term in shape.far]
         found = {
             "spread": any(shape.spreads for shape in shapes),
             "anti-affinity": any(shape.far for shape in shapes)
-            or any(term.labels.get("app") == gang for shape in others for term in shape.far),
+            or any(labels <= shape.labels.items() for labels in meant for shape in shapes),
             "affinity": any(shape.near for shape in shapes),
             "ports": any(shape.ports for shape in shapes),
             "nodes": any(shape.selector or shape.affinity_to_nodes for shape in shapes),
