@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.engine import build_policy
 from tests.unit.engine.worlds import node, pod, policy, queue, run, world
+from tests.unit.plugins.installing import distribution, own_tests
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plugin"
 
@@ -25,17 +24,8 @@ tiers:
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an installer leaves behind: the package on the path, and its entry points beside it."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    info = tmp_path / "kbatch_price-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    lines = [
-        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
-        for group, entries in project["entry-points"].items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(distribution(EXAMPLE, tmp_path)))
     monkeypatch.delitem(sys.modules, "kbatch_price", raising=False)
 
 
@@ -57,15 +47,4 @@ def test_it_is_unknown_where_it_is_not_installed() -> None:
 
 
 def test_its_own_tests_pass() -> None:
-    """As its author would run them: in its own folder, with its own configuration."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "tests"],
-        cwd=EXAMPLE,
-        env={"PYTHONPATH": f"{EXAMPLE}:{EXAMPLE.parents[1]}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "3 passed" in own_tests(EXAMPLE)
