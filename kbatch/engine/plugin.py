@@ -111,8 +111,7 @@ class Preemptor:
 
     `intra` says that the preemptor's own job is where victims are sought (preempt inside a job). `lacks` are the
     dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
-    before it. `ahead` says that the tasks are pods to come, for which only surplus goes (see
-    `kbatch.engine.coming`).
+    before it. `ahead` says that the tasks are pods to come, for which only surplus goes.
     """
 
     job: JobState

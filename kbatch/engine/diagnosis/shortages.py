@@ -3,7 +3,7 @@
 A group is tried somewhere in the middle of a cycle; were its reason made then, the numbers would depend on who was
 tried before, and on whether it was tried at all or known to fail. So an action only notes that there was no room, and
 what is lacking is worked out when the cycle has decided everything. Then the next cycle, if nothing happens, finds the
-very cluster that this one has left, and says the same. (The door is different: why a group is not let in queue is said
+very cluster that this one has left, and says the same. (Admission is different: why a group is not let in queue is said
 of the cluster as the cycle found it, because that is what it was kept out by.)
 """
 

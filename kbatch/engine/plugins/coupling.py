@@ -1,4 +1,4 @@
-"""Pods that look at other pods: how many of which kind stand in each topology domain, kept while a session decides.
+"""Pods that look at other pods: how many of which pods stand in each topology domain, kept while a session decides.
 
 Inter-pod affinity, anti-affinity and topology spread all ask the same question: how many pods that some selector
 chooses stand in the domain (zone, rack, host) of this node? An index answers it for all nodes at once from counters:
@@ -175,10 +175,10 @@ class _Watch:
 class Carried:
     """A term that pods of a class carry and that matters to others.
 
-    `kind` keeps terms of different effect apart; `weight` is what one pod counts.
+    `effect` keeps terms that do different things apart; `weight` is what one pod counts.
     """
 
-    kind: str
+    effect: str
     topology_key: str
     who: Who
     weight: int = 1
@@ -215,8 +215,8 @@ class CouplingIndex:
         self._labels_of = labels_of
         self.pods = 0
         self._met: dict[int, _Met] = {}
-        self._kinds: dict[object, list[_Met]] = {}
-        self._kinds_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
+        self._alike: dict[object, list[_Met]] = {}
+        self._alike_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carriers: dict[tuple[str, str, Who], Counter] = {}
@@ -262,18 +262,18 @@ class CouplingIndex:
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
         like = cls.namespace, tuple(sorted(cls.labels.items()))
-        alike = self._kinds.get(like)
+        alike = self._alike.get(like)
         if alike is None:
-            alike = self._kinds[like] = []
+            alike = self._alike[like] = []
             for label in cls.labels.items():
-                self._kinds_by_label.setdefault(label, []).append(alike)
+                self._alike_by_label.setdefault(label, []).append(alike)
         alike.append(met)
         for watch in self._near(self._targets_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.moves.append((watch.counter, 1))
-        for kind, watch in self._near(self._carriers_by_label, cls):
+        for effect, watch in self._near(self._carriers_by_label, cls):
             if watch.who.match(cls, self._labels_of):
-                met.faces.setdefault(kind, []).append(watch.counter)
+                met.faces.setdefault(effect, []).append(watch.counter)
         for term in self._carried(cls):
             met.moves.append((self._carrier(term), term.weight))
         return met
@@ -288,10 +288,10 @@ class CouplingIndex:
     def _meant(self, who: Who) -> Iterator[_Met]:
         """The known classes that are meant; those alike in what selectors see are asked about once."""
         anchor = who.anchor
-        kinds = self._kinds.values() if anchor is None else self._kinds_by_label.get(anchor, ())
-        for kind in kinds:
-            if who.match(kind[0].cls, self._labels_of):
-                yield from kind
+        sets = self._alike.values() if anchor is None else self._alike_by_label.get(anchor, ())
+        for alike in sets:
+            if who.match(alike[0].cls, self._labels_of):
+                yield from alike
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
@@ -303,10 +303,10 @@ class CouplingIndex:
         """The same over domains of the caller's making; `token` tells them apart from others."""
         return self._target((token, who), who, lambda: Counter(domain, domains))
 
-    def facing(self, cls: TaskClass, kind: str) -> list[Counter]:
-        """The carriers' counters of all terms of a kind that mean pods of this class; grows as more are known."""
+    def facing(self, cls: TaskClass, effect: str) -> list[Counter]:
+        """The carriers' counters of all terms of an effect that mean pods of this class; grows as more are known."""
         self.meet(cls)
-        return self._met[cls.id].faces.setdefault(kind, [])
+        return self._met[cls.id].faces.setdefault(effect, [])
 
     def _target(self, key: object, who: Who, make: Callable[[], Counter]) -> Counter:
         watch = self._targets.get(key)
@@ -322,13 +322,13 @@ class CouplingIndex:
         return watch.counter
 
     def _carrier(self, term: Carried) -> Counter:
-        key = (term.kind, term.topology_key, term.who)
+        key = (term.effect, term.topology_key, term.who)
         counter = self._carriers.get(key)
         if counter is None:
             counter = self._carriers[key] = self._counter(term.topology_key)
-            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.kind, _Watch(term.who, counter)))
+            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.effect, _Watch(term.who, counter)))
             for met in self._meant(term.who):
-                met.faces.setdefault(term.kind, []).append(counter)
+                met.faces.setdefault(term.effect, []).append(counter)
         return counter
 
     def _counter(self, topology_key: str) -> Counter:
