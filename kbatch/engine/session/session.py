@@ -13,7 +13,7 @@ from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.demand import ToCome, index_templates
-from kbatch.engine.plugin import Key, Plugin, Undo
+from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.jobs import JobState
@@ -73,27 +73,19 @@ class Session:
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
-        plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
-            (part.tier, part.enabled, part.plugin(part.arguments, self)) for part in policy.plugins
-        ]
-        self._plugins = [plugin for _, _, plugin in plugins]
+        """Make the plugins, and note for each question which of them have an answer."""
+        self._plugins = [part.plugin(part.arguments, self) for part in policy.plugins]
+        parts = tuple(zip(policy.plugins, self._plugins, strict=True))
 
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
             return [
-                plugin for _, enabled, plugin in plugins
-                if getattr(type(plugin), method) is not getattr(Plugin, method)
-                and (switch is None or enabled(switch))
+                plugin for part, plugin in parts
+                if plugin.answers(method) and (switch is None or part.enabled(switch))
             ]  # fmt: skip
 
-        self._queue_keys: list[Callable[[QueueState], Key]] = [
-            plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)
-        ]
-        self._job_keys: list[Callable[[JobState], Key]] = [
-            plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)
-        ]
-        self._task_keys: list[Callable[[Task], Key]] = [
-            plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)
-        ]
+        self._queue_keys = [plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)]
+        self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
+        self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
