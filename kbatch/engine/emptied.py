@@ -16,7 +16,7 @@ from kbatch.engine.boundary import Memo
 from kbatch.engine.placement import Placement, When
 from kbatch.engine.room import Room
 from kbatch.engine.state import JobState
-from kbatch.model.nodes import NodeTable
+from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, scale, total
 
@@ -108,7 +108,7 @@ class Emptied:
 
     def _sum(self, name: str) -> int:
         column = self._capacity.get(name)
-        return int(column[self._session.nodes.open].sum()) if column is not None else 0
+        return exact_sum(column[self._session.nodes.open]) if column is not None else 0
 
     def _at_most(self, counts: _Counts) -> int:
         """At most this many of the pods have room, were each class alone."""
@@ -201,7 +201,7 @@ def shortage(table: NodeTable, room: Room, tasks: Sequence[Task]) -> tuple[str, 
     usable = table.open & table.ready & ~table.cordoned
     for name in sorted(asked):
         idle = room.idle.get(name)
-        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
+        free = exact_sum(np.maximum(idle, 0)[usable]) if idle is not None else 0
         missing = asked[name] - free
         if missing > 0 and missing / asked[name] > worst[0]:
             worst = (missing / asked[name], name, missing)

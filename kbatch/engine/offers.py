@@ -31,6 +31,8 @@ Cost: TypeAlias = tuple[Any, ...]
 _BOARDS: Final = 4
 """How many boards are kept: the latest."""
 _LEAST: Final = -(2**63)
+_MOST: Final = 2**62
+"""As much as a column holds: more than any gap, for rooms and requests are within 2^53."""
 
 
 @total_ordering
@@ -182,7 +184,7 @@ class Board:
 
 def _most_and_sum(offers: list[Offer], name: str) -> tuple[int, int]:
     gives = [_gives(offer, name) for offer in offers]
-    return max(gives, default=0), sum(gives)
+    return max(gives, default=0), min(sum(gives), _MOST)
 
 
 def _bound(offers: list[Offer], count: int) -> Cost:

@@ -56,7 +56,7 @@ def impossible(session: Session, job: JobState) -> Reason | None:
     if model.group is None and not model.shadow:
         return PodGroupNotFound(model.name)
     queue = session.queues.get(model.queue)
-    if queue is None:
+    if queue is None or queue.record.queue is None:
         return QueueNotFound(model.queue)
     if not queue.record.open:
         return QueueClosed(model.queue)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from kbatch.engine.boundary import TURN, Turn
 from kbatch.engine.offers import Board, Cost, Stock, order_of
 from kbatch.engine.placement import ClassFit, When
@@ -354,7 +356,7 @@ def lacking(session: Session, tasks: Sequence[Task]) -> frozenset[str]:
                 continue
             asked.add(name)
             free = session.room.future[name]
-            fitting = int((free[allowed & (free > 0)] // amount).sum())
+            fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
             if fitting < len(run):
                 short.add(name)
     return frozenset(short or asked)

@@ -32,7 +32,10 @@ class Job:
         outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
             or over. This is what enqueue reserves.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
-        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`.
+        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`; of an
+            orphan what it holds.
+        queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
+            as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
@@ -77,6 +80,11 @@ class Job:
         """Whether that condition stands and is "True"."""
         condition = self.condition(type_)
         return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
+        return self.group is None and not self.shadow
 
     @property
     def disruption(self) -> str:
@@ -140,6 +148,8 @@ class Job:
             self.allocated = dict(bound)
             _add(self.allocated, nominated)
         self.request = dict(bound)
+        if self.orphan:
+            self.request, asked = dict(self.allocated), {}
         for name in asked.keys() | self.outstanding.keys():
             more = max(asked.get(name, 0), self.outstanding.get(name, 0))
             self.request[name] = self.request.get(name, 0) + more
@@ -226,6 +236,10 @@ class QueueRecord:
         self.capability = parse_resources(spec.capability) if spec.capability is not None else None
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
+
+    def forget(self) -> None:
+        """The Queue is gone: from now on all is as for one that was never there."""
+        self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
 
     def count(self, allocated: Resources, request: Resources, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from kbatch.api.objects import Container, PodSpec, RawQuantity, RawResources, ResourceRequirements
-from kbatch.resources import PODS, QuantityError, Resources, add, maximum, parse_resources
+from kbatch.resources import PODS, QuantityError, Resources, add, check_limit, maximum, parse_resources
 
 _Items: TypeAlias = tuple[tuple[str, RawQuantity], ...]
 _Side: TypeAlias = Literal["requests", "limits"]
@@ -29,16 +29,21 @@ def effective_request(spec: PodSpec) -> Resources:
     """The request of a pod, cpu in milli-cores and the rest in base units; a shared value, not to be changed.
 
     Raises:
-        QuantityError: an amount is no quantity, is negative, or is beyond 2^53; the message names the resource.
+        QuantityError: an amount is no quantity or is negative, or it or the sum over the pod is beyond 2^53; the
+            message names the resource.
     """
-    return _effective(spec, "requests")
+    request = _effective(spec, "requests")
+    check_limit(request)
+    return request
 
 
 def effective_limit(spec: PodSpec) -> Resources:
     """The limit of a pod by the same rule: only of containers that name one, so a missing name means unlimited.
 
+    No node is asked for it, so the sum over the containers may be beyond 2^53.
+
     Raises:
-        QuantityError: as for `effective_request`.
+        QuantityError: an amount is no quantity, is negative, or is beyond 2^53; the message names the resource.
     """
     return _effective(spec, "limits")
 
