@@ -173,7 +173,7 @@ def _bound_in_part(job: JobState) -> bool:
     model = job.job
     if not model.gang or not model.holding or job.whole or model.is_true(conditions.SCHEDULED):
         return False
-    since = model.started
+    since = model.bound_since
     early = sum(1 for task in model.waiting if since is None or task.created <= since)
     return job.bound + early >= job.minimum
 
@@ -188,7 +188,7 @@ def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
         statement.rollback()
         if unplaced(job):
             session.refuse_room(job)
-    since = job.job.started
+    since = job.job.bound_since
     if since is None:
         return
     until = since + session.policy.bind_timeout_ms

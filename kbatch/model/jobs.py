@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, Queue
+from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_ms
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
 
@@ -37,6 +37,8 @@ class Job:
         queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
             as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
+        bound_since: since when the oldest of the members that hold a node does, binds under way included.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
 
@@ -67,6 +69,7 @@ class Job:
     failed: int = 0
     terminating: int = 0
     started: int | None = None
+    bound_since: int | None = None
     settled: bool = False
     allocated: Resources = field(default_factory=dict)
     counted: tuple[str, Resources, Resources] | None = None
@@ -114,9 +117,13 @@ class Job:
         asked: Resources = {}
         own: Resources = {}
         holding = succeeded = failed = terminating = 0
-        started: int | None = None
+        bound_since: int | None = None
+        starts: list[int] = []
+        ended: list[int] = []
         for task in self.tasks.values():
             if task.terminal:
+                if task.node:
+                    ended.append(task.started)
                 if task.succeeded:
                     succeeded += 1
                     _add(own, task.cls.request)
@@ -127,8 +134,10 @@ class Job:
             elif task.node:
                 holding += 1
                 _add(bound, task.cls.request)
-                if started is None or task.started < started:
-                    started = task.started
+                if bound_since is None or task.started < bound_since:
+                    bound_since = task.started
+                if not task.assumed:
+                    starts.append(task.started)
             else:
                 waiting.append(task)
                 _add(asked, task.cls.request)
@@ -138,7 +147,7 @@ class Job:
         _add(own, bound)
         self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
-        self.started = started
+        self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
         if holding + succeeded >= self.minimum or self.over:
             self.outstanding = {}
         else:
@@ -154,6 +163,28 @@ class Job:
             more = max(asked.get(name, 0), self.outstanding.get(name, 0))
             self.request[name] = self.request.get(name, 0) + more
         self.settled = not waiting and self._said_all()
+
+    def _start(self, starts: list[int], ended: list[int]) -> int | None:
+        """Since when the group runs, by what the API server says alone, so that a restart changes nothing.
+
+        It runs since its condition Scheduled last became True, or since the oldest member that holds a node came there
+        (`starts`: a member that is replaced makes the condition flip, the others ran on), or since the oldest of those
+        that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
+        """
+        found = starts
+        let_in = self._true_since(conditions.ENQUEUED)
+        if let_in is not None:
+            found = [*starts, *(start for start in ended if start >= let_in)]
+        scheduled = self._true_since(conditions.SCHEDULED)
+        if scheduled is not None:
+            found = [*found, scheduled]
+        return min(found, default=None)
+
+    def _true_since(self, type_: str) -> int | None:
+        condition = self.condition(type_)
+        if condition is None or condition.status != conditions.TRUE:
+            return None
+        return timestamp_ms(condition.last_transition_time)
 
     def _said_all(self) -> bool:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""

@@ -101,3 +101,17 @@ def test_a_deleted_queue_may_be_reclaimed(simulate: Callable[..., Any], conf: st
     outcome = simulate("a-deleted-queue-may-be-reclaimed", conf)
     assert outcome.running() == ["b0", "b1", "b2", "b3"]
     assert {each["time"] for each in outcome.binds if each["pod"].startswith("default/b")} == {101.0}
+
+
+@evicting
+def test_minimum_runtime_counts_from_the_start(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("minimum-runtime-counts-from-the-start", conf, until=100_000)
+    assert [(each["action"], each["time"]) for each in outcome.evictions] == [("reclaim", 60.0)] * 2
+    assert outcome.pods["default/b"]["bound"] == 61.0
+
+
+@evicting
+def test_lifetime_counts_from_the_start(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("lifetime-counts-from-the-start", conf, until=100_000)
+    assert {(each["action"], each["time"]) for each in outcome.evictions} == {("preempt", 60.0)}
+    assert outcome.pods["default/b"]["bound"] == 61.0
