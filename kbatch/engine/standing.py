@@ -17,6 +17,7 @@ from kbatch.api.reasons import (
     QueueClosed,
     QueueNotFound,
     Reason,
+    ResourceClaimsUnsupported,
 )
 from kbatch.engine.boundary import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement import When
@@ -62,6 +63,8 @@ def impossible(session: Session, job: JobState) -> Reason | None:
         return QueueClosed(model.queue)
     if model.priority_class_missing:
         return PriorityClassNotFound(model.priority_class_missing)
+    if model.needs_claims():
+        return ResourceClaimsUnsupported(model.claiming)
     return _suspended(session, job)
 
 

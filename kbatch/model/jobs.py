@@ -37,6 +37,7 @@ class Job:
         queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
             as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        claiming: how many of `waiting` have resource claims.
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
         bound_since: since when the oldest of the members that hold a node does, binds under way included.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
@@ -68,6 +69,7 @@ class Job:
     succeeded: int = 0
     failed: int = 0
     terminating: int = 0
+    claiming: int = 0
     started: int | None = None
     bound_since: int | None = None
     settled: bool = False
@@ -116,7 +118,7 @@ class Job:
         nominated: Resources = {}
         asked: Resources = {}
         own: Resources = {}
-        holding = succeeded = failed = terminating = 0
+        holding = succeeded = failed = terminating = claiming = 0
         bound_since: int | None = None
         starts: list[int] = []
         ended: list[int] = []
@@ -140,6 +142,7 @@ class Job:
                     starts.append(task.started)
             else:
                 waiting.append(task)
+                claiming += task.claims
                 _add(asked, task.cls.request)
                 if task.nominated:
                     nominees.append(task)
@@ -147,6 +150,7 @@ class Job:
         _add(own, bound)
         self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
+        self.claiming = claiming
         self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
         if holding + succeeded >= self.minimum or self.over:
             self.outstanding = {}
@@ -208,6 +212,21 @@ class Job:
             return True
         placed = self.placed_by_role()
         return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
+
+    def needs_claims(self) -> bool:
+        """Whether enough pods exist for the minimum, or a role's, but not without those that have resource claims."""
+        if not self.claiming:
+            return False
+        there = self.holding + self.succeeded + len(self.waiting)
+        if there - self.claiming < self.minimum <= there:
+            return True
+        placed = self.placed_by_role()
+        for role in self.roles:
+            waiting = [task for task in self.waiting if task.role == role.name]
+            there = placed.get(role.name, 0) + len(waiting)
+            if there - sum(task.claims for task in waiting) < role.min_member <= there:
+                return True
+        return False
 
     def placed_by_role(self) -> dict[str, int]:
         """Pods that hold a node or have succeeded, by role."""

@@ -64,6 +64,8 @@ class Task:
         release_at: when its grace ends, in ms; None while that is not known or it is not terminating.
         nominated: the node that is being cleared for it; "" where none is.
         priority: resolved through PriorityClasses.
+        gated: it cannot be placed, however much room there is: it has scheduling gates, or claims.
+        claims: it has resource claims (`spec.resourceClaims`), which nobody here can allocate.
         never_preempts: its preemptionPolicy is Never.
         started: since when it is bound, in ms, as far as the API server says; else its creation.
     """
@@ -84,6 +86,7 @@ class Task:
     release_at: int | None = None
     nominated: str = ""
     gated: bool = False
+    claims: bool = False
     priority: int = 0
     never_preempts: bool = False
     started: int = 0
@@ -116,7 +119,8 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
     if meta.deletion_timestamp is not None:
         task.terminating = not task.terminal
         task.release_at = timestamp_ms(meta.deletion_timestamp)
-    task.gated = bool(spec.scheduling_gates)
+    task.claims = bool(spec.resource_claims)
+    task.gated = task.claims or bool(spec.scheduling_gates)
     if spec.scheduler_name == scheduler_name:
         task.job = _job_key(pod)
         task.role = (meta.labels or {}).get(SUB_GROUP_LABEL, "")

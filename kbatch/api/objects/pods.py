@@ -37,6 +37,12 @@ class ClaimSource(Value, kw_only=True, frozen=True):
     read_only: bool = False
 
 
+class PodResourceClaim(Value, kw_only=True, frozen=True):
+    """A claim on devices (dynamic resource allocation). Only its presence matters."""
+
+    name: str = ""
+
+
 class EphemeralSource(Value, kw_only=True, frozen=True):
     """Only its presence matters: the claim is named `<pod>-<volume>`."""
 
@@ -68,6 +74,7 @@ class PodSpec(Object, kw_only=True):
     resources: ResourceRequirements | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
     host_network: bool = False
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None

@@ -115,3 +115,20 @@ def test_lifetime_counts_from_the_start(simulate: Callable[..., Any], conf: str 
     outcome = simulate("lifetime-counts-from-the-start", conf, until=100_000)
     assert {(each["action"], each["time"]) for each in outcome.evictions} == {("preempt", 60.0)}
     assert outcome.pods["default/b"]["bound"] == 61.0
+
+
+@evicting
+def test_resource_claims_are_never_bound(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("resource-claims-are-never-bound", conf)
+    assert outcome.running() == ["plain", "spares-1"]
+    assert outcome.reason("alone") == "ResourceClaimsUnsupported"
+    assert outcome.reason("needs") == "ResourceClaimsUnsupported"
+    assert outcome.condition("needs", "Unschedulable")["status"] == "False"
+    assert outcome.json["podgroups"]["default/spares"]["phase"] == "Running"
+
+
+@evicting
+def test_a_budget_over_pods_without_a_controller_lets_none_go(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("budget-over-pods-without-a-controller", conf)
+    assert outcome.evictions == []
+    assert outcome.running() == ["a0", "a1", "a2", "a3"]
