@@ -15,7 +15,7 @@ import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
-from kbatch.model.requests import effective_request
+from kbatch.model.requests import as_held, effective_request, resize_infeasible
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
 
@@ -133,7 +133,17 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
 
 def same_class(one: Pod, other: Pod) -> bool:
     """Whether two states of one pod are of one class for sure."""
-    return one.metadata.labels == other.metadata.labels and one.spec == other.spec
+    return one.metadata.labels == other.metadata.labels and one.spec == other.spec and _same_size(one, other)
+
+
+def _same_size(one: Pod, other: Pod) -> bool:
+    """Whether the kubelet holds the same for both states of a pod, as far as it says."""
+    before, after = one.status, other.status
+    if before.container_statuses != after.container_statuses:
+        return False
+    if before.init_container_statuses != after.init_container_statuses:
+        return False
+    return before.conditions == after.conditions or resize_infeasible(one) == resize_infeasible(other)
 
 
 def same_task(task: Task, pod: Pod) -> bool:
@@ -150,6 +160,7 @@ def same_task(task: Task, pod: Pod) -> bool:
         and now.owner_references == was.owner_references
         and now.creation_timestamp == was.creation_timestamp
         and pod.spec == task.pod.spec
+        and _same_size(task.pod, pod)
         and (not task.node or (started_ms(pod) or task.created) == task.started)
     )
 
@@ -184,7 +195,7 @@ class ClassTable:
         Raises:
             QuantityError: its requests cannot be read.
         """
-        spec = pod.spec
+        spec = as_held(pod)
         volumes = _volumes(pod)
         template = _encode(
             (
@@ -195,7 +206,7 @@ class ClassTable:
         )  # fmt: skip
         found = self._by_template.get(template)
         if found is None:
-            found = self._meet(pod, volumes)
+            found = self._meet(pod, spec, volumes)
             self._by_template[template] = found
         base = found[0]
         if not self.coupled:
@@ -214,9 +225,8 @@ class ClassTable:
             self._variants[key] = variant
         return variant
 
-    def _meet(self, pod: Pod, volumes: tuple[str, ...]) -> tuple[TaskClass, bytes]:
+    def _meet(self, pod: Pod, spec: PodSpec, volumes: tuple[str, ...]) -> tuple[TaskClass, bytes]:
         """A template not seen before: the class of its content, which another template may share."""
-        spec = pod.spec
         request = effective_request(spec)
         ports = sorted(host_ports(spec))
         images = sorted({container.image for container in spec.containers})

@@ -88,12 +88,26 @@ class PodCondition(Value, kw_only=True, frozen=True):
     last_transition_time: str | None = None
 
 
+class ActualResources(Value, kw_only=True, frozen=True):
+    requests: RawResources | None = None
+
+
+class ContainerStatus(Value, kw_only=True, frozen=True):
+    """What the kubelet holds for a container: other than in the spec while it is resized in place."""
+
+    name: str = ""
+    allocated_resources: RawResources | None = None
+    resources: ActualResources | None = None
+
+
 class PodStatus(Object, kw_only=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
     reason: str = ""
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class Pod(Object, kw_only=True):
