@@ -301,6 +301,10 @@ class ClusterModel:
 
     def _count(self, old: Task | None, new: Task | None) -> None:
         """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
+        if new is not None:
+            self.classes.use(new.cls)
+        if old is not None:
+            self.classes.release(old.cls)
         if old is not None and _leaves_room(old, new):
             self.room_generation += 1
         before, after = _place(old), _place(new)
@@ -330,6 +334,8 @@ class ClusterModel:
                 self._read_again(self._unread.pop())
             yield
         yield from self._groups.refreshing()
+        self.classes.sweep()
+        self._nodes.classes_changed(len(self.classes), self.classes.forgotten)
         yield from self._nodes.refreshing()
 
     def validate(self) -> None:

@@ -56,6 +56,7 @@ class Image:
 def take_image(model: ClusterModel) -> Image:
     """The model as it is now, sums brought up to date; costs a reference for each object."""
     model.refresh()
+    model.classes.sweep()  # a model that is built again knows none that are out of use
     objects: list[AnyObject] = [obj for kind in model.objects.values() for obj in kind.values()]
     objects += [queue.queue for queue in model.queues.values() if queue.queue is not None]
     objects += [job.group for job in model.jobs.values() if job.group is not None]

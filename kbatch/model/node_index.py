@@ -16,6 +16,8 @@ from kbatch.resources import PODS, Resources
 
 _AT_ONCE: Final = 256
 """So many changed records take a millisecond or two."""
+_FORGOTTEN: Final = 1000
+"""So many classes are forgotten at least before what was kept of them is let go."""
 
 
 class NodeIndex:
@@ -33,6 +35,7 @@ class NodeIndex:
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False
+        self._forgotten = 0
 
     def capacity(self) -> Resources:
         """What schedulable nodes hold, less what foreign pods use; `pods` left out. As of the last `refreshing`."""
@@ -124,6 +127,16 @@ class NodeIndex:
     def static_changed(self) -> None:
         """Something besides the nodes changed that is kept with what depends on nodes alone."""
         self._rebuild = True
+
+    def classes_changed(self, known: int, forgotten: int) -> None:
+        """So many classes of tasks are known, and so many were forgotten so far.
+
+        What is kept of forgotten ones with the nodes goes when it is the larger part: all of it, for nothing there says
+        which class it is of. What is still asked for is worked out again.
+        """
+        if forgotten - self._forgotten > _FORGOTTEN + known:
+            self._forgotten = forgotten
+            self.table.static_cache = {}
 
     @property
     def stale(self) -> bool:
