@@ -194,7 +194,7 @@ def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisru
         current_healthy=healthy,
         desired_healthy=max(0, desired),
         expected_pods=expected,
-        observed_generation=budget.metadata.generation,
+        observed_generation=max(1, budget.metadata.generation),
     )
     return budget if budget.status == status else replace(budget, status=status)
 

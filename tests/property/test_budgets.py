@@ -44,4 +44,6 @@ def test_a_budget_gives_what_the_controller_would_allow(found: list[Pod], least:
     amount = size if isinstance(size, int) else -(-int(size[:-1]) * expected // 100)
     desired = amount if least else max(0, expected - amount)
     allowed = max(0, healthy - desired) if expected else 0
-    assert with_allowance(budget, found).status.disruptions_allowed == allowed
+    status = with_allowance(budget, found).status
+    assert status is not None
+    assert status.disruptions_allowed == allowed

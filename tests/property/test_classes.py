@@ -27,7 +27,7 @@ def pods(draw: st.DrawFn) -> Pod:
         draw(NAMES),
         draw(st.sampled_from(["", "n1"])),
         requests={"cpu": str(draw(st.integers(0, 2)))},
-        **({"topologySpreadConstraints": SPREAD} if draw(st.integers(0, 5)) == 0 else {}),
+        topologySpreadConstraints=SPREAD if draw(st.integers(0, 5)) == 0 else None,
     )
     found.metadata.labels = draw(st.sampled_from([None, {"app": "x"}, {"app": "y"}, {"other": "x"}]))
     return found

@@ -48,7 +48,7 @@ def test_no_amount_stops_a_cycle_or_overcommits_a_node(
         model.apply(Upsert(node(f"n{at}", memory="8Pi", pods="2000")))
     model.apply(Upsert(queue()))
     model.apply(Upsert(queue("q")))
-    model.apply(Upsert(group("g", 2, **({"min_resources": least} if least else {}))))
+    model.apply(Upsert(group("g", 2, min_resources=least)))
     for crowd in found:
         for each in crowd:
             model.apply(Upsert(each))

@@ -73,7 +73,7 @@ def test_what_a_cluster_holds_in_all_may_be_more_than_one_node_counts(
         "{metadata: {annotations: {scheduling.k8s.io/group-name: g}}, spec: {schedulerName: kube-batch, "
         f"containers: [{{name: main, resources: {{requests: {{memory: {HUGE}}}}}}}]}}}}}}}}"
     )
-    outcome = simulate(manifests(*nodes, group("g", "minMember: 1030"), job), conf)
+    outcome = simulate(manifests(*nodes, group("g", "minMember: 1030, minResources: {memory: 8Pi}"), job), conf)
     assert len(outcome.binds) == 1030
     assert outcome.queues["default"]["allocated"] == {"memory": "8240Pi"}
 
