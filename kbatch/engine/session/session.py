@@ -22,7 +22,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.jobs_release import on_hold
-from kbatch.model.nodes import NodeTable
+from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
@@ -51,10 +51,12 @@ class Session:
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
+        # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
+        nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
         self._queues = {
-            name: QueueState(record, deserved.get(name, {}), dict(record.allocated))
+            name: QueueState(record, deserved.get(name, nothing), dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
-            if record.queue is not None
+            if record.queue is not None or record.allocated
         }
         self._jobs: dict[str, JobState] = {}
         self.room_moves = 0
@@ -119,7 +121,7 @@ class Session:
 
     @property
     def queues(self) -> Mapping[str, QueueState]:
-        """The existing queues, in the order of names."""
+        """The queues that exist, and those that do not and yet hold something, in the order of names."""
         return self._queues
 
     def queue(self, name: str) -> QueueState:
@@ -211,11 +213,11 @@ class Session:
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""
         column = self.room.idle.get(name)
-        return int(np.maximum(column[self._usable], 0).sum()) if column is not None else 0
+        return exact_sum(np.maximum(column[self._usable], 0)) if column is not None else 0
 
     def usable(self) -> Resources:
         """Idle and releasing room, less what is nominated, over all nodes that may be used."""
-        return {name: int(np.maximum(column[self._usable], 0).sum()) for name, column in self.room.future.items()}
+        return {name: exact_sum(np.maximum(column[self._usable], 0)) for name, column in self.room.future.items()}
 
     # --- what plugins say ---------------------------------------------------------------------------------------------
 
