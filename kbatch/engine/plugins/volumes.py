@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kbatch.api.objects import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kbatch.engine.plugins import columns
 from kbatch.engine.room import Index
+from kbatch.model import matching
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
@@ -64,7 +64,7 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return everywhere
-        return columns.chosen(table, affinity.required)
+        return matching.chosen(table, affinity.required)
     storage_class = _class_of(model, claim)
     if storage_class is None or not made_on_demand(claim, storage_class):
         return nowhere
@@ -75,7 +75,7 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
             nowhere[row] = True
         return nowhere
     places = topologies(storage_class)
-    return everywhere if places is None else columns.chosen(table, places)
+    return everywhere if places is None else matching.chosen(table, places)
 
 
 def _class_of(model: ClusterModel, claim: PersistentVolumeClaim) -> StorageClass | None:
