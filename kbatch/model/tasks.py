@@ -16,6 +16,7 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
 from kbatch.model.requests import effective_request
+from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
 
@@ -33,6 +34,7 @@ class TaskClass:
         spec: the spec of the first pod of the class; every field that a predicate or a score may read is equal in all.
         namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
+        selection: what its spec asks of nodes besides room, without what names single nodes.
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
     """
 
@@ -43,6 +45,7 @@ class TaskClass:
     namespace: str
     labels: dict[str, str]
     couples: bool
+    selection: Selection
     volumes: tuple[str, ...] = ()
 
     @property
@@ -165,6 +168,7 @@ def _job_key(pod: Pod) -> str:
 class ClassTable:
     """All classes ever met, interned by content."""
 
+    selections: SelectionTable = field(default_factory=SelectionTable)
     _by_template: dict[bytes, tuple[TaskClass, bytes]] = field(default_factory=dict)
     _by_content: dict[bytes, TaskClass] = field(default_factory=dict)
     _variants: dict[tuple[int, str, tuple[tuple[str, str], ...]], TaskClass] = field(default_factory=dict)
@@ -258,7 +262,9 @@ class ClassTable:
     ) -> TaskClass:
         self._count += 1
         needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
-        return TaskClass(self._count, request, needs, spec, namespace, labels, couples, volumes)
+        return TaskClass(
+            self._count, request, needs, spec, namespace, labels, couples, self.selections.read(spec), volumes
+        )
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:
