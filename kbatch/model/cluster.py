@@ -133,14 +133,15 @@ class ClusterModel:
         parts = [self._groups.parts(claim.name) for claim in claims]
         return self._usable.divide(claims, parts, self._astray())
 
-    def _astray(self) -> Iterator[Astray]:
-        """What pods hold on nodes that they could not come to now."""
+    def _astray(self) -> list[Astray]:
+        """The pods that hold room on nodes that they could not come to now."""
+        found: list[Astray] = []
+        jobs, rows = self._groups.jobs, self._nodes.table.row
         for record in self._nodes.astray.values():
-            row = self._nodes.table.row.get(record.name)
+            row = rows.get(record.name)
             if row is not None and record.schedulable:
-                for task in record.astray.values():
-                    if task.holds:
-                        yield Astray(self._groups.jobs[task.job].queue, task.cls.selection, row, task.cls.request)
+                found += [(jobs[task.job].queue, task.cls, row) for task in record.astray.values() if task.holds]
+        return found
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """The class of that name; with an empty name the default one, if there is one."""

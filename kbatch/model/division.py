@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbatch.model.flow import SINK, SOURCE, Network, bits
 from kbatch.model.shares import Claim, fill, last_unit_key
@@ -73,7 +73,8 @@ def _divide(dimension: str, room: dict[int, int], claims: Sequence[Claim], deman
     """One dimension: the grant of each claim, in their order."""
     wants = [claim.within(dimension, sum(demand.values())) for claim, demand in zip(claims, demands, strict=True)]
     division = _Division(dimension, claims)
-    for reach, members in _apart([each if want else {} for each, want in zip(demands, wants, strict=True)]):
+    for reach, found in _apart([each if want else {} for each, want in zip(demands, wants, strict=True)]):
+        members = sorted(found)
         part = _Part({at: wants[at] for at in members}, {at: demands[at] for at in members}, {})
         part.room = {at: room[at] for at in bits(reach)}
         division.settle(part)
@@ -109,6 +110,7 @@ class _Part:
         free: by member, what it gets besides, from classes that are not full.
         taken: what those who are fixed take of these classes, by the classes that may serve it.
         amount: what the members get together, `free` included.
+        nodes: of its networks, once one was made.
     """
 
     wants: dict[int, int]
@@ -117,6 +119,7 @@ class _Part:
     free: dict[int, int] = field(default_factory=dict)
     taken: Demand = field(default_factory=dict)
     amount: int = 0
+    nodes: _Nodes | None = None
 
     @property
     def plain(self) -> bool:
@@ -224,41 +227,75 @@ class _Division:
             self.granted[at] = amount
 
 
+class _Nodes(NamedTuple):
+    """What stands for what in the networks of a part.
+
+    Attributes:
+        size: how many nodes there are.
+        reach: the node of each set of classes that is asked for.
+        entry: for each member the node at which its amount enters: that of the set where it asks for one, else its own.
+        several: the members with nodes of their own.
+    """
+
+    size: int
+    reach: dict[int, int]
+    entry: dict[int, int]
+    several: list[int]
+
+
+def _nodes(part: _Part) -> _Nodes:
+    """Numbers for all of a part: its classes first."""
+    count = _FIRST_CLASS + max(part.room, default=0) + 1
+    reach = {}
+    for demand in (part.taken, *part.demands.values()):
+        for each in demand:
+            if each not in reach:
+                reach[each] = count
+                count += 1
+    entry: dict[int, int] = {}
+    several: list[int] = []
+    for at, demand in part.demands.items():
+        if len(demand) == 1 and not part.free.get(at):
+            entry[at] = reach[next(iter(demand))]
+        else:
+            entry[at] = count
+            several.append(at)
+            count += 1
+    return _Nodes(count, reach, entry, several)
+
+
 class _Flow:
     """How amounts for the members of a part flow to its classes."""
 
     def __init__(self, part: _Part, amounts: Mapping[int, int], scale: int = 1) -> None:
         """Everything of the part counts `scale` times, the amounts once. What others take flows from the start."""
         self._part = part
-        reaches = dict.fromkeys(part.taken)
-        for demand in part.demands.values():
-            reaches.update(dict.fromkeys(demand))
-        single = {
-            at: next(iter(demand)) for at, demand in part.demands.items() if len(demand) == 1 and not part.free.get(at)
-        }
-        several = [at for at in part.wants if at not in single]
-        first = _FIRST_CLASS + max(part.room) + 1
-        self._reach = {each: first + at for at, each in enumerate(reaches)}
-        first += len(self._reach)
-        self._several = {each: first + at for at, each in enumerate(several)}
-        self._entry = {**{at: self._reach[reach] for at, reach in single.items()}, **self._several}
-        self._full: set[int] = set()
-        network = self._network = Network(first + len(several))
+        nodes = part.nodes
+        if nodes is None:
+            nodes = part.nodes = _nodes(part)
+        self._entry = nodes.entry
+        network = self._network = Network(nodes.size)
         plenty = (sum(part.room.values()) + 1) * scale
         for each, amount in part.room.items():
             network.join(_FIRST_CLASS + each, SINK, amount * scale)
-        for reach, node in self._reach.items():
+        for reach, node in nodes.reach.items():
             network.join_all(node, reach << _FIRST_CLASS, plenty)
-        for at, node in self._several.items():
+        for at in nodes.several:
+            node = nodes.entry[at]
             for reach, amount in part.demands[at].items():
-                network.join(node, self._reach[reach], amount * scale)
-            network.join(node, SINK, part.free.get(at, 0) * scale)
-        for reach, amount in part.taken.items():
-            network.join(SOURCE, self._reach[reach], amount * scale)
+                network.join(node, nodes.reach[reach], amount * scale)
+            if part.free.get(at):
+                network.join(node, SINK, part.free[at] * scale)
         if part.taken:
+            for reach, amount in part.taken.items():
+                network.join(SOURCE, nodes.reach[reach], amount * scale)
             network.push()
+        supply: dict[int, int] = {}
         for at, amount in amounts.items():
-            network.join(SOURCE, self._entry[at], amount)
+            node = nodes.entry[at]
+            supply[node] = supply.get(node, 0) + amount
+        for node, amount in supply.items():
+            network.join(SOURCE, node, amount)
 
     def push(self) -> int:
         """Let as much flow as can; how much of the members' amounts that is."""
@@ -266,15 +303,7 @@ class _Flow:
 
     def push_one(self, at: int) -> bool:
         """One unit more for a member, if it can flow."""
-        entry = self._entry[at]
-        if entry in self._full:
-            return False
-        self._network.join(SOURCE, entry, 1)
-        if self._network.push(1):
-            return True
-        self._network.join(SOURCE, entry, -1)
-        self._full.add(entry)
-        return False
+        return self._network.push_one(self._entry[at])
 
     def reached(self) -> tuple[set[int], int]:
         """After `push`, the members and the classes (as bits) on the source's side of a minimum cut."""

@@ -25,11 +25,12 @@ class Network:
 
     def __init__(self, nodes: int) -> None:
         self.reached = 0
+        self._stuck = 1 << SOURCE
         self._left: list[dict[int, int]] = [{} for _ in range(nodes)]
         self._onward = [0] * nodes
 
     def join(self, start: int, end: int, capacity: int) -> None:
-        """Let so much more flow from one node to another; below zero takes unused capacity away."""
+        """Let so much more flow from one node to another."""
         left = self._left[start]
         left[end] = left.get(end, 0) + capacity
         if left[end]:
@@ -42,12 +43,42 @@ class Network:
         self._left[start].update(dict.fromkeys(bits(ends), capacity))
         self._onward[start] |= ends
 
-    def push(self, most: int | None = None) -> int:
-        """Let as much flow as can, or begin no more once it is `most`; how much more that is than before."""
+    def push(self) -> int:
+        """Let as much flow as can; how much more that is than before."""
         total = 0
-        while (most is None or total < most) and (layers := self._layers()):
+        while layers := self._layers():
             total += self._push_through(layers)
         return total
+
+    def push_one(self, start: int) -> bool:
+        """Let one unit more flow from a node to the sink, if it can.
+
+        Nodes from which it could not will not do later either: no way to the sink leads through them.
+        """
+        seen = self._stuck
+        path: list[int] = []
+        node = start
+        while not seen >> node & 1:
+            seen |= 1 << node
+            path.append(node)
+            if node == SINK:
+                for here, there in pairwise(path):
+                    self._move(here, there, 1)
+                return True
+            while path and not (ways := self._onward[path[-1]] & ~seen):
+                path.pop()
+            if path:
+                node = (ways & -ways).bit_length() - 1
+        self._stuck = seen
+        return False
+
+    def _move(self, start: int, end: int, amount: int) -> None:
+        here, there = self._left[start], self._left[end]
+        here[end] -= amount
+        if not here[end]:
+            self._onward[start] &= ~(1 << end)
+        there[start] = there.get(start, 0) + amount
+        self._onward[end] |= 1 << start
 
     def _layers(self) -> list[int]:
         """The nodes by their distance from the source, up to the sink alone; empty where it cannot be reached."""
@@ -85,14 +116,9 @@ class Network:
                 amount = min([left[start][end] for start, end in pairwise(path)])
                 total += amount
                 for at in range(last - 1, -1, -1):
-                    start, end = path[at], path[at + 1]
-                    here, there = left[start], left[end]
-                    here[end] -= amount
-                    if not here[end]:
-                        onward[start] &= ~(1 << end)
+                    self._move(path[at], path[at + 1], amount)
+                    if not left[path[at]][path[at + 1]]:
                         depth = at
-                    there[start] = there.get(start, 0) + amount
-                    onward[end] |= 1 << start
                 node = path[depth]
             elif depth:
                 layers[depth] &= ~(1 << node)

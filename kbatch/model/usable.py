@@ -6,8 +6,9 @@ queues deserve is the same for the scheduler and for those who report it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from kbatch.model.division import divide
 from kbatch.model.node_classes import NodeClasses
@@ -15,16 +16,11 @@ from kbatch.model.nodes import NodeTable
 from kbatch.model.parts import UNKNOWN, Selections
 from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.shares import Claim
+from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS, Resources
 
-
-class Astray(NamedTuple):
-    """What a pod holds on a node that it could not come to now: its queue, its selection, the row, its request."""
-
-    queue: str
-    selection: Selection
-    row: int
-    request: Resources
+Astray = tuple[str, TaskClass, int]
+"""A pod that holds room on a node that it could not come to now: its queue, its class, the node's row."""
 
 
 class Usable:
@@ -36,7 +32,7 @@ class Usable:
         self._made: tuple[int, tuple[Selection, ...], NodeClasses] | None = None
 
     def divide(
-        self, claims: Sequence[Claim], parts: Sequence[Mapping[Selections, Resources]], astray: Iterable[Astray]
+        self, claims: Sequence[Claim], parts: Sequence[Mapping[Selections, Resources]], astray: Sequence[Astray]
     ) -> dict[str, Resources]:
         """The deserved share of each claim, by its name.
 
@@ -72,11 +68,12 @@ class Usable:
                     _add(demand, served, amounts)
             demands.append(demand)
         place = {claim.name: at for at, claim in enumerate(claims)}
-        for queue, selection, row, request in astray:
+        class_of = classes.of_row.tolist() if astray else []
+        for (queue, cls, at), count in Counter((queue, cls, class_of[row]) for queue, cls, row in astray).items():
             if queue in place:
-                demand, own = demands[place[queue]], reach[selection]
-                _add(demand, own, {name: -amount for name, amount in request.items()})
-                _add(demand, own | 1 << int(classes.of_row[row]), request)
+                demand, own = demands[place[queue]], reach[cls.selection]
+                _add(demand, own, {name: -count * amount for name, amount in cls.request.items()})
+                _add(demand, own | 1 << at, {name: count * amount for name, amount in cls.request.items()})
         return divide(capacities, claims, demands)
 
     def _classes(self, parts: Sequence[Mapping[Selections, Resources]]) -> tuple[NodeClasses, dict[Selection, int]]:

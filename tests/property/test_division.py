@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy import optimize
 
 from kbatch.model.division import divide
 from kbatch.model.shares import Claim, water_fill
@@ -80,7 +80,8 @@ class Programme:
             row[-1] = weight
             rows.append(row[None])
             bounds.append(np.zeros(1))
-        found = linprog(-goal, A_ub=np.concatenate(rows), b_ub=np.concatenate(bounds), method="highs")
+        solve: Any = optimize.linprog
+        found = solve(-goal, A_ub=np.concatenate(rows), b_ub=np.concatenate(bounds), method="highs")
         assert found.status == 0, found.message
         return float(-found.fun)
 

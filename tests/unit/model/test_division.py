@@ -87,5 +87,12 @@ def test_a_flow_takes_back_what_it_sent_the_wrong_way() -> None:
     assert network.push() == 8
     assert list(bits(network.reached)) == [SOURCE, 2, 3, 4, 5]
     network.join(5, SINK, 9)
-    assert network.push(1) == 2
-    assert list(bits(network.reached)) == [SOURCE, 2, 3, 4, 5], "as of the last time that nothing could flow"
+    assert network.push() == 2
+
+
+def test_one_unit_flows_as_long_as_there_is_a_way() -> None:
+    network = Network(5)
+    for start, end, capacity in ((SOURCE, 2, 1), (2, 4, 9), (3, 4, 9), (4, SINK, 2)):
+        network.join(start, end, capacity)
+    assert network.push() == 1
+    assert [network.push_one(3), network.push_one(3), network.push_one(2)] == [True, False, False]
