@@ -18,8 +18,9 @@ from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
 from kbatch.model.others import STATIC_KINDS, OtherObjects
-from kbatch.model.shares import Claim, water_fill
+from kbatch.model.shares import Claim
 from kbatch.model.tasks import ClassTable, Task, TaskClass, read_task, same_class, same_task
+from kbatch.model.usable import Astray, Usable
 from kbatch.model.validation import validate
 from kbatch.resources import QuantityError, Resources
 
@@ -52,7 +53,8 @@ class ClusterModel:
         self._tasks: dict[str, Task] = {}
         self._others = OtherObjects()
         self._nodes = NodeIndex()
-        self._groups = GroupIndex(default_queue, self._others)
+        self._usable = Usable(self._nodes.table, self.classes.selections)
+        self._groups = GroupIndex(default_queue, self._others, self.classes.selections)
         self._assumed: dict[str, tuple[str, str]] = {}
         self._evicting: dict[str, str] = {}
         self._class_generation = 0
@@ -118,10 +120,28 @@ class ClusterModel:
         return self._groups.claims()
 
     def deserved(self) -> dict[str, Resources]:
-        """The deserved share of each existing queue: the division that scheduler and queue operator both go by."""
+        """The deserved share of each existing queue: the division that scheduler and queue operator both go by.
+
+        Of what nodes offer, only what the queues' work may use is divided, each part between those who may use it.
+        """
         if self._deserved is None or self._deserved[0] != self.generation:
-            self._deserved = (self.generation, water_fill(self.capacity, self.claims()))
+            self._deserved = (self.generation, self._divide())
         return self._deserved[1]
+
+    def _divide(self) -> dict[str, Resources]:
+        claims = self.claims()
+        parts = [self._groups.parts(claim.name) for claim in claims]
+        return self._usable.divide(claims, parts, self._astray())
+
+    def _astray(self) -> list[Astray]:
+        """The pods that hold room on nodes that they could not come to now."""
+        found: list[Astray] = []
+        jobs, rows = self._groups.jobs, self._nodes.table.row
+        for record in self._nodes.astray.values():
+            row = rows.get(record.name)
+            if row is not None and record.schedulable:
+                found += [(jobs[task.job].queue, task.cls, row) for task in record.astray.values() if task.holds]
+        return found
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """The class of that name; with an empty name the default one, if there is one."""

@@ -14,8 +14,11 @@ from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION,
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.others import OtherObjects
+from kbatch.model.parts import Selections, parts_of
+from kbatch.model.selections import SelectionTable
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
+from kbatch.resources import Resources
 
 _AT_ONCE: Final = 128
 _WORK: Final = 1000
@@ -30,12 +33,13 @@ class GroupIndex:
         live: the jobs that are not settled.
     """
 
-    def __init__(self, default_queue: str, others: OtherObjects) -> None:
+    def __init__(self, default_queue: str, others: OtherObjects, selections: SelectionTable) -> None:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self._default_queue: Final = default_queue
         self._others: Final = others
+        self._selections: Final = selections
         self._dirty: dict[str, Job] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -160,6 +164,11 @@ class GroupIndex:
             if record.queue is not None
         ]
 
+    def parts(self, name: str) -> dict[Selections, Resources]:
+        """What a queue brings to the division, by selections; the sum is its claim's request."""
+        record = self.queues[name]
+        return {selections: asked if record.open else held for selections, (held, asked) in record.parts.items()}
+
     def _refresh(self, job: Job) -> None:
         if job.group is None and job.tasks:
             oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
@@ -182,9 +191,9 @@ class GroupIndex:
         if job.queue:
             queue = self.queues[job.queue]
             if job.counted is not None:
-                queue.count(job.counted[1], job.counted[2], -1)
-            job.counted = (job.queue, job.allocated, job.request)
-            queue.count(job.allocated, job.request, 1)
+                queue.count(*job.counted[1:], -1)
+            job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
+            queue.count(*job.counted[1:], 1)
         if job.settled:
             self.live.pop(job.key, None)
         else:
@@ -213,7 +222,7 @@ class GroupIndex:
             return
         queue = self.queues[job.queue]
         if job.counted is not None:
-            queue.count(job.counted[1], job.counted[2], -1)
+            queue.count(*job.counted[1:], -1)
             job.counted = None
         queue.jobs.pop(job.key, None)
         if not queue.jobs and queue.queue is None:

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
+
+Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
+"""What is held, and what is held and asked for, by the selections that a node may suit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class Job:
     bound_since: int | None = None
     settled: bool = False
     allocated: Resources = field(default_factory=dict)
-    counted: tuple[str, Resources, Resources] | None = None
-    """What of it stands in its queue's sums: the queue, allocated, request."""
+    counted: tuple[str, Resources, Resources, Parts] | None = None
+    """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
 
     def condition(self, type_: str) -> Condition | None:
         """A condition of its PodGroup as the API server has it."""
@@ -263,6 +267,7 @@ class QueueRecord:
     Attributes:
         allocated: what its pods hold and are nominated to, terminating ones left out.
         request: `allocated` and all that its groups ask for besides.
+        parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
         capability: the hard cap; None: none.
     """
 
@@ -275,6 +280,7 @@ class QueueRecord:
     jobs: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
 
     def read(self, queue: Queue) -> None:
         """Take over what the Queue says.
@@ -291,15 +297,27 @@ class QueueRecord:
         """The Queue is gone: from now on all is as for one that was never there."""
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
 
-    def count(self, allocated: Resources, request: Resources, sign: int) -> None:
+    def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""
-        for vector, change in ((self.allocated, allocated), (self.request, request)):
-            for name, amount in change.items():
-                left = vector.get(name, 0) + sign * amount
-                if left:
-                    vector[name] = left
-                else:
-                    vector.pop(name, None)
+        _count(self.allocated, allocated, sign)
+        _count(self.request, request, sign)
+        for selections, (held, asked) in parts.items():
+            part = self.parts.get(selections)
+            if part is None:
+                part = self.parts[selections] = ({}, {})
+            _count(part[0], held, sign)
+            _count(part[1], asked, sign)
+            if not part[1]:
+                del self.parts[selections]
+
+
+def _count(vector: Resources, change: Resources, sign: int) -> None:
+    for name, amount in change.items():
+        left = vector.get(name, 0) + sign * amount
+        if left:
+            vector[name] = left
+        else:
+            vector.pop(name, None)
 
 
 def _add(vector: Resources, more: Resources) -> None:

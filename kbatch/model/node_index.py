@@ -25,11 +25,13 @@ class NodeIndex:
 
     Attributes:
         records: by name. table: those that have a Node, as columns; up to date after `refreshing`.
+        astray: of the records those with tasks that have gone astray.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
+        self.astray: dict[str, NodeRecord] = {}
         self._capacity: Resources = {}
         self._capacities: dict[str, Resources] = {}
         self._dirty: dict[str, NodeRecord] = {}
@@ -53,6 +55,7 @@ class NodeIndex:
         same = old is not None and _content(old) == _content(node) and record.allocatable == allocatable
         record.node, record.allocatable = node, allocatable
         if not same:
+            self._look_again(record)
             self._changed(record)
         return not same
 
@@ -62,6 +65,7 @@ class NodeIndex:
         if record is None or record.node is None:
             return False
         record.node, record.allocatable = None, {}
+        self._look_again(record)
         self._changed(record)
         self._drop_if_empty(record)
         return True
@@ -76,26 +80,26 @@ class NodeIndex:
         if was is not None and now is not None and was.node == now.node and was.cls is now.cls:
             record = self.records[now.node]
             if was.terminating is now.terminating and bool(was.job) is bool(now.job):
-                record.tasks[now.key] = now
+                record.put(now)
                 return False
             before = record.overfull
             record.count(was, -1)
             record.count(now, 1)
-            self._dirty[record.name] = record
+            self._counted(record)
             return self._flipped(record, before)
         flipped = False
         if was is not None:
             record = self.records[was.node]
             before = record.overfull
             record.count(was, -1)
-            self._dirty[record.name] = record
+            self._counted(record)
             flipped = self._flipped(record, before)
             self._drop_if_empty(record)
         if now is not None:
             record = self._record(now.node)
             before = record.overfull
             record.count(now, 1)
-            self._dirty[record.name] = record
+            self._counted(record)
             flipped = self._flipped(record, before) or flipped
         return flipped
 
@@ -170,6 +174,18 @@ class NodeIndex:
     def _drop_if_empty(self, record: NodeRecord) -> None:
         if record.node is None and not record.tasks and not record.closed_by:
             self.records.pop(record.name, None)
+
+    def _counted(self, record: NodeRecord) -> None:
+        """Something of its use changed."""
+        self._dirty[record.name] = record
+        if record.astray:
+            self.astray[record.name] = record
+        elif self.astray:
+            self.astray.pop(record.name, None)
+
+    def _look_again(self, record: NodeRecord) -> None:
+        record.look_again()
+        self._counted(record)
 
     def _changed(self, record: NodeRecord) -> None:
         """Something but the use of a node changed."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.api.objects import Node, Taint
+from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
 from kbatch.resources import LIMIT, PODS, Resources, parse_resources
 
@@ -28,6 +29,8 @@ DEFAULT_PODS = 110
 
 _ROWS_AT_ONCE: Final = 1000
 """So many rows take a millisecond or two."""
+_SELECTIONS: Final = 100
+"""For so many selections a node remembers whether it admits them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,6 +41,8 @@ class NodeRecord:
         used: requests of every pod on it that is not terminal, with `pods`; also foreign and terminating ones.
         releasing: the part of `used` whose pods are terminating.
         foreign: the part of `used` that belongs to other schedulers, with `pods`.
+        astray: the part of `tasks` that could not come here now: since they came, labels or taints changed. Pods of
+            other schedulers are left out.
         closed_by: keys of unreadable pods on it; while there is one, nothing is placed here.
         overfull: `used` is beyond 2^53 in some dimension: more than columns count exactly. Nothing is placed here.
     """
@@ -49,8 +54,10 @@ class NodeRecord:
     releasing: Resources = field(default_factory=dict)
     foreign: Resources = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
+    astray: dict[str, Task] = field(default_factory=dict)
     closed_by: set[str] = field(default_factory=set)
     overfull: bool = False
+    _admits: dict[int, bool] = field(default_factory=dict)
 
     def count(self, task: Task, sign: int) -> None:
         """Add (1) or take away (-1) what a task uses here."""
@@ -61,12 +68,13 @@ class NodeRecord:
         if not task.job:
             _accumulate(self.foreign, needs, sign)
         if sign > 0:
-            self.tasks[task.key] = task
+            self.put(task)
             for name, _ in needs:
                 if self.used[name] > LIMIT:
                     self.overfull = True
         else:
             self.tasks.pop(task.key, None)
+            self.astray.pop(task.key, None)
             if self.overfull:
                 self.overfull = any(amount > LIMIT for amount in self.used.values())
 
@@ -74,6 +82,28 @@ class NodeRecord:
     def closed(self) -> bool:
         """Whether nothing is placed here, because not all that stands here can be counted."""
         return self.overfull or bool(self.closed_by)
+
+    def put(self, task: Task) -> None:
+        """Take over a task, or another state of it that uses the same."""
+        self.tasks[task.key] = task
+        if task.job and not self._admitted(task.cls.selection):
+            self.astray[task.key] = task
+
+    def look_again(self) -> None:
+        """The node itself changed: some tasks may have gone astray, others no longer."""
+        self._admits.clear()
+        self.astray = {}
+        for task in self.tasks.values():
+            self.put(task)
+
+    def _admitted(self, selection: Selection) -> bool:
+        """Whether labels and taints allow it; nothing is known against a node that is not known."""
+        found = self._admits.get(selection.id)
+        if found is None:
+            if len(self._admits) > _SELECTIONS:
+                self._admits.clear()
+            found = self._admits[selection.id] = self.node is None or selection.admits(self.node)
+        return found
 
     @property
     def ready(self) -> bool:

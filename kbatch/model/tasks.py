@@ -17,6 +17,7 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
 from kbatch.model.requests import as_held, effective_request, resize_infeasible
+from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
 
@@ -45,6 +46,7 @@ class TaskClass:
         spec: the spec of the first pod of the class; every field that a predicate or a score may read is equal in all.
         namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
+        selection: what its spec asks of nodes besides room, without what names single nodes.
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
     """
 
@@ -55,6 +57,7 @@ class TaskClass:
     namespace: str
     labels: dict[str, str]
     couples: bool
+    selection: Selection
     volumes: tuple[str, ...] = ()
 
     @property
@@ -214,6 +217,7 @@ class ClassTable:
     is kept under it elsewhere is merely out of use. So what is known does not depend on pods that are gone.
     """
 
+    selections: SelectionTable = field(default_factory=SelectionTable)
     _by_template: dict[bytes, _Content] = field(default_factory=dict)
     _by_content: dict[bytes, _Content] = field(default_factory=dict)
     _homes: dict[int, tuple[_Content, _Labels | None]] = field(default_factory=dict)
@@ -361,7 +365,9 @@ class ClassTable:
     ) -> TaskClass:
         self._count += 1
         needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
-        return TaskClass(self._count, request, needs, spec, namespace, labels, couples, volumes)
+        return TaskClass(
+            self._count, request, needs, spec, namespace, labels, couples, self.selections.read(spec), volumes
+        )
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:

@@ -38,6 +38,12 @@ def validate(model: ClusterModel) -> None:
                     for name, amount in task.cls.request.items():
                         allocated[name] = allocated.get(name, 0) + amount
         _check({k: v for k, v in allocated.items() if v} == queue.allocated, queue.name)
+        for at, whole in enumerate((queue.allocated, queue.request)):
+            added: Resources = {}
+            for part in queue.parts.values():
+                for name, amount in part[at].items():
+                    added[name] = added.get(name, 0) + amount
+            _check(added == whole, queue.name)
 
 
 def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
@@ -52,6 +58,7 @@ def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
     ):
         _check({k: v for k, v in kept.items() if v} == {k: v for k, v in wanted.items() if v}, record.name)
     _check(record.tasks == fresh.tasks, record.name)
+    _check(record.astray == fresh.astray, record.name)
     row = model.table.row.get(record.name)
     _check((row is not None) == (record.node is not None), record.name)
     if row is not None:

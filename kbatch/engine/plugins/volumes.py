@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kbatch.api.objects import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kbatch.engine.plugins import columns
 from kbatch.engine.state.node_resources import Index
+from kbatch.model import matching
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
@@ -68,7 +68,7 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
         near = _in_zone(table, volume)
         if affinity is None or affinity.required is None:
             return near
-        return near & columns.chosen(table, affinity.required)
+        return near & matching.chosen(table, affinity.required)
     storage_class = _class_of(model, claim)
     if storage_class is None or not made_on_demand(claim, storage_class):
         return nowhere
@@ -79,7 +79,7 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
             nowhere[row] = True
         return nowhere
     places = topologies(storage_class)
-    return everywhere if places is None else columns.chosen(table, places)
+    return everywhere if places is None else matching.chosen(table, places)
 
 
 def _in_zone(table: NodeTable, volume: PersistentVolume) -> Mask:
