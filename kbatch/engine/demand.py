@@ -89,7 +89,9 @@ def _behind_our_gate(job: JobState) -> list[Task]:
         (
             task
             for task in job.job.waiting
-            if task.gated and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
+            if task.gated
+            and not task.claims
+            and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
         ),
         key=lambda task: task.key,
     )

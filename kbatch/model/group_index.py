@@ -14,8 +14,11 @@ from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION,
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.others import OtherObjects
+from kbatch.model.parts import Selections, parts_of
+from kbatch.model.selections import SelectionTable
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
+from kbatch.resources import Resources
 
 _AT_ONCE: Final = 128
 _WORK: Final = 1000
@@ -30,12 +33,13 @@ class GroupIndex:
         live: the jobs that are not settled.
     """
 
-    def __init__(self, default_queue: str, others: OtherObjects) -> None:
+    def __init__(self, default_queue: str, others: OtherObjects, selections: SelectionTable) -> None:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self._default_queue: Final = default_queue
         self._others: Final = others
+        self._selections: Final = selections
         self._dirty: dict[str, Job] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -82,11 +86,10 @@ class GroupIndex:
         return True
 
     def remove_group(self, key: str) -> None:
-        """The PodGroup is gone; pods that name it keep its job."""
+        """The PodGroup is gone; pods that name it keep its job, which stays in its queue."""
         job = self.jobs.get(key)
         if job is not None and job.group is not None:
             job.read(None)
-            self._leave(job)
             self._touch(job)
             self._drop_if_empty(job)
 
@@ -109,10 +112,10 @@ class GroupIndex:
         return True
 
     def remove_queue(self, name: str) -> None:
-        """The Queue is gone; groups that name it keep its record."""
+        """The Queue is gone; groups that name it keep its record, in which they go on to count."""
         record = self.queues.get(name)
         if record is not None and record.queue is not None:
-            record.queue = None
+            record.forget()
             self._touch_all(record)
             if not record.jobs:
                 del self.queues[name]
@@ -145,7 +148,7 @@ class GroupIndex:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
         oldest: dict[str, tuple[int, str]] = {}
         for job in self.live.values():
-            if job.waiting or job.outstanding:
+            if (job.waiting or job.outstanding) and not job.orphan:
                 age = job.created, job.key
                 oldest[job.queue] = min(oldest.get(job.queue, age), age)
         return [
@@ -161,13 +164,21 @@ class GroupIndex:
             if record.queue is not None
         ]
 
+    def parts(self, name: str) -> dict[Selections, Resources]:
+        """What a queue brings to the division, by selections; the sum is its claim's request."""
+        record = self.queues[name]
+        return {selections: asked if record.open else held for selections, (held, asked) in record.parts.items()}
+
     def _refresh(self, job: Job) -> None:
         if job.group is None and job.tasks:
             oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
             job.created = oldest.created
+            named = (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL)
             if job.shadow:  # what its oldest pod says of it
                 job.minimum = _shadow_minimum(oldest.pod)
-                self._enter(job, (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL) or self._default_queue)
+                self._enter(job, named or self._default_queue)
+            else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
+                self._enter(job, named or job.queue or self._default_queue)
         job.refresh()
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self._others.priority_class(name) if name else None
@@ -180,9 +191,9 @@ class GroupIndex:
         if job.queue:
             queue = self.queues[job.queue]
             if job.counted is not None:
-                queue.count(job.counted[1], job.counted[2], -1)
-            job.counted = (job.queue, job.allocated, job.request)
-            queue.count(job.allocated, job.request, 1)
+                queue.count(*job.counted[1:], -1)
+            job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
+            queue.count(*job.counted[1:], 1)
         if job.settled:
             self.live.pop(job.key, None)
         else:
@@ -211,7 +222,7 @@ class GroupIndex:
             return
         queue = self.queues[job.queue]
         if job.counted is not None:
-            queue.count(job.counted[1], job.counted[2], -1)
+            queue.count(*job.counted[1:], -1)
             job.counted = None
         queue.jobs.pop(job.key, None)
         if not queue.jobs and queue.queue is None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, Queue
+from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
+
+Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
+"""What is held, and what is held and asked for, by the selections that a node may suit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,14 @@ class Job:
         outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
             or over. This is what enqueue reserves.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
-        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`.
+        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`; of an
+            orphan what it holds.
+        queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
+            as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        claiming: how many of `waiting` have resource claims.
+        started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
+        bound_since: since when the oldest of the members that hold a node does, binds under way included.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
 
@@ -63,11 +73,13 @@ class Job:
     succeeded: int = 0
     failed: int = 0
     terminating: int = 0
+    claiming: int = 0
     started: int | None = None
+    bound_since: int | None = None
     settled: bool = False
     allocated: Resources = field(default_factory=dict)
-    counted: tuple[str, Resources, Resources] | None = None
-    """What of it stands in its queue's sums: the queue, allocated, request."""
+    counted: tuple[str, Resources, Resources, Parts] | None = None
+    """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
 
     def condition(self, type_: str) -> Condition | None:
         """A condition of its PodGroup as the API server has it."""
@@ -77,6 +89,11 @@ class Job:
         """Whether that condition stands and is "True"."""
         condition = self.condition(type_)
         return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
+        return self.group is None and not self.shadow
 
     @property
     def disruption(self) -> str:
@@ -105,10 +122,14 @@ class Job:
         nominated: Resources = {}
         asked: Resources = {}
         own: Resources = {}
-        holding = succeeded = failed = terminating = 0
-        started: int | None = None
+        holding = succeeded = failed = terminating = claiming = 0
+        bound_since: int | None = None
+        starts: list[int] = []
+        ended: list[int] = []
         for task in self.tasks.values():
             if task.terminal:
+                if task.node:
+                    ended.append(task.started)
                 if task.succeeded:
                     succeeded += 1
                     _add(own, task.cls.request)
@@ -119,10 +140,13 @@ class Job:
             elif task.node:
                 holding += 1
                 _add(bound, task.cls.request)
-                if started is None or task.started < started:
-                    started = task.started
+                if bound_since is None or task.started < bound_since:
+                    bound_since = task.started
+                if not task.assumed:
+                    starts.append(task.started)
             else:
                 waiting.append(task)
+                claiming += task.claims
                 _add(asked, task.cls.request)
                 if task.nominated:
                     nominees.append(task)
@@ -130,7 +154,8 @@ class Job:
         _add(own, bound)
         self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
-        self.started = started
+        self.claiming = claiming
+        self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
         if holding + succeeded >= self.minimum or self.over:
             self.outstanding = {}
         else:
@@ -140,10 +165,34 @@ class Job:
             self.allocated = dict(bound)
             _add(self.allocated, nominated)
         self.request = dict(bound)
+        if self.orphan:
+            self.request, asked = dict(self.allocated), {}
         for name in asked.keys() | self.outstanding.keys():
             more = max(asked.get(name, 0), self.outstanding.get(name, 0))
             self.request[name] = self.request.get(name, 0) + more
         self.settled = not waiting and self._said_all()
+
+    def _start(self, starts: list[int], ended: list[int]) -> int | None:
+        """Since when the group runs, by what the API server says alone, so that a restart changes nothing.
+
+        It runs since its condition Scheduled last became True, or since the oldest member that holds a node came there
+        (`starts`: a member that is replaced makes the condition flip, the others ran on), or since the oldest of those
+        that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
+        """
+        found = starts
+        let_in = self._true_since(conditions.ENQUEUED)
+        if let_in is not None:
+            found = [*starts, *(start for start in ended if start >= let_in)]
+        scheduled = self._true_since(conditions.SCHEDULED)
+        if scheduled is not None:
+            found = [*found, scheduled]
+        return min(found, default=None)
+
+    def _true_since(self, type_: str) -> int | None:
+        condition = self.condition(type_)
+        if condition is None or condition.status != conditions.TRUE:
+            return None
+        return timestamp_us(condition.last_transition_time)
 
     def _said_all(self) -> bool:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""
@@ -167,6 +216,21 @@ class Job:
             return True
         placed = self.placed_by_role()
         return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
+
+    def needs_claims(self) -> bool:
+        """Whether enough pods exist for the minimum, or a role's, but not without those that have resource claims."""
+        if not self.claiming:
+            return False
+        there = self.holding + self.succeeded + len(self.waiting)
+        if there - self.claiming < self.minimum <= there:
+            return True
+        placed = self.placed_by_role()
+        for role in self.roles:
+            waiting = [task for task in self.waiting if task.role == role.name]
+            there = placed.get(role.name, 0) + len(waiting)
+            if there - sum(task.claims for task in waiting) < role.min_member <= there:
+                return True
+        return False
 
     def placed_by_role(self) -> dict[str, int]:
         """Pods that hold a node or have succeeded, by role."""
@@ -203,6 +267,7 @@ class QueueRecord:
     Attributes:
         allocated: what its pods hold and are nominated to, terminating ones left out.
         request: `allocated` and all that its groups ask for besides.
+        parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
         capability: the hard cap; None: none.
     """
 
@@ -215,6 +280,7 @@ class QueueRecord:
     jobs: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
 
     def read(self, queue: Queue) -> None:
         """Take over what the Queue says.
@@ -227,15 +293,31 @@ class QueueRecord:
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
 
-    def count(self, allocated: Resources, request: Resources, sign: int) -> None:
+    def forget(self) -> None:
+        """The Queue is gone: from now on all is as for one that was never there."""
+        self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
+
+    def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""
-        for vector, change in ((self.allocated, allocated), (self.request, request)):
-            for name, amount in change.items():
-                left = vector.get(name, 0) + sign * amount
-                if left:
-                    vector[name] = left
-                else:
-                    vector.pop(name, None)
+        _count(self.allocated, allocated, sign)
+        _count(self.request, request, sign)
+        for selections, (held, asked) in parts.items():
+            part = self.parts.get(selections)
+            if part is None:
+                part = self.parts[selections] = ({}, {})
+            _count(part[0], held, sign)
+            _count(part[1], asked, sign)
+            if not part[1]:
+                del self.parts[selections]
+
+
+def _count(vector: Resources, change: Resources, sign: int) -> None:
+    for name, amount in change.items():
+        left = vector.get(name, 0) + sign * amount
+        if left:
+            vector[name] = left
+        else:
+            vector.pop(name, None)
 
 
 def _add(vector: Resources, more: Resources) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from kbatch.api.objects import Job, PodGroupSpec, PodSpec, PodTemplate
 from kbatch.model.quota import Ask, Subject, ask_of_group, subject_of
 from kbatch.model.requests import effective_limit, effective_request
-from kbatch.resources import QuantityError, Resources, add, parse_resources, positive, scale
+from kbatch.resources import QuantityError, Resources, add, check_limit, parse_resources, positive, scale
 
 
 def minimum_of(spec: PodGroupSpec) -> int:
@@ -25,13 +25,14 @@ def minimum_of(spec: PodGroupSpec) -> int:
 def from_templates(spec: PodGroupSpec) -> Resources | None:
     """What the minimum asks for by the roles' templates; None where they do not say all.
 
-    They say all when each role with a minimum has one that can be read, and these minimums make up the group's.
+    They say all when each role with a minimum has one that can be read, and these minimums make up the group's. A sum
+    beyond 2^53 is as unreadable as a single amount.
     """
     found = _templates(spec)
     if found is None:
         return None
     try:
-        return positive(add(*(scale(effective_request(template), count) for template, count in found))) or None
+        return _exact(add(*(scale(effective_request(template), count) for template, count in found)))
     except QuantityError:
         return None
 
@@ -39,9 +40,14 @@ def from_templates(spec: PodGroupSpec) -> Resources | None:
 def from_owner(spec: PodGroupSpec, owner: Job) -> Resources | None:
     """What the minimum asks for if all its pods are made by this Job; None where its template cannot be read."""
     try:
-        return positive(scale(effective_request(owner.spec.template.spec), minimum_of(spec))) or None
+        return _exact(scale(effective_request(owner.spec.template.spec), minimum_of(spec)))
     except QuantityError:
         return None
+
+
+def _exact(asked: Resources) -> Resources | None:
+    check_limit(asked)
+    return positive(asked) or None
 
 
 def ask_of(spec: PodGroupSpec) -> Ask:

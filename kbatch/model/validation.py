@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbatch.model.nodes import NodeRecord
-from kbatch.resources import PODS, Resources
+from kbatch.resources import LIMIT, PODS, Resources
 
 if TYPE_CHECKING:
     from kbatch.model.cluster import ClusterModel
@@ -38,6 +38,12 @@ def validate(model: ClusterModel) -> None:
                     for name, amount in task.cls.request.items():
                         allocated[name] = allocated.get(name, 0) + amount
         _check({k: v for k, v in allocated.items() if v} == queue.allocated, queue.name)
+        for at, whole in enumerate((queue.allocated, queue.request)):
+            added: Resources = {}
+            for part in queue.parts.values():
+                for name, amount in part[at].items():
+                    added[name] = added.get(name, 0) + amount
+            _check(added == whole, queue.name)
 
 
 def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
@@ -52,13 +58,17 @@ def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
     ):
         _check({k: v for k, v in kept.items() if v} == {k: v for k, v in wanted.items() if v}, record.name)
     _check(record.tasks == fresh.tasks, record.name)
+    _check(record.astray == fresh.astray, record.name)
     row = model.table.row.get(record.name)
     _check((row is not None) == (record.node is not None), record.name)
     if row is not None:
         for name, idle in model.table.idle.items():
-            _check(int(idle[row]) == record.allocatable.get(name, 0) - fresh.used.get(name, 0), record.name)
-            _check(int(model.table.releasing[name][row]) == fresh.releasing.get(name, 0), record.name)
+            used, releasing = min(fresh.used.get(name, 0), LIMIT), min(fresh.releasing.get(name, 0), LIMIT)
+            _check(int(idle[row]) == record.allocatable.get(name, 0) - used, record.name)
+            _check(int(model.table.releasing[name][row]) == releasing, record.name)
             _check(int(model.table.capacity[name][row]) == record.capacity().get(name, 0), record.name)
+        _check(bool(model.table.open[row]) == (not record.closed), record.name)
+    _check(record.overfull == any(amount > LIMIT for amount in fresh.used.values()), record.name)
 
 
 def _check(holds: bool, where: str) -> None:

@@ -27,6 +27,7 @@ from kbatch.api.reasons.named import (
     PriorityClassNotFound,
     QueueClosed,
     QueueNotFound,
+    ResourceClaimsUnsupported,
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
@@ -62,6 +63,7 @@ __all__ = [
     "QuotaExceeded",
     "Reason",
     "Reserved",
+    "ResourceClaimsUnsupported",
     "SentBack",
     "TopologyUnsatisfied",
     "VictimsTerminating",
@@ -75,6 +77,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueClosed,
     PriorityClassNotFound,
     JobSuspended,
+    ResourceClaimsUnsupported,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,

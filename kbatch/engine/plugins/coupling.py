@@ -23,9 +23,9 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from kbatch.api.objects import PodSpec, TopologySpreadConstraint
-from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
 from kbatch.engine.state.node_resources import Index
+from kbatch.model import matching
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
@@ -52,9 +52,9 @@ def taking_part(
     for each in together:
         mask &= table.labels(each.topology_key)[0] >= 0
     if constraint.node_affinity_policy != "Ignore":
-        mask &= columns.selected(table, spec)
+        mask &= matching.selected(table, spec)
     if constraint.node_taints_policy == "Honor":
-        mask &= columns.taint_refusals(table, spec.tolerations or ())[0] == 0
+        mask &= matching.taint_refusals(table, spec.tolerations or ())[0] == 0
     return mask
 
 

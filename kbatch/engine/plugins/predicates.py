@@ -38,6 +38,7 @@ from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
 from kbatch.engine.state.node_resources import Rows
+from kbatch.model import matching
 from kbatch.model.nodes import Mask, NodeTable
 from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass
@@ -214,18 +215,18 @@ class Predicates(Plugin):
         found = self._statics.get(cls.id)
         if found is None:
             key = ("predicates", self.arguments, cls.id)
-            found = self._statics[cls.id] = columns.cached(self._table, key, lambda: self._work_out(cls))
+            found = self._statics[cls.id] = matching.cached(self._table, key, lambda: self._work_out(cls))
         return found
 
     def _work_out(self, cls: TaskClass) -> tuple[Codes, list[str]]:
         table, spec = self._table, cls.spec
         tolerations = spec.tolerations or ()
         codes: Codes = np.zeros(len(table), np.uint8)
-        _refuse(codes, ~table.ready, _code(NodeNotReady))
+        _refuse(codes, columns.not_ready(table, tolerations), _code(NodeNotReady))
         if not any(tolerates(each, _CORDON) for each in tolerations):
             _refuse(codes, table.cordoned, _code(NodeUnschedulable))
-        _refuse(codes, ~columns.selected(table, spec), _code(NodeSelectorMismatch))
-        refusals, keys = columns.taint_refusals(table, tolerations)
+        _refuse(codes, ~matching.selected(table, spec), _code(NodeSelectorMismatch))
+        refusals, keys = matching.taint_refusals(table, tolerations)
         first = len(self.reasons) + 1
         taints = np.where(refusals > 0, first + np.minimum(refusals, _MOST_TAINTS) - 1, 0).astype(np.uint8)
         codes = np.where(codes == 0, taints, codes)
