@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.engine import build_policy
+from kbatch.engine import CycleState, Memo, NullObserver, build_policy, cycle, take_snapshot
+from kbatch.engine.cooperative import finish
+from kbatch.engine.loader import known_plugins
 from tests.unit.engine.worlds import node, pod, policy, queue, run, world
-from tests.unit.plugins.installing import distribution, own_tests
+from tests.unit.plugins.installing import ROOT, distribution, own_tests
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "plugin"
+EXAMPLE = ROOT / "examples" / "plugin"
+GUIDE = ROOT / "docs" / "writing-a-plugin.md"
 
 CONF = """
 actions: allocate
@@ -44,6 +51,28 @@ def test_its_arguments_are_checked_like_all_others() -> None:
 def test_it_is_unknown_where_it_is_not_installed() -> None:
     with pytest.raises(ConfigurationError, match="unknown plugin 'price'"):
         build_policy(parse(CONF, "test"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_the_guide_keeps_from_cycle_to_cycle_lasts() -> None:
+    """The block of the page that declares a `State`, run as it stands there."""
+    (block,) = [
+        block for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "State =" in block
+    ]
+    names: dict[str, Any] = {"msgspec": msgspec, "Price": importlib.import_module("kbatch_price").Price}
+    exec(block, names)  # noqa: S102 -- our own page
+    steady = build_policy(parse(CONF, "test"), {**known_plugins(), "price": names["SteadyPrice"]})
+
+    def after(state: CycleState | None, *prices: str) -> CycleState:
+        nodes = [node(f"n{price}", labels={"example.com/price": price}) for price in prices]
+        steps = cycle(take_snapshot(world(queue(), nodes), 0, state), steady, Memo(), NullObserver())
+        return finish(steps).state
+
+    both = after(None, "9", "40")
+    assert both.plugins["price"].highest == 40
+    assert after(both, "9").plugins["price"].highest == 40
+    assert after(None, "9").plugins["price"].highest == 9
+    assert both.plugins["price"].highest == 40
 
 
 def test_its_own_tests_pass() -> None:
