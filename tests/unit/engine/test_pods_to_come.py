@@ -94,7 +94,8 @@ def test_the_youngest_surplus_goes_first_and_no_more_than_is_short() -> None:
     ],
     ids=[
         "its minResources", "its minimum", "it never said what it needs", "it matters more", "never disrupted",
-        "preemptor never preempts", "suspended by its user", "too few pods to come", "nobody makes pods", "another queue",
+        "preemptor never preempts", "suspended by its user", "too few pods to come", "nobody makes pods",
+        "another queue",
     ],
 )  # fmt: skip
 def test_nobody_goes(victim: PodGroup, preemptor: PodGroup, job: Job | None) -> None:
