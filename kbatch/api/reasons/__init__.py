@@ -37,6 +37,7 @@ from kbatch.api.reasons.passing import (
 from kbatch.api.reasons.room import (
     ClusterTooSmall,
     GangExceedsReclaimableShare,
+    MinResourcesTooLarge,
     NotEnoughResources,
     QueueOverused,
     SentBack,
@@ -51,6 +52,7 @@ __all__ = [
     "GangExceedsReclaimableShare",
     "Gated",
     "JobSuspended",
+    "MinResourcesTooLarge",
     "NotEnoughResources",
     "NotEnoughTasks",
     "PodGroupNotFound",
@@ -79,6 +81,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueCapabilityExceeded,
     QuotaExceeded,
     ClusterTooSmall,
+    MinResourcesTooLarge,
     GangExceedsReclaimableShare,
     TopologyUnsatisfied,
     WaitingInQueue,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.decisions import TURN, Transaction, Turn
-from kbatch.engine.demand import ToCome
 from kbatch.engine.placement.gang import next_tasks, placing, signature, unplaced
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Claim
 from kbatch.engine.preemption.search import Hunts, lacking, next_step, planning
 from kbatch.engine.session.statement import Kind, Statement
 from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.model.makers import ToCome
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
@@ -116,8 +116,10 @@ def _clear(
     session: Session, queue: QueueState, job: JobState, pods: list[ToCome], hunts: Hunts
 ) -> Generator[Transaction | Turn, None, None]:
     """Keep room for pods that are yet to be made, for the rest of the cycle; fetch it from surplus if need be."""
+    if session.emptied.hopeless(job):
+        return
     existing = job.waiting
-    job.waiting = [*existing, *awaited(session, job, pods)]
+    job.waiting = [*existing, *(yield from awaited(session, job, pods))]
     found = yield from _plan_ahead(session, queue, job, hunts)
     if found is not None:
         steps = found.recorded()

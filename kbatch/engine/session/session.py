@@ -8,13 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.carryover.unschedulable import Failures
 from kbatch.engine.coming import overuses, surplus
 from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Memo, Turn
-from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.placement.feasibility import Emptied
 from kbatch.engine.placement.ranking import Placement
 from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
@@ -25,7 +23,6 @@ from kbatch.engine.state.jobs import JobState, QueueState
 from kbatch.engine.state.node_resources import Room
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
-from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -80,8 +77,6 @@ class Session:
         self._below: dict[str, set[str]] | None = None
         self._emptied: Emptied | None = None
         self._vain: dict[object, int] = {}
-        self._templates: dict[str, list[ToCome]] | None = None
-        self._on_hold: dict[str, str] | None = None
         self._load(policy)
         self.budgets = Budgets(self.model)
         self.removed_hooks.append(self.budgets.removed)
@@ -203,18 +198,6 @@ class Session:
     def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
         return self._live
-
-    def job_templates(self, key: str) -> Sequence[ToCome]:
-        """Pods to come of suspended Jobs that name the group."""
-        if self._templates is None:
-            self._templates = index_templates(self.model.objects.get(BatchJob, {}).values())
-        return self._templates.get(key, ())
-
-    def on_hold(self, key: str) -> str | None:
-        """The Job whose suspension by its user keeps the group from having pods, or None."""
-        if self._on_hold is None:
-            self._on_hold = on_hold(self.model.objects.get(BatchJob, {}).values())
-        return self._on_hold.get(key)
 
     def promises(self) -> Sequence[tuple[JobState, Resources]]:
         """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
