@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from kbatch.times import SECOND
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -48,7 +50,7 @@ def shown(
         due = clock() + OFTEN
         farthest = max(farthest, min(1.0, part))
         bar.start()
-        bar.update(task, completed=farthest, description=f"{now / 1000:g} s simulated, {cycles} cycles", refresh=True)
+        bar.update(task, completed=farthest, description=f"{now / SECOND:g} s simulated, {cycles} cycles", refresh=True)
 
     try:
         yield show

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kbatch.decisions.replay import Redecided
 
 _SHOWN = 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def register(app: typer.Typer) -> None:
@@ -97,11 +98,11 @@ def _described(cycle: Redecided) -> dict[str, Any]:
 
 
 def _time(now: int) -> str:
-    """The instant `now` (ms), as it stands where a damaged log has one that no calendar knows."""
+    """The instant `now` (microseconds), as it stands where a damaged log has one that no calendar knows."""
     try:
-        return datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return f"{now} ms"
+        return (_EPOCH + timedelta(microseconds=now)).isoformat(timespec="microseconds")
+    except OverflowError:
+        return f"{now} µs"
 
 
 def _print(file: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.cli.progress import shown
+from kbatch.times import SECOND
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +50,7 @@ def simulate(
     gc.set_threshold(200_000, 50, 100)
     try:
         _, policy = load_configuration(scheduler_conf)
-        limits = Limits(None if until is None else round(until * 1000), max_cycles, extra_cycles)
+        limits = Limits(None if until is None else round(until * SECOND), max_cycles, extra_cycles)
         manifests = load(paths)
         with shown() as progress:
             result = run(manifests, policy, limits, progress=progress)

@@ -9,6 +9,7 @@ import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask
 from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result
+from kbatch.times import SECOND
 
 if TYPE_CHECKING:
     from kbatch.api.objects import AnyObject
@@ -49,7 +50,7 @@ def what_if(
         _, policy = load_configuration(scheduler_conf)
         manifests = load(paths)
         live = ask(everything, kubeconfig, context)
-        result = simulate(overlay(live, manifests), policy, Limits(until=round(until * 1000)))
+        result = simulate(overlay(live, manifests), policy, Limits(until=round(until * SECOND)))
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
     print_result(result, output)

@@ -1,6 +1,7 @@
 """The lines of a decision log, as typed records, and how they are made of what the engine and the model speak.
 
-Version 1. A change of any of these structs that an older reader would misread raises `FORMAT`.
+Version 2. A change of any of these structs that an older reader would misread raises `FORMAT`. Version 1 differs in the
+unit of a cycle's instants, which are milliseconds there; `in_microseconds` converts them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from kbatch.api.reasons import Reason
 from kbatch.engine import Transaction, Verdict
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.image import Assumed, Evicting
+from kbatch.times import MILLISECOND
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+IN_MILLISECONDS: Final = 1
+"""The format before: the same, but for the unit of time."""
 
 KINDS: Final[dict[str, type[AnyObject]]] = {kind.__name__: kind for kind in get_args(AnyObject)}
 """Every kind of object by the name that stands in a log."""
@@ -195,13 +199,13 @@ class Cycle(msgspec.Struct, frozen=True, tag="cycle", tag_field="record", omit_d
 
     Attributes:
         number: counted by the recording process.
-        now: the snapshot's time, in ms since the epoch.
+        now: the snapshot's time, in microseconds since the epoch.
         deltas: what happened to the model since the cycle before.
         policy: the policy, where another came into force.
         fresh: the memo was forgotten before this cycle.
         same: `decisions` are those of the cycle before, and left out.
         decisions: what came out, in order.
-        next_wake: as the engine said.
+        next_wake: as the engine said, in microseconds since the epoch.
         failed: the error that ended it. cut: it was not heard to its end, and only what was heard stands here.
     """
 
@@ -215,6 +219,12 @@ class Cycle(msgspec.Struct, frozen=True, tag="cycle", tag_field="record", omit_d
     next_wake: int | None = None
     failed: str = ""
     cut: bool = False
+
+
+def in_microseconds(cycle: Cycle) -> Cycle:
+    """A cycle of a log in milliseconds, in the unit of today."""
+    wake = None if cycle.next_wake is None else cycle.next_wake * MILLISECOND
+    return msgspec.structs.replace(cycle, now=cycle.now * MILLISECOND, next_wake=wake)
 
 
 class End(msgspec.Struct, frozen=True, tag="end", tag_field="record"):

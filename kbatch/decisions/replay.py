@@ -1,4 +1,4 @@
-"""Deciding a recorded log again, cycle by cycle, and comparing byte for byte."""
+"""Deciding a recorded log again, cycle by cycle, and comparing byte for byte; logs in milliseconds are converted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import AnyObject, PersistentVolumeClaim
 from kbatch.decisions.records import (
     FORMAT,
+    IN_MILLISECONDS,
     KINDS,
     Cycle,
     End,
@@ -22,11 +23,12 @@ from kbatch.decisions.records import (
     Standing,
     Start,
     decode_line,
+    in_microseconds,
     read_delta,
     read_object,
     write_decision,
 )
-from kbatch.engine import Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
 from kbatch.model.image import Image, build_model
@@ -48,7 +50,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Redecided:
-    """One cycle decided again. `difference` is None where all is equal."""
+    """One cycle decided again, at `now` (microseconds since the epoch). `difference` is None where all is equal."""
 
     number: int
     now: int
@@ -63,8 +65,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
     source = iter(lines)
-    model, policy = _start(source)
-    memo = Memo()
+    start, model, policy = _start(source)
+    memo, state = Memo(), CycleState()
     before: tuple[bytes, ...] = ()
     for line in source:
         record = decode_line(line)
@@ -72,6 +74,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
             return
         if not isinstance(record, Cycle):
             raise LogError(f"a {type(record).__name__.lower()} in the middle of a log")
+        if start.format == IN_MILLISECONDS:
+            record = in_microseconds(record)
         for delta in record.deltas:
             _apply(model, read_delta(delta))
         if record.policy is not None:
@@ -79,17 +83,17 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         if record.fresh:
             memo = Memo()
         recorded = before if record.same else tuple(bytes(raw) for raw in record.decisions)
-        decided, memo, end = _decide(model, policy, memo, record, len(recorded))
+        decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded))
         yield Redecided(record.number, record.now, len(decided), _compare(record, recorded, decided, end))
         before = recorded
 
 
-def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
+def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
-    if start.format != FORMAT:
-        raise LogError(f"a log of format {start.format}; this kbatch reads {FORMAT}")
+    if start.format not in (IN_MILLISECONDS, FORMAT):
+        raise LogError(f"a log of format {start.format}; this kbatch reads {IN_MILLISECONDS} and {FORMAT}")
     objects: list[AnyObject] = []
     for _ in range(start.objects):
         record = _next(source)
@@ -115,7 +119,7 @@ def _start(source: Iterator[bytes]) -> tuple[ClusterModel, Policy]:
     )
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
-    return model, _policy(start.policy)
+    return start, model, _policy(start.policy)
 
 
 def _next(source: Iterator[bytes]) -> Line:
@@ -144,11 +148,11 @@ def _apply(model: ClusterModel, delta: object) -> None:
 
 
 def _decide(
-    model: ClusterModel, policy: Policy, memo: Memo, record: Cycle, heard: int
-) -> tuple[list[bytes], Memo, tuple[int | None, str]]:
-    """The decisions, the memo for the next cycle, and how it ended: the next wake, or the error."""
+    model: ClusterModel, policy: Policy, memo: Memo, state: CycleState, record: Cycle, heard: int
+) -> tuple[list[bytes], Memo, CycleState, tuple[int | None, str]]:
+    """The decisions, memo and state for the next cycle, and how it ended: the next wake, or the error."""
     decided: list[bytes] = []
-    deciding = cycle(take_snapshot(model, record.now), policy, memo, NullObserver())
+    deciding = cycle(take_snapshot(model, record.now, state), policy, memo, NullObserver())
     try:
         while not (record.cut and len(decided) >= heard):
             try:
@@ -156,12 +160,12 @@ def _decide(
                 if not isinstance(step, Turn):
                     decided.append(write_decision(step))
             except StopIteration as end:
-                return decided, end.value.memo, (end.value.next_wake, "")
+                return decided, end.value.memo, end.value.state, (end.value.next_wake, "")
     except Exception as error:  # noqa: BLE001 - an engine that fails is what may have been recorded
-        return decided, Memo(), (None, f"{type(error).__name__}: {error}")
+        return decided, Memo(), state, (None, f"{type(error).__name__}: {error}")
     finally:
         deciding.close()
-    return decided, Memo(), (None, "")
+    return decided, Memo(), state, (None, "")
 
 
 def _compare(

@@ -2,24 +2,23 @@
 
     policy = build_policy(parse(text, "scheduler.yaml"))
     memo = Memo()
-    snapshot = take_snapshot(model, now_ms)
+    snapshot = take_snapshot(model, now)
     for step in cycle(snapshot, policy, memo, NullObserver()):   # `yield from` it to get the Outcome
         ...                                                      # carry out a Transaction, note a Verdict, skip a Turn
 
 `cycle` is a generator that works for a few milliseconds between two steps, so the caller may give its event loop a turn
 after each; where there is nothing to tell yet it yields a `Turn`. The model must not change until the generator has
-ended. Its return value is the `Outcome`, whose memo goes into the next cycle.
+ended. Its return value is the `Outcome`: its memo goes into the next cycle, its state into the next snapshot.
 """
 
-from kbatch.engine.cycle import cycle
+from kbatch.engine.carryover.memo import Memo
+from kbatch.engine.cycle import Outcome, cycle
 from kbatch.engine.decisions import (
     Bind,
     Eviction,
-    Memo,
     Nomination,
     NullObserver,
     Observer,
-    Outcome,
     Step,
     Transaction,
     Turn,
@@ -28,10 +27,12 @@ from kbatch.engine.decisions import (
 )
 from kbatch.engine.loader import build_policy
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.state.cycle_state import CycleState
 from kbatch.engine.state.snapshot import Snapshot, take_snapshot
 
 __all__ = [
     "Bind",
+    "CycleState",
     "Eviction",
     "Memo",
     "Nomination",

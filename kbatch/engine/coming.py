@@ -14,7 +14,6 @@ from kbatch.api import conditions
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, Pod, PodSpec
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.plugin import Unit
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
 from kbatch.model.makers import ToCome
@@ -99,26 +98,6 @@ def gives(job: Job) -> Resources:
         return {}
     beyond = subtract(job.bound, job.min_resources)
     return {name: min(beyond.get(name, 0), held * spare // job.holding) for name, held in job.bound.items()}
-
-
-def surplus(unit: Unit) -> bool:
-    """Whether the unit is one pod beyond its group's minimum, that of its role, and its minResources."""
-    job = unit.job
-    if unit.whole or job.ready - len(unit.tasks) < job.minimum:
-        return False
-    for role in job.job.roles:
-        if any(task.role == role.name for task in unit.tasks) and job.role_count(role.name) <= role.min_member:
-            return False
-    held = job.allocated
-    for task, _ in job.nominated.values():
-        held = subtract(held, task.cls.request)
-    kept = subtract(held, unit.request)
-    return all(kept.get(name, 0) >= amount for name, amount in job.job.min_resources.items())
-
-
-def overuses(unit: Unit) -> bool:
-    """Whether its group says what it needs at least, and holds more: then any group of its queue may have the rest."""
-    return not unit.job.job.shadow and bool(unit.job.job.min_resources)
 
 
 def _placeable(spec: PodSpec) -> bool:

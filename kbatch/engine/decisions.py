@@ -1,18 +1,15 @@
-"""What crosses the engine's boundary: decisions that come out, the memo that goes round, the observer that times."""
+"""What crosses the engine's boundary: decisions that come out, and the observer that times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
-
-if TYPE_CHECKING:
-    from kbatch.engine.placement.feasibility import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +120,6 @@ def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ..
         else:
             unschedulable = condition(conditions.UNSCHEDULABLE, False, conditions.REASON_NOT_TRIED)
     return enqueued, scheduled, unschedulable
-
-
-@dataclass(slots=True)
-class Memo:
-    """What a cycle leaves to the next: what failed, and what that depended on. Empty is always right.
-
-    Attributes:
-        policy: fingerprint of the policy it was made with; another policy starts afresh.
-        shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
-            while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
-        shortages: what groups lacked, while `standing_generation` is `shortages_at`.
-        trials: what the emptied nodes hold of groups, while `capacity_generation` is `trials_at`.
-        idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
-    """
-
-    policy: str = ""
-    shrinking: dict[object, int] = field(default_factory=dict)
-    exact: dict[object, int] = field(default_factory=dict)
-    shortages: dict[object, Reason] = field(default_factory=dict)
-    shortages_at: int = -1
-    trials: dict[object, Trial] = field(default_factory=dict)
-    trials_at: int = -1
-    idle: tuple[int, int | None, tuple[Verdict, ...]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of a cycle. `next_wake` (ms): when the same snapshot could first be decided otherwise; None: never."""
-
-    memo: Memo
-    next_wake: int | None
 
 
 class Observer(Protocol):

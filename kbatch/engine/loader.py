@@ -1,41 +1,47 @@
-"""From a configuration to a policy: every word must be known, and the set of plugins must be able to work."""
+"""From a configuration to a policy: every word must be known, and the set of plugins must be able to work.
+
+With `cycle`, the only module that knows concrete plugins and actions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
-from typing import Final
 
 from kbatch.api.configuration import SchedulerConfiguration, Switch
-from kbatch.engine.actions import ACTIONS
+from kbatch.engine import actions as builtin_actions
+from kbatch.engine import plugins as builtin_plugins
+from kbatch.engine.actions.base import Action
 from kbatch.engine.plugin import Plugin
-from kbatch.engine.plugins import BUILTIN
 from kbatch.engine.policy.policy import PluginPolicy, Policy
-
-ENTRY_POINTS: Final = "kbatch.plugins"
+from kbatch.engine.policy.registry import ACTIONS, PLUGINS, registered
+from kbatch.engine.session.voting import SWITCHES
 
 
 def known_plugins() -> Mapping[str, type[Plugin]]:
     """The plugins by name: kbatch's own, then those that installed packages register under `kbatch.plugins`."""
-    found: dict[str, type[Plugin]] = dict(BUILTIN)
-    for entry in entry_points(group=ENTRY_POINTS):
-        if entry.name not in found:
-            loaded = entry.load()
-            if isinstance(loaded, type) and issubclass(loaded, Plugin):
-                found[entry.name] = loaded
-    return found
+    return registered(PLUGINS, Plugin, builtin_plugins.BUILTIN)
 
 
-def build_policy(configuration: SchedulerConfiguration, plugins: Mapping[str, type[Plugin]] | None = None) -> Policy:
-    """The policy that a configuration describes; `plugins` stands in for the registry in tests.
+def known_actions() -> Mapping[str, type[Action]]:
+    """The actions by name: kbatch's own, then those that installed packages register under `kbatch.actions`."""
+    return registered(ACTIONS, Action, builtin_actions.BUILTIN)  # type: ignore[type-abstract]
+
+
+def build_policy(
+    configuration: SchedulerConfiguration,
+    plugins: Mapping[str, type[Plugin]] | None = None,
+    actions: Mapping[str, type[Action]] | None = None,
+) -> Policy:
+    """The policy that a configuration describes; `plugins` and `actions` stand in for the registries in tests.
 
     Raises:
         ConfigurationError: an unknown action, plugin or argument, or a set that cannot work; it names the line.
     """
     known = plugins if plugins is not None else known_plugins()
+    known_by_name = actions if actions is not None else known_actions()
     for action in configuration.actions:
-        if action.name not in ACTIONS:
-            raise action.unknown("action", ACTIONS)
+        if action.name not in known_by_name:
+            raise action.unknown("action", known_by_name)
     found: list[PluginPolicy] = []
     for tier, entries in enumerate(configuration.tiers):
         for entry in entries:
@@ -43,32 +49,40 @@ def build_policy(configuration: SchedulerConfiguration, plugins: Mapping[str, ty
             if plugin is None:
                 raise entry.entry.unknown("plugin", known)
             found.append(PluginPolicy(plugin, entry.read_arguments(plugin.Arguments), entry, tier))
-    _can_work(configuration, found)
+    chosen = tuple(known_by_name[name] for name in configuration.action_names)
+    _can_work(configuration, chosen, found)
     said = [
         (part.plugin.__module__, part.plugin.__qualname__, part.tier, part.arguments.model_dump_json(),
          tuple(switch.value for switch in Switch if part.enabled(switch)))
         for part in found
     ]  # fmt: skip
-    return Policy(configuration.action_names, tuple(found), repr((configuration.action_names, said)))
+    return Policy(configuration.action_names, chosen, tuple(found), repr((configuration.action_names, said)))
 
 
-_NEEDS: Final = {
-    "reclaim": (Switch.RECLAIMABLE, "reclaimable", "proportion"),
-    "preempt": (Switch.PREEMPTABLE, "preemptable", "priority or drf"),
-}
-
-
-def _can_work(configuration: SchedulerConfiguration, plugins: list[PluginPolicy]) -> None:
+def _can_work(
+    configuration: SchedulerConfiguration, actions: tuple[type[Action], ...], plugins: list[PluginPolicy]
+) -> None:
     """Refuse a set in which an action could never do anything."""
-    for action in configuration.actions:
-        if action.name in _NEEDS:
-            switch, method, example = _NEEDS[action.name]
-            consenting = [
-                part for part in plugins
-                if part.enabled(switch) and part.plugin.consents(method)
-            ]  # fmt: skip
-            if not consenting:
-                raise action.error(
-                    f"action {action.name} can never find a victim: no plugin that says yes to one is enabled in any "
-                    f"tier; add {example}, or leave the action out"
+    for word, action in zip(configuration.actions, actions, strict=True):
+        for method in sorted(action.needs):
+            if not any(_answers(part, method) for part in plugins):
+                raise word.error(
+                    f"action {action.name} needs a plugin that answers {method}, and none is enabled in any tier; add "
+                    f"{action.example or 'one'}, or leave the action out"
                 )
+        ballot = action.victims
+        if ballot is not None and not any(_may_consent(part, ballot) for part in plugins):
+            raise word.error(
+                f"action {action.name} can never find a victim: no plugin that says yes to one is enabled in any "
+                f"tier; add {action.example or f'one that answers {ballot}'}, or leave the action out"
+            )
+
+
+def _answers(part: PluginPolicy, method: str) -> bool:
+    base = getattr(Plugin, method, None)
+    return getattr(part.plugin, method, base) is not base
+
+
+def _may_consent(part: PluginPolicy, ballot: str) -> bool:
+    switch = SWITCHES.get(ballot)
+    return (switch is None or part.enabled(switch)) and _answers(part, ballot) and part.plugin.consents(ballot)

@@ -19,13 +19,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.state.jobs import JobState, QueueState
-from kbatch.engine.state.node_resources import Room, Rows
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import NodeResources, Rows
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task, TaskClass
@@ -104,12 +106,12 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Preemptor:
     """Who wants room: the job, the tasks that are to be placed, and what they ask for together.
 
-    `intra` says that the claimer's own job is where victims are sought (preempt inside a job). `lacks` are the
+    `intra` says that the preemptor's own job is where victims are sought (preempt inside a job). `lacks` are the
     dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
-    before the claim. `ahead` says that the tasks are pods to come, for which only surplus goes (see
+    before it. `ahead` says that the tasks are pods to come, for which only surplus goes (see
     `kbatch.engine.coming`).
     """
 
@@ -133,11 +135,15 @@ class View(Protocol):
     now: int
     nodes: NodeTable
     """Labels, taints and conditions of nodes as columns; see `Rows` for what is free."""
-    room: Room
+    room: NodeResources
     total: Resources
     """Capacity of the cluster."""
     model: ClusterModel
     """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
+
+    def plugin_state(self, name: str) -> Any:
+        """What the plugin of this name left at the end of the cycle before; None: nothing."""
+        ...
 
     def job(self, key: str) -> JobState:
         """A group."""
@@ -168,16 +174,29 @@ class Plugin:
     for all such pods of a job.
     """
 
+    State: ClassVar[type[msgspec.Struct] | None] = None
+    """What the plugin keeps across cycles, in `self.state`: given at construction (made without arguments the first
+    time), returned with the cycle's outcome, recorded in the decision log. No other plugin reads it.
+    """
+
     @classmethod
     def consents(cls, method: str) -> bool:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
         if cls.agrees is not None:
             return method in cls.agrees
-        return getattr(cls, method) is not getattr(Plugin, method)
+        return getattr(cls, method, None) is not getattr(Plugin, method, None)
 
     def __init__(self, arguments: Any, view: View) -> None:
         self.arguments = arguments
         self.view = view
+        self.state: Any = None
+        if self.State is not None:
+            kept = view.plugin_state(self.name)
+            self.state = kept if isinstance(kept, self.State) else self.State()
+
+    def wake(self) -> int | None:
+        """The instant at which this plugin's opinion on an unchanged cluster changes by itself; None: never."""
+        return None
 
     def prepare(self) -> Iterable[None]:
         """Work of a plugin that takes long, done before anything is asked: a generator that yields every few
@@ -261,12 +280,12 @@ class Plugin:
 
     # --- victims ------------------------------------------------------------------------------------------------------
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
-        """Whether the unit may go for a claim of its own queue, against the state after those already chosen."""
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
+        """Whether the unit may go for a preemptor of its own queue, against the state after those already chosen."""
         return ABSTAIN
 
-    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
-        """Whether the unit may go for a claim of another queue, against the state after those already chosen."""
+    def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
+        """Whether the unit may go for a preemptor of another queue, against the state after those already chosen."""
         return ABSTAIN
 
     # --- a plugin's own indexes ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Final
 
 from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import Job as BatchJob
-from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_ms
+from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
@@ -83,7 +83,7 @@ class GroupIndex:
             self.jobs[key] = job
         else:
             job.read(group)
-        job.created = timestamp_ms(meta.creation_timestamp) or 0
+        job.created = timestamp_us(meta.creation_timestamp) or 0
         self._enter(job, group.spec.queue or self._default_queue)
         self._touch(job)
         return True

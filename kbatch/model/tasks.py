@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
-from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_ms
+from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
 from kbatch.model.requests import effective_request
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
@@ -61,11 +61,13 @@ class Task:
         node: where it is bound, or assumed to be while its bind is under way; "" where it is not.
         terminal: Succeeded or Failed; it holds nothing any more.
         terminating: being deleted, or its eviction is under way; its room is being released.
-        release_at: when its grace ends, in ms; None while that is not known or it is not terminating.
+        release_at: when its grace ends, in microseconds since the epoch; None while that is not known, or it is
+            not terminating.
         nominated: the node that is being cleared for it; "" where none is.
         priority: resolved through PriorityClasses.
         never_preempts: its preemptionPolicy is Never.
-        started: since when it is bound, in ms, as far as the API server says; else its creation.
+        started: since when it is bound, in microseconds since the epoch, as far as the API server says; else its
+            creation.
     """
 
     key: str
@@ -91,7 +93,7 @@ class Task:
     def assume(self, node: str) -> None:
         """Its bind to this node is under way."""
         self.node, self.assumed, self.nominated = node, True, ""
-        self.started = started_ms(self.pod) or self.created
+        self.started = started_us(self.pod) or self.created
 
     @property
     def pending(self) -> bool:
@@ -108,14 +110,14 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
     """What the pod itself says; its priority stays unread. Pods of other schedulers belong to no job."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     task = Task(f"{meta.namespace}/{meta.name}", meta.uid, pod, cls)
-    task.created = timestamp_ms(meta.creation_timestamp) or 0
+    task.created = timestamp_us(meta.creation_timestamp) or 0
     task.node = spec.node_name
     task.succeeded = status.phase == "Succeeded"
     task.terminal = task.succeeded or status.phase == "Failed"
     task.running = status.phase == "Running"
     if meta.deletion_timestamp is not None:
         task.terminating = not task.terminal
-        task.release_at = timestamp_ms(meta.deletion_timestamp)
+        task.release_at = timestamp_us(meta.deletion_timestamp)
     task.gated = bool(spec.scheduling_gates)
     if spec.scheduler_name == scheduler_name:
         task.job = _job_key(pod)
@@ -123,7 +125,7 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
         if not task.node and not task.terminal:
             task.nominated = status.nominated_node_name
     if task.node:
-        task.started = started_ms(pod) or task.created
+        task.started = started_us(pod) or task.created
     return task
 
 
@@ -146,7 +148,7 @@ def same_task(task: Task, pod: Pod) -> bool:
         and now.owner_references == was.owner_references
         and now.creation_timestamp == was.creation_timestamp
         and pod.spec == task.pod.spec
-        and (not task.node or (started_ms(pod) or task.created) == task.started)
+        and (not task.node or (started_us(pod) or task.created) == task.started)
     )
 
 
@@ -291,9 +293,12 @@ def _pod_selectors(spec: PodSpec) -> Iterator[tuple[LabelSelector | None, tuple[
         yield constraint.label_selector, constraint.match_label_keys or ()
 
 
-def started_ms(pod: Pod) -> int | None:
-    """When the pod came onto its node, in ms: its condition PodScheduled, else its status' start time."""
+def started_us(pod: Pod) -> int | None:
+    """When the pod came onto its node, in microseconds since the epoch.
+
+    That is what its condition PodScheduled says, else its status' start time.
+    """
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
-            return timestamp_ms(condition.last_transition_time)
-    return timestamp_ms(pod.status.start_time)
+            return timestamp_us(condition.last_transition_time)
+    return timestamp_us(pod.status.start_time)

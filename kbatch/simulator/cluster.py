@@ -71,10 +71,11 @@ class SimulatedCluster:
 
     Attributes:
         store: all objects, and the model of them.
-        arrivals, starts: when each PodGroup came, and when its minimum was first placed, in ms after the start.
+        arrivals, starts: when each PodGroup came, and when its minimum was first placed, in microseconds after
+            the start.
         assumed_queue: nobody declared the queue `default`.
         placed, awaited: pods bound so far, and pods that the input, or an eviction, wants to be.
-        last_event: when something last happened, in ms after the start.
+        last_event: when something last happened, in microseconds after the start.
 
     Raises:
         InputError: the input speaks of things that are not there, where a live cluster would refuse it.

@@ -15,7 +15,7 @@ import msgspec
 
 from kbatch.api.conditions import merge
 from kbatch.api.names import GROUP, QUEUE_LABEL
-from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_ms
+from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
 from kbatch.model.jobs_release import named_group
 from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
@@ -37,8 +37,8 @@ class Declared:
     Attributes:
         obj: the object, with its namespace filled in.
         place: where it stands.
-        arrival: when it is created, in ms after the start.
-        departure: when it is deleted, in ms after the start; None: never.
+        arrival: when it is created, in microseconds after the start.
+        departure: when it is deleted, in microseconds after the start; None: never.
         order: rank of its creation among all objects of the input.
     """
 
@@ -315,7 +315,7 @@ def _path(parts: Sequence[str | int]) -> str:
 
 def _created(metadata: Metadata) -> int | None:
     try:
-        return timestamp_ms(metadata.creation_timestamp)
+        return timestamp_us(metadata.creation_timestamp)
     except msgspec.ValidationError:
         raise FieldError(
             "metadata.creationTimestamp", f"{metadata.creation_timestamp!r} is no time such as 2026-01-31T12:00:00Z"

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+from kbatch.times import SECOND
+
 PREFIX: Final = "simulate.kbatch.dev/"
 ARRIVAL: Final = "simulate.kbatch.dev/arrival"
 """On any object: when it is created, in seconds after the start."""
@@ -16,20 +18,24 @@ DURATION: Final = "simulate.kbatch.dev/duration"
 TERMINATION: Final = "simulate.kbatch.dev/termination"
 """On a pod: from its eviction until it is gone, in seconds; 1 if it is not given."""
 TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION})
-DEFAULT_TERMINATION_MS: Final = 1000
+DEFAULT_TERMINATION: Final = SECOND
 
 DEFAULT_NAMESPACE: Final = "default"
 
 _START: Final = datetime(2000, 1, 1, tzinfo=UTC)
-START_MS: Final = int(_START.timestamp()) * 1000
-"""The start, in ms since the epoch: always the same, so that equal input gives equal decisions."""
+START: Final = int(_START.timestamp()) * SECOND
+"""The start, in microseconds since the epoch: always the same, so that equal input gives equal decisions."""
 
 
 @lru_cache(maxsize=4096)
 def timestamp(elapsed: int) -> str:
-    """A time as Kubernetes writes it, of `elapsed` ms after the start; with the milliseconds where there are any."""
-    moment = _START + timedelta(milliseconds=elapsed)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{elapsed % 1000:03d}Z" if elapsed % 1000 else "Z")
+    """A time as Kubernetes writes it, of `elapsed` microseconds after the start.
+
+    Its fraction has three digits where they suffice, else six; there is none where it is 0.
+    """
+    moment = _START + timedelta(microseconds=elapsed)
+    fraction = f".{elapsed % SECOND:06d}".removesuffix("000").removesuffix(".000")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
 def path(annotation: str) -> str:

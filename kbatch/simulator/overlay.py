@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kbatch.api.objects import AnyObject, Job, Node, Pod, PodGroup, ReplicaSet, timestamp_ms
+from kbatch.api.objects import AnyObject, Job, Node, Pod, PodGroup, ReplicaSet, timestamp_us
 from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import Declared, Manifests, at_start
 
@@ -23,7 +23,7 @@ def overlay(live: Iterable[AnyObject], manifests: Manifests) -> Manifests:
     replaced = {declared.key for declared in manifests.objects}
     standing = [
         Declared(at_start(obj), _LIVE)
-        for obj in sorted(objects, key=lambda obj: timestamp_ms(obj.metadata.creation_timestamp) or 0)
+        for obj in sorted(objects, key=lambda obj: timestamp_us(obj.metadata.creation_timestamp) or 0)
         if _takes_part(obj, nodes)
     ]
     kept = [declared for declared in standing if declared.key not in replaced]

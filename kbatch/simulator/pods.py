@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kbatch.api.objects import Metadata, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, PodTemplate
 from kbatch.simulator.names import timestamp
+from kbatch.times import SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def waiting(pod: Pod) -> Pod:
 
 
 def running(pod: Pod, node: str, elapsed: int) -> Pod:
-    """A pod that runs on `node` since `elapsed` ms after the start."""
+    """A pod that runs on `node` since `elapsed` microseconds after the start."""
     since = timestamp(elapsed)
     bound = PodCondition(type="PodScheduled", status="True", last_transition_time=since)
     ready = PodCondition(type="Ready", status="True", last_transition_time=since)
@@ -87,8 +88,9 @@ def nominated(pod: Pod, node: str | None) -> Pod:
 
 
 def terminating(pod: Pod, gone_at: int, grace: int) -> Pod:
-    """A pod that is being deleted and gone at `gone_at` ms after the start."""
-    meta = replace(pod.metadata, deletion_timestamp=timestamp(gone_at), deletion_grace_period_seconds=-(-grace // 1000))
+    """A pod that is being deleted and gone at `gone_at` microseconds after the start."""
+    seconds = -(-grace // SECOND)
+    meta = replace(pod.metadata, deletion_timestamp=timestamp(gone_at), deletion_grace_period_seconds=seconds)
     return replace(pod, metadata=meta)
 
 

@@ -10,13 +10,14 @@ from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import AnyObject, Node, Pod, Queue
 from kbatch.simulator.names import timestamp
 from kbatch.simulator.pods import Owner
+from kbatch.times import MILLISECOND
 
 EVICTED: Final = "Evicted"
 
 
 @dataclass(eq=False, slots=True)
 class PodRecord:
-    """A pod and its history, times in ms after the start.
+    """A pod and its history, times in microseconds after the start.
 
     Attributes:
         base: the name that the names of its replacements are made of.
@@ -82,4 +83,4 @@ def creation_stamps(now: int, objects: Sequence[AnyObject]) -> list[str]:
         last[domain] = offset, key
         offsets.append(offset)
     latest = max(offsets, default=0)
-    return [timestamp(now - latest + offset) for offset in offsets]
+    return [timestamp(now - (latest - offset) * MILLISECOND) for offset in offsets]

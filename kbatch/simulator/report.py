@@ -14,6 +14,7 @@ from rich.text import Text
 from kbatch.api import conditions
 from kbatch.resources import CPU, Resources, format_quantity, parse_quantity
 from kbatch.simulator.result import GroupResult, Result
+from kbatch.times import SECOND
 
 _MOST_ROWS: Final = 25
 _COLUMNS: Final = 50
@@ -199,8 +200,8 @@ def _amount(resource: str, amount: int) -> str:
     return exact
 
 
-def _seconds(milliseconds: float) -> str:
-    text = f"{milliseconds / 1000:.1f}"
+def _seconds(microseconds: float) -> str:
+    text = f"{microseconds / SECOND:.1f}"
     return f"{text.removesuffix('.0')} s"
 
 

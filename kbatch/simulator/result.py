@@ -10,11 +10,12 @@ import msgspec
 from kbatch.api.objects import Condition
 from kbatch.engine.decisions import Bind, Eviction, Nomination
 from kbatch.resources import Resources, format_resources
+from kbatch.times import SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """A cycle with decisions; `number` counts all cycles from 1, `time` is in ms after the start."""
+    """A cycle with decisions; `number` counts all cycles from 1, `time` is in microseconds after the start."""
 
     number: int
     time: int
@@ -27,7 +28,7 @@ class CycleResult:
         """As it stands in `cycles`."""
         return {
             "cycle": self.number,
-            "time": self.time / 1000,
+            "time": self.time / SECOND,
             "enqueued": list(self.enqueued),
             "binds": [{"pod": bind.pod, "node": bind.node} for bind in self.binds],
             "evictions": [
@@ -40,7 +41,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class PodResult:
-    """A pod at the end; times in ms after the start."""
+    """A pod at the end; times in microseconds after the start."""
 
     phase: str
     node: str | None
@@ -52,8 +53,8 @@ class PodResult:
         return {
             "phase": self.phase,
             "node": self.node,
-            "bound": None if self.bound is None else self.bound / 1000,
-            "finished": None if self.finished is None else self.finished / 1000,
+            "bound": None if self.bound is None else self.bound / SECOND,
+            "finished": None if self.finished is None else self.finished / SECOND,
         }
 
 
@@ -61,8 +62,8 @@ class PodResult:
 class GroupResult:
     """A PodGroup or shadow group at the end.
 
-    `arrival` and `started` (ms after the start; None: never) are for the report: when the PodGroup came, and when its
-    minimum was first placed.
+    `arrival` and `started` (microseconds after the start; None: never) are for the report: when the PodGroup came, and
+    when its minimum was first placed.
     """
 
     phase: str
@@ -87,8 +88,8 @@ class GroupResult:
 class QueueResult:
     """A queue at the end.
 
-    For the report: `mean`, what it held on average up to the last event; `waits` (ms) of the pods bound in it;
-    `assumed`, that nobody declared it.
+    For the report: `mean`, what it held on average up to the last event; `waits` (microseconds) of the pods bound in
+    it; `assumed`, that nobody declared it.
     """
 
     weight: int
@@ -110,7 +111,7 @@ class QueueResult:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What was allocated of which capacity from `time` (ms after the start) on."""
+    """What was allocated of which capacity from `time` (microseconds after the start) on."""
 
     time: int
     allocated: Resources
@@ -124,8 +125,8 @@ class Result:
     Attributes:
         cycles: those with decisions.
         cycle_count: of all cycles.
-        makespan: time of the last event, in ms.
-        mean_wait: of the pods that were bound, from arrival to bind, in ms; 0 if none was.
+        makespan: time of the last event, in microseconds.
+        mean_wait: of the pods that were bound, from arrival to bind, in microseconds; 0 if none was.
         utilisation: by resource, allocated over capacity on [0, makespan].
         uses: the steps that this is the integral of.
         engine_seconds: spent in cycles; longest_slice: the longest stretch of that without a turn for the shell.
@@ -155,8 +156,8 @@ class Result:
             "cycles": self.cycle_count,
             "binds": sum(len(cycle.binds) for cycle in self.cycles),
             "evictions": sum(len(cycle.evictions) for cycle in self.cycles),
-            "makespan": self.makespan / 1000,
-            "mean_wait": round(self.mean_wait / 1000, 6),
+            "makespan": self.makespan / SECOND,
+            "mean_wait": round(self.mean_wait / SECOND, 6),
             "utilisation": self.utilisation,
             "engine_seconds": round(self.engine_seconds, 6),
         }

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api.names import DEFAULT_QUEUE
-from kbatch.engine import Memo, NullObserver, Policy, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, NullObserver, Policy, cycle, take_snapshot
 from kbatch.engine.decisions import Observer, Transaction, Verdict
 from kbatch.model.shares import dominant_share
 from kbatch.resources import Resources
 from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
-from kbatch.simulator.names import START_MS
+from kbatch.simulator.names import START
 from kbatch.simulator.records import PodRecord
 from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
+from kbatch.times import SECOND
 
 MAX_CYCLES: Final = 100_000
-_AGEING_MS: Final = 600_000
+_AGEING: Final = 600 * SECOND
 """Default age at which a group is given a reservation: before that, an unchanged state may still move."""
 
 
@@ -29,7 +30,7 @@ class Limits:
     """Where a run ends if it does not end by itself, and what follows it.
 
     Attributes:
-        until: the last instant that is simulated, in ms after the start; None: no limit.
+        until: the last instant that is simulated, in microseconds after the start; None: no limit.
         max_cycles: how many cycles may run.
         extra_cycles: how many idle cycles run once nothing is left to happen.
     """
@@ -40,9 +41,10 @@ class Limits:
 
 
 Progress = Callable[[int, int, float], None]
-"""Told often: the time (ms after the start), how many cycles ran, and which part of the run lies behind, 0 to 1.
+"""Told often: the time (microseconds after the start), how many cycles ran, and which part of the run lies behind.
 
-The part is that of the time until the limit; without one, that of the pods of the input that were placed."""
+The part, from 0 to 1, is that of the time until the limit; without one, that of the pods of the input that were
+placed."""
 
 
 def simulate(
@@ -71,6 +73,7 @@ class _Run:
     progress: Progress | None
     observer: Observer
     memo: Memo = field(default_factory=Memo)
+    state: CycleState = field(default_factory=CycleState)
     cycles: list[CycleResult] = field(default_factory=list)
     count: int = 0
     now: int = 0
@@ -135,7 +138,10 @@ class _Run:
         self.count += 1
         begin = last = time.perf_counter()
         steps = cycle(
-            take_snapshot(self.cluster.store.model, START_MS + self.now), self.policy, self.memo, self.observer
+            take_snapshot(self.cluster.store.model, START + self.now, self.state),
+            self.policy,
+            self.memo,
+            self.observer,
         )
         while True:
             try:
@@ -154,8 +160,8 @@ class _Run:
                 verdicts.append(step)
             last = time.perf_counter()
         self.engine_seconds += time.perf_counter() - begin
-        self.memo = outcome.memo
-        self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START_MS, self.now + 1)
+        self.memo, self.state = outcome.memo, outcome.state
+        self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START, self.now + 1)
         return transactions, verdicts
 
     def _tell(self, progress: Progress, transactions: Sequence[Transaction]) -> None:
@@ -200,14 +206,14 @@ class _Run:
         return False
 
     def _last_set_time(self) -> int:
-        """The last instant that some group's spec speaks of, in ms after the start."""
+        """The last instant that some group's spec speaks of, in microseconds after the start."""
         last = 0
         for job in self.cluster.store.model.jobs.values():
-            begin = (job.created if job.started is None else job.started) - START_MS
-            last = max(last, begin + _AGEING_MS if job.waiting or job.outstanding else 0)
+            begin = (job.created if job.started is None else job.started) - START
+            last = max(last, begin + _AGEING if job.waiting or job.outstanding else 0)
             if job.group is not None and job.holding:
                 spec = job.group.spec
-                last = max(last, begin + 1000 * max(spec.lifetime_seconds or 0, spec.min_runtime_seconds))
+                last = max(last, begin + SECOND * max(spec.lifetime_seconds or 0, spec.min_runtime_seconds))
         return last
 
     # --- sums ---------------------------------------------------------------------------------------------------------
@@ -226,7 +232,7 @@ class _Run:
             self.uses.append(use)
 
     def _integrate(self, length: int) -> None:
-        """What the queues held did not change for `length` ms."""
+        """What the queues held did not change for `length` microseconds."""
         for name, held in self.held.items():
             integral = self.integrals.setdefault(name, {})
             for resource, amount in held.items():

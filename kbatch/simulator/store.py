@@ -14,7 +14,7 @@ from kbatch.model.events import Delete, Upsert
 from kbatch.simulator import pods as changes
 from kbatch.simulator.errors import Fault, InputError
 from kbatch.simulator.manifests import Declared
-from kbatch.simulator.names import DEFAULT_TERMINATION_MS, DURATION, TERMINATION
+from kbatch.simulator.names import DEFAULT_TERMINATION, DURATION, TERMINATION
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.timeline import Finish, Gone, Timeline
@@ -147,7 +147,7 @@ class Store:
     def terminate(self, record: PodRecord, now: int) -> None:
         """The pod is told to end; it is gone after its termination."""
         grace = seconds(record.pod.metadata, TERMINATION)
-        grace = DEFAULT_TERMINATION_MS if grace is None else grace
+        grace = DEFAULT_TERMINATION if grace is None else grace
         record.pod = changes.terminating(record.pod, now + grace, grace)
         self.timeline.add(now + grace, Gone(record.key, record.pod.metadata.uid))
 

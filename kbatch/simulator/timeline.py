@@ -50,7 +50,10 @@ _FIRST: Final = (PriorityClass, Namespace, Queue, Node)
 
 
 class Timeline:
-    """Occurrences by their time in ms after the start; of one instant: ends, deletions, then creations, in order."""
+    """Occurrences by their time, in microseconds after the start.
+
+    Of one instant: ends, deletions, then creations, in order.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, Occurrence]] = []

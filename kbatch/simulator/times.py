@@ -9,6 +9,7 @@ from typing import Any, Final
 from kbatch.api.objects import AnyObject, Job, Metadata, ReplicaSet
 from kbatch.simulator import names
 from kbatch.simulator.errors import FieldError
+from kbatch.times import SECOND
 
 _MOST_SECONDS: Final = 10 * 366 * 24 * 3600
 
@@ -74,7 +75,7 @@ def _check_times(metadata: Metadata) -> None:
 
 
 def seconds(metadata: Metadata, name: str) -> int | None:
-    """The time in an annotation, in ms; None where there is none.
+    """The time in an annotation, in microseconds; None where there is none.
 
     Raises:
         FieldError: not a number of seconds from 0 on.
@@ -88,4 +89,4 @@ def seconds(metadata: Metadata, name: str) -> int | None:
         value = math.nan
     if not 0 <= value <= _MOST_SECONDS:
         raise FieldError(names.path(name), f"{text[:64]!r} is no number of seconds from 0 to {_MOST_SECONDS}")
-    return round(value * 1000)
+    return round(value * SECOND)  # of ten years, a float still tells microseconds apart

@@ -25,6 +25,7 @@ from kbatch.kube.events import EventRecorder, Regarding
 from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import bind, get
 from kbatch.metrics import SchedulerMetrics
+from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.pauses import FIRST, Pauses
 from operators.scheduler.volumes import VolumeError, Volumes
@@ -225,7 +226,7 @@ class Binder:
         self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note)
         created = self._cache.created(one.pod)
         if created is not None:
-            self._metrics.pod_seconds.observe(max(0.0, time.time() - created / 1000))
+            self._metrics.pod_seconds.observe(max(0.0, time.time() - created / SECOND))
 
     def _forgive(self, one: Bind) -> None:
         """A bind needs no further attempt."""

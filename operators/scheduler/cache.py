@@ -266,7 +266,7 @@ class Cache:
         return self.groups.get(task.job) if task is not None else None
 
     def created(self, pod: str) -> int | None:
-        """When the pod was created, in ms since the epoch."""
+        """When the pod was created, in microseconds since the epoch."""
         task = self.model.tasks.get(pod)
         return task.created if task is not None else None
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kbatch.engine import Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
 from kbatch.engine.decisions import Observer
 from kbatch.metrics import SchedulerMetrics
+from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.story import Story
 
@@ -42,7 +43,7 @@ what a long one leaves of a processor is for binds and watches."""
 LONGEST_PAUSE: Final = 2.0
 """But no more seconds than this after its end."""
 
-WRONG_MS: Final = 5_000
+WRONG: Final = 5 * SECOND
 """A clock that is set back by more than this was wrong before."""
 
 LONGEST_REST: Final = 10.0
@@ -102,7 +103,7 @@ class Scheduler:
         self._decide = decide
         self._wall = wall
         self._now = 0
-        self._memo = Memo()
+        self._memo, self._state = Memo(), CycleState()
         self._spent = 0.0
         self._failures = 0
         self._why = ""
@@ -153,10 +154,10 @@ class Scheduler:
             await _sleep(stopping, left)
 
     async def _something(self, stopping: asyncio.Event, wake: float | None) -> bool:
-        """Wait for an event, the instant `wake` (ms) or the period; False when it is time to stop."""
+        """Wait for an event, the instant `wake` (microseconds) or the period; False when it is time to stop."""
         seconds = self._period
         if wake is not None:
-            seconds = min(seconds, max(0.0, wake / 1000 - self._wall()))
+            seconds = min(seconds, max(0.0, wake / SECOND - self._wall()))
         paused = self._hands.paused_until()
         if paused is not None:
             seconds = min(seconds, max(0.0, paused - time.monotonic()))
@@ -170,14 +171,16 @@ class Scheduler:
         return not stopping.is_set()
 
     async def cycle(self) -> int | None:
-        """One cycle; the instant (ms) at which an unchanged cluster should be looked at again, None for never."""
+        """One cycle; when (microseconds) an unchanged cluster should be looked at again, None for never."""
         self._tell_time()
         policy = self._policy()
         verdicts: dict[str, Verdict] = {}
         transactions: list[Transaction] = []
         with _uncollected(), self._cache.held() as model:
             slices = _Slices(self._metrics)
-            deciding = self._decide(take_snapshot(model, self._now), policy, self._memo, _Spans(self._metrics, slices))
+            deciding = self._decide(
+                take_snapshot(model, self._now, self._state), policy, self._memo, _Spans(self._metrics, slices)
+            )
             self._started += 1  # not before there is a snapshot: the decision log counts what the engine is asked
             number = self._started
             try:
@@ -198,7 +201,7 @@ class Scheduler:
             self._spent = slices.end()
             self._metrics.cycle.observe(self._spent)
             self._story.tell(number, transactions, verdicts)
-            self._memo = item.memo
+            self._memo, self._state = item.memo, item.state
             self.cycles += 1
             self._count(verdicts)
             for _ in self._report(verdicts):
@@ -213,9 +216,9 @@ class Scheduler:
         Objects get their times from clocks that are right: judged by a wrong one, all that waits for a time would be
         late at once.
         """
-        wall = int(self._wall() * 1000)
-        if wall < self._now - WRONG_MS:
-            _log.warning("the clock was set back by %.0f s", (self._now - wall) / 1000)
+        wall = int(self._wall() * SECOND)
+        if wall < self._now - WRONG:
+            _log.warning("the clock was set back by %.0f s", (self._now - wall) / SECOND)
             self._memo = Memo()  # it may know of times to wait for that are far away now
             self._now = wall
         else:
@@ -231,7 +234,7 @@ class Scheduler:
             counter.labels("nominate" if nomination.node else "withdraw").inc()
 
     def _oldest_age(self) -> float:
-        return 0.0 if self._oldest is None else max(0.0, self._wall() - self._oldest / 1000)
+        return 0.0 if self._oldest is None else max(0.0, self._wall() - self._oldest / SECOND)
 
     def _count(self, verdicts: dict[str, Verdict]) -> None:
         waiting: dict[str, int] = {}

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, timestamp_ms
+from kbatch.api.objects import Condition, PodGroup, timestamp_us
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
 from kbatch.engine import Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
@@ -37,6 +37,7 @@ from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingErr
 from kbatch.kube.kinds import PODGROUPS
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
+from kbatch.times import SECOND
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import GoodNews
@@ -341,8 +342,8 @@ _STATUS: Final = 2
 
 def _new(group: PodGroup) -> bool:
     """Whether nothing was said of the group yet, and it was made a moment ago."""
-    created = timestamp_ms(group.metadata.creation_timestamp)
-    return not group.status.conditions and created is not None and time.time() - created / 1000 < 2 * FIRST_SECONDS
+    created = timestamp_us(group.metadata.creation_timestamp)
+    return not group.status.conditions and created is not None and time.time() - created / SECOND < 2 * FIRST_SECONDS
 
 
 def _difference(group: PodGroup, wanted: Wanted) -> int:

@@ -45,8 +45,9 @@ from kbatch.api.objects import (
 from kbatch.engine import Memo, NullObserver, Policy, Transaction, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
+from kbatch.times import SECOND
 
-NOW = 1_767_225_660_000
+NOW = 1_767_225_660 * SECOND
 """A minute after everything was made."""
 STAMP = "2026-01-01T00:00:00Z"
 
@@ -283,9 +284,9 @@ def idle() -> Iterator[Figure]:
         objects.extend(pod(f"g{at}", index, cpu=str(33 + at % 7)) for index in range(10))
     model, _ = build(iter(objects))
     first = decide(model, policy)
-    again = [decide(model, policy, first.memo, NOW + 1000 * step).seconds for step in range(1, 6)]
+    again = [decide(model, policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
     model.apply(Upsert(group("other", 5, "q0")))
-    busy = decide(model, policy, first.memo, NOW + 10_000).seconds
+    busy = decide(model, policy, first.memo, NOW + 10 * SECOND).seconds
     yield Figure("idle", "a cycle with 1,000 gangs that did not fit, nothing changed", max(again), 0.02, gangs=1000)
     yield Figure("idle-first", "the same, tried for the first time", first.seconds, 2.0, gangs=1000)
     yield Figure("idle-touched", "the same, after an unrelated group came", busy, 0.1, gangs=1000)
@@ -323,10 +324,10 @@ def coupled() -> Iterator[Figure]:
     model, _ = build(iter(objects))
     first = decide(model, policy)
     assert not first.binds, "they fit"
-    again = [decide(model, policy, first.memo, NOW + 1000 * step).seconds for step in range(1, 6)]
+    again = [decide(model, policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
     model.apply(Upsert(group("other", 5, "q0")))
     model.apply(Upsert(pod("other", 0)))
-    busy = decide(model, policy, first.memo, NOW + 10_000)
+    busy = decide(model, policy, first.memo, NOW + 10 * SECOND)
     what = "1,000 gangs with anti-affinity or spread that did not fit"
     yield Figure("coupled", f"a cycle with {what}, nothing changed", max(again), 0.02, gangs=1000)
     yield Figure("coupled-first", "the same, tried for the first time", first.seconds, 10.0, gangs=1000)

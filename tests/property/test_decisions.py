@@ -18,6 +18,7 @@ from kbatch.simulator import run, store
 from kbatch.simulator.documents import Document
 from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import from_documents
+from kbatch.times import SECOND
 from tests.property.test_simulator import PLAIN, SHIPPED, inputs
 from tests.unit.decisions.hearing import TEXT, MemorySink
 
@@ -41,7 +42,7 @@ def test_a_recorded_run_is_decided_again_alike(documents: list[Any], policy: str
     manifests = from_documents(Document(Place("input", number), each) for number, each in enumerate(documents, start=1))
     with mock.patch.object(store, "ClusterModel", model), mock.patch.object(run, "cycle", decide):
         result = run.simulate(
-            manifests, build_policy(parse(POLICIES[policy], policy)), run.Limits(max_cycles=200, until=600_000)
+            manifests, build_policy(parse(POLICIES[policy], policy)), run.Limits(max_cycles=200, until=600 * SECOND)
         )
     redecided = [one for log in sink.logs for one in replay(log)]
     assert [one for one in redecided if one.difference is not None] == []

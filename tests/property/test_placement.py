@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.engine.placement.ranking import Placement, When
+from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.plugin import NoArguments, Plugin, Scope, Scores
-from kbatch.engine.state.node_resources import Room, Rows
+from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.model.tasks import TaskClass
 from tests.unit.engine.worlds import members, node, pod, queue, world
 
@@ -49,13 +49,13 @@ def test_ladders_equal_placing_pod_by_pod(cpus: list[int], steps: list[tuple[int
     nodes = [node(f"n{at}", str(cpu), pods="9") for at, cpu in enumerate(cpus)]
     model = world(queue(), nodes, members("a", 1, "500m"), members("b", 1, "1500m"))
     classes = [model.tasks[f"ns/{name}-0"].cls for name in "ab"]
-    fast, slow = Room(model.table), Room(model.table)
-    ahead = Placement(fast, [], [plugin(kind)], kind)
+    fast, slow = NodeResources(model.table), NodeResources(model.table)
+    ahead = NodeRankings(fast, [], [plugin(kind)], kind)
     for which, count in steps:
         cls = classes[which]
         chosen: list[int] = []
         while len(chosen) < count:
-            rows = ahead.fit(cls, when).choose(count - len(chosen))
+            rows = ahead.of(cls, when).choose(count - len(chosen))
             if not rows:
                 break
             for row in rows:
@@ -71,14 +71,14 @@ def test_ladders_equal_placing_pod_by_pod(cpus: list[int], steps: list[tuple[int
         assert chosen == wanted
 
 
-def _put(room: Room, cls: TaskClass, row: int, when: When) -> None:
+def _put(room: NodeResources, cls: TaskClass, row: int, when: When) -> None:
     if when is When.NOW:
-        room.bind(cls, row)
+        room.allocate(cls, row)
     else:
-        room.nominate(cls, row)
+        room.pipeline(cls, row)
 
 
-def _best(room: Room, cls: TaskClass, kind: str, when: When) -> int | None:
+def _best(room: NodeResources, cls: TaskClass, kind: str, when: When) -> int | None:
     """The best row by looking at each: the highest score, then the first."""
     best: tuple[int, int] | None = None
     for row in range(len(room.table)):
@@ -96,5 +96,5 @@ def _best(room: Room, cls: TaskClass, kind: str, when: When) -> int | None:
 def test_pods_is_a_dimension_like_the_others() -> None:
     model = world(queue(), node("n1", "8", pods="3"), [pod(f"p{at}", "0") for at in range(2)])
     cls: Any = model.tasks["ns/p0"].cls
-    room = Room(model.table)
-    assert len(Placement(room, [], [], "none").fit(cls, When.NOW).choose(9)) == 3
+    room = NodeResources(model.table)
+    assert len(NodeRankings(room, [], [], "none").of(cls, When.NOW).choose(9)) == 3

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbatch.engine import Policy
+from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
-from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.reprieve import can_place
-from kbatch.engine.preemption.search import Hunts, planning
-from kbatch.engine.session.session import Session
-from kbatch.engine.session.statement import Kind, Statement
+from kbatch.engine.preemption.search import Evictor, Searches, planning
+from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import add
@@ -31,8 +31,8 @@ relaxed = settings(
 def units_of(statement: Statement) -> list[Unit]:
     """The units of an open plan: a gang that would be left below its minimum goes as a whole, other pods one by one."""
     by_job: dict[str, tuple[JobState, list[Task]]] = {}
-    for kind, task, _, job, _ in statement.recorded():
-        if kind is Kind.EVICT:
+    for operation, task, _, job, _ in statement.recorded():
+        if operation is Operation.EVICT:
             by_job.setdefault(job.key, (job, []))[1].append(task)
     found: list[Unit] = []
     for job, tasks in by_job.values():
@@ -44,16 +44,16 @@ def units_of(statement: Statement) -> list[Unit]:
     return found
 
 
-def check(statement: Statement, action: str, single: Task | None) -> int:
+def check(context: CycleContext, statement: Statement, action: str, single: Task | None) -> int:
     """Leave out each unit in turn and plan again; leaves the plan as it was. Returns how many units it has."""
     units = units_of(statement)
     steps = statement.recorded()
     for unit in units:
         statement.rollback()
-        assert not can_place(statement, action, [other for other in units if other is not unit], single), unit
+        assert not can_place(context, statement, action, [other for other in units if other is not unit], single), unit
     statement.rollback()
     if units:
-        assert can_place(statement, action, units, single)
+        assert can_place(context, statement, action, units, single)
     statement.rollback()
     statement.replay(steps)
     return len(units)
@@ -65,17 +65,17 @@ def checked_plans() -> Iterator[list[int]]:
     counts: list[int] = []
 
     def plan_and_check(
-        session: Session,
-        action: str,
-        claim: Claim,
+        context: CycleContext,
+        action: Evictor,
+        preemptor: Preemptor,
         donors: Callable[[], Iterable[JobState]],
         *,
         single: Task | None,
-        hunts: Hunts,
+        searches: Searches,
     ) -> Generator[Turn, None, Statement | None]:
-        found = yield from planning(session, action, claim, donors, single=single, hunts=hunts)
+        found = yield from planning(context, action, preemptor, donors, single=single, searches=searches)
         if found is not None:
-            counts.append(check(found, action, single))
+            counts.append(check(context, found, action.name, single))
         return found
 
     modules = [importlib.import_module(f"kbatch.engine.actions.{name}") for name in ("preempt", "reclaim")]

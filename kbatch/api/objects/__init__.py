@@ -31,7 +31,7 @@ from kbatch.api.objects.meta import (
     OwnerReference,
     RawQuantity,
     RawResources,
-    timestamp_ms,
+    timestamp_us,
 )
 from kbatch.api.objects.nodes import (
     ContainerImage,
@@ -183,7 +183,7 @@ __all__ = [
     "Volume",
     "VolumeNodeAffinity",
     "WeightedPodAffinityTerm",
-    "timestamp_ms",
+    "timestamp_us",
 ]
 
 AnyObject: TypeAlias = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from datetime import datetime
-from typing import TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
 
 import msgspec
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 RawQuantity: TypeAlias = str | int | float
 RawResources: TypeAlias = dict[str, RawQuantity]
@@ -62,9 +65,18 @@ class LabelSelector(Value, kw_only=True, frozen=True):
 
 
 @functools.lru_cache(maxsize=8192)  # many objects share a second, and each is read at every change
-def timestamp_ms(text: str | None) -> int | None:
-    """Milliseconds since the epoch of an RFC 3339 time as Kubernetes writes it; None where there is none."""
+def timestamp_us(text: str | None) -> int | None:
+    """Microseconds since the epoch of an RFC 3339 time as Kubernetes writes it; None where there is none.
+
+    The digits of the fraction are read as integers; what lies beyond the sixth is rounded. A time without an offset is
+    taken for UTC.
+
+    Raises:
+        msgspec.ValidationError: no such time.
+    """
     if text is None:
         return None
-    moment: datetime = msgspec.convert(text, datetime, strict=False)
-    return round(moment.timestamp() * 1000)
+    moment: datetime = msgspec.convert(text, datetime)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND

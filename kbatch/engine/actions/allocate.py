@@ -10,28 +10,41 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kbatch.api.reasons import QueueCapabilityExceeded, Reason
-from kbatch.engine.decisions import TURN, Transaction, Turn
-from kbatch.engine.placement.gang import next_tasks, place_minimum, placing, signature, unplaced
-from kbatch.engine.placement.ranking import When
-from kbatch.engine.reservation.holds import keep_for_the_aged, reserved
+from kbatch.api.reasons import Reason
+from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import over_capability
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.gang import place_minimum, placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, signature, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
+
+class Allocate(Action):
+    """The action."""
+
+    name = "allocate"
+
+    def run(self, context: CycleContext) -> Iterator[Step]:
+        """Run the action."""
+        return _run(context)
 
 
-def allocate(session: Session) -> Iterator[Transaction | Turn]:
+def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
+    session = context.session
     best_effort = not session.policy.has("backfill")
-    lines = [_Line(session, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
+    lines = [_Line(context, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
-    yield from _settle(session)
-    yield from keep_for_the_aged(session, session.holds)
+    yield from _settle(context)
+    yield from gather_for_the_aged(session, context.feasibility, context.ledger)
     for job in session.live():
         if session.due():
             yield TURN
@@ -53,14 +66,15 @@ def allocate(session: Session) -> Iterator[Transaction | Turn]:
                 heapq.heappop(heap)
             elif moved:
                 heapq.heapreplace(heap, (session.queue_key(line.queue), at))
-    session.holds.end(session)
+    context.ledger.end()
     session.refresh_below()
     for line in lines:
         yield from line.end()
 
 
-def _settle(session: Session) -> Iterator[Transaction | Turn]:
+def _settle(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
+    session, rankings = context.session, context.rankings
     waiting = [job for job in session.live() if job.nominated]
     waiting.sort(key=session.job_key)
     for job in waiting:
@@ -71,15 +85,15 @@ def _settle(session: Session) -> Iterator[Transaction | Turn]:
         if job.missing():
             mark = len(statement)
             for task, row in promised:
-                _bind_there(session, statement, task, row)
-            whole = yield from placing(statement, (When.NOW,))
+                _bind_there(rankings, statement, task, row)
+            whole = yield from placing(rankings, statement, (When.NOW,))
             if not whole and len(statement) > mark:
                 statement.rollback(mark)  # it may be that only other nodes leave room for all
-                whole = yield from placing(statement, (When.NOW,))
+                whole = yield from placing(rankings, statement, (When.NOW,))
             if whole:
                 for task, row in promised:
                     if task.key not in job.placed:
-                        _bind_one(session, statement, task, row)
+                        _bind_one(rankings, statement, task, row)
                 yield from statement.commit()
             else:
                 statement.rollback()
@@ -89,13 +103,13 @@ def _settle(session: Session) -> Iterator[Transaction | Turn]:
         for task, row in promised:
             statement = Statement(session, job)
             statement.withdraw(job, task)
-            if _bind_one(session, statement, task, row):
+            if _bind_one(rankings, statement, task, row):
                 yield from statement.commit()
             else:
                 statement.rollback()
 
 
-def _take_over(session: Session, statement: Statement) -> bool:
+def _take_over(context: CycleContext, statement: Statement) -> bool:
     """Place the job where others of its queue that matter less are nominated; their nominations end if that helps.
 
     The room may have been taken from other queues, for no more than the queue's share: it does not go above that. And
@@ -103,6 +117,7 @@ def _take_over(session: Session, statement: Statement) -> bool:
     """
     if any(task.never_preempts for task in statement.job.waiting):
         return False
+    session = context.session
     job, queue = statement.job, session.queue(statement.job.queue)
     most = {name: max(queue.deserved.get(name, 0), queue.allocated.get(name, 0)) for name in job.asks}
     weaker = [
@@ -114,7 +129,7 @@ def _take_over(session: Session, statement: Statement) -> bool:
         for task, _ in list(other.nominated.values()):
             statement.withdraw(other, task)
         mark = len(statement)
-        if place_minimum(statement, (When.NOW, When.LATER)) and all(
+        if place_minimum(context.rankings, statement, (When.NOW, When.LATER)) and all(
             queue.allocated.get(name, 0) <= amount for name, amount in most.items()
         ):
             return True
@@ -123,28 +138,29 @@ def _take_over(session: Session, statement: Statement) -> bool:
     return False
 
 
-def _bind_there(session: Session, statement: Statement, task: Task, row: int) -> bool:
+def _bind_there(rankings: NodeRankings, statement: Statement, task: Task, row: int) -> bool:
     """Bind a pod to the node that it was promised, if there is room now: what users and autoscalers were told holds."""
-    fits = session.placement.allows(task.cls, row, When.NOW)
+    fits = rankings.allows(task.cls, row, When.NOW)
     if fits:
-        statement.bind(task, row)
+        statement.allocate(task, row)
     return fits
 
 
-def _bind_one(session: Session, statement: Statement, task: Task, promised: int) -> bool:
-    if _bind_there(session, statement, task, promised):
+def _bind_one(rankings: NodeRankings, statement: Statement, task: Task, promised: int) -> bool:
+    if _bind_there(rankings, statement, task, promised):
         return True
-    rows = session.placement.fit(task.cls, When.NOW).choose(1)
+    rows = rankings.of(task.cls, When.NOW).choose(1)
     if rows:
-        statement.bind(task, rows[0])
+        statement.allocate(task, rows[0])
     return bool(rows)
 
 
 class _Line:
     """The jobs of one queue that want something, and those put off because the queue has had its share."""
 
-    def __init__(self, session: Session, queue: QueueState, *, best_effort: bool) -> None:
-        self.session = session
+    def __init__(self, context: CycleContext, queue: QueueState, *, best_effort: bool) -> None:
+        self.context = context
+        self.session = context.session
         self.queue = queue
         self._best_effort = best_effort
         self._heap: list[tuple[Any, JobState]] = []
@@ -187,14 +203,14 @@ class _Line:
                 if self.session.due():
                     yield TURN
                 return False
-        holds = self.session.holds
-        lifted = holds.lift(self.session, job)
+        ledger = self.context.ledger
+        lifted = ledger.lift(job)
         if job.missing():
             done = yield from self._minimum(job)
         else:
             done = job.whole and (yield from self._one_more(job))
         if lifted:
-            holds.lay(self.session)
+            ledger.lay()
         if not done:
             yield TURN
         if done and not job.idle:
@@ -202,7 +218,7 @@ class _Line:
         return done
 
     def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool]:
-        session = self.session
+        context, session = self.context, self.session
         reason = session.valid(job)
         if reason is not None:
             session.refuse(job, reason)
@@ -213,36 +229,36 @@ class _Line:
             return False  # the others wait behind gates
         reason = over_capability(self.queue, following)
         if reason is None and job.job.shadow:
-            reason = reserved(session, job, following)
+            reason = context.ledger.refuses(job, following)
         if reason is not None:
             session.refuse(job, reason)
             return False
-        if session.emptied.hopeless(job):
+        if context.feasibility.hopeless(job):
             session.refuse_room(job)
             return False
         mark = signature(job, tasks)
         statement = Statement(session, job)
-        known = session.failures.known(mark, tasks)
-        if not known and (yield from placing(statement, (When.NOW, When.LATER))):
+        known = context.unschedulable.known(mark, tasks)
+        if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
             yield from statement.commit()
             return True
         statement.rollback()
-        if _take_over(session, statement):
+        if _take_over(context, statement):
             yield from statement.commit()
             return True
-        reason = session.holds.reason(session, job) if not known else None
+        reason = context.ledger.reason(job) if not known else None
         if reason is not None:
             session.refuse(job, reason, attempted=True)
             return False
-        if not (known or session.holds):
-            session.failures.note(mark, tasks)
+        if not (known or context.ledger):
+            context.unschedulable.note(mark, tasks)
         session.refuse_room(job)
         return False
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool]:
         """One pod above the minimum; classes that do not fit are left out for the rest of the action."""
-        session = self.session
+        context, session = self.context, self.session
         rest = self._surplus.get(job.key)
         if rest is None:
             rest = [task for task in unplaced(job) if self._best_effort or not task.cls.best_effort]
@@ -253,35 +269,19 @@ class _Line:
             task = rest.pop()
             if task.cls.id in full or task.key in job.nominated or job.full(task.role):
                 continue
-            if over_capability(self.queue, [task]) is not None or reserved(session, job, [task]) is not None:
+            if over_capability(self.queue, [task]) is not None or context.ledger.refuses(job, [task]) is not None:
                 full.add(task.cls.id)
                 continue
             statement = Statement(session, job)
-            rows = session.placement.fit(task.cls, When.NOW).choose(1)
+            rows = context.rankings.of(task.cls, When.NOW).choose(1)
             if rows:
-                statement.bind(task, rows[0])
+                statement.allocate(task, rows[0])
             else:
-                rows = session.placement.fit(task.cls, When.LATER).choose(1)
+                rows = context.rankings.of(task.cls, When.LATER).choose(1)
                 if not rows:
                     full.add(task.cls.id)
                     continue
-                statement.nominate(task, rows[0])
+                statement.pipeline(task, rows[0])
             yield from statement.commit()
             return True
         return False
-
-
-def over_capability(queue: QueueState, tasks: list[Task]) -> Reason | None:
-    """Why these pods would take the queue over its hard cap."""
-    capability = queue.record.capability
-    if not capability:
-        return None
-    asked: dict[str, int] = {}
-    for task in tasks:
-        for name, amount in task.cls.request.items():
-            asked[name] = asked.get(name, 0) + amount
-    for name in sorted(asked):
-        hard = capability.get(name)
-        if hard is not None and asked[name] and queue.allocated.get(name, 0) + asked[name] > hard:
-            return QueueCapabilityExceeded(queue.name, name, asked[name], 0, queue.allocated.get(name, 0), hard)
-    return None

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from kbatch.engine.decisions import TURN, Transaction, Turn
-from kbatch.engine.placement.gang import unplaced
+from kbatch.engine.actions.base import Action
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.session.statement import Statement
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
+from kbatch.engine.state.minimum import unplaced
 
 
-def backfill(session: Session) -> Iterator[Transaction | Turn]:
+class Backfill(Action):
+    """The action."""
+
+    name = "backfill"
+
+    def run(self, context: CycleContext) -> Iterator[Step]:
+        """Run the action."""
+        return _run(context)
+
+
+def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action. Shares do not matter: such pods take nothing that is shared."""
+    session = context.session
     for job in session.live():
         if session.due():
             yield TURN
@@ -26,9 +35,9 @@ def backfill(session: Session) -> Iterator[Transaction | Turn]:
         for task in unplaced(job):
             if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
                 continue
-            rows = session.placement.fit(task.cls, When.NOW).choose(1)
+            rows = context.rankings.of(task.cls, When.NOW).choose(1)
             if rows:
-                statement.bind(task, rows[0])
+                statement.allocate(task, rows[0])
             else:
                 full.add(task.cls.id)
             if session.due(10):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kbatch.api import conditions
-from kbatch.api.objects import timestamp_ms
+from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import (
     GangExceedsReclaimableShare,
     MinResourcesTooLarge,
@@ -25,30 +25,42 @@ from kbatch.api.reasons import (
     SentBack,
     WaitingInQueue,
 )
+from kbatch.engine.actions.base import Action
 from kbatch.engine.coming import behind, foreseen, gives
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.demand import Quotas, needs
-from kbatch.engine.placement.gang import too_small
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
+from kbatch.times import SECOND
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
-QUOTA_GRACE_MS: Final = 5_000
+QUOTA_GRACE: Final = 5 * SECOND
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
 
 
-def enqueue(session: Session) -> Iterator[Turn]:
+class Enqueue(Action):
+    """The action."""
+
+    name = "enqueue"
+
+    def run(self, context: CycleContext) -> Iterator[Step]:
+        """Run the action."""
+        return _run(context)
+
+
+def _run(context: CycleContext) -> Iterator[Turn]:
     """Run the action. It makes no transactions: being in queue is part of a verdict."""
-    return _Door(session).open()
+    return _Admission(context).open()
 
 
-class _Door:
+class _Admission:
     """One run of the action; `promised` is what groups in queue have coming, in all and by queue."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, context: CycleContext) -> None:
+        self.context = context
+        session = self.session = context.session
         self.room = session.usable()
         self.promised: Resources = {}
         self.by_queue: dict[str, Resources] = {}
@@ -129,7 +141,7 @@ class _Door:
         if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
             reason = None
         if reason is None and job.backing_off:
-            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // 1000)
+            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)
         if reason is not None:
             session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
             return False
@@ -169,8 +181,8 @@ class _Door:
         if reason is None:
             return False
         session = self.session
-        until = QUOTA_GRACE_MS + max(
-            timestamp_ms(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
+        until = QUOTA_GRACE + max(
+            timestamp_us(since.last_transition_time) or 0, max((task.created for task in alive), default=0)
         )
         if session.now < until:
             session.wake.append(until)
@@ -183,11 +195,11 @@ class _Door:
         """Whether a group in queue has waited so long that room gathers for it: only for one that could use it."""
         session = self.session
         demand = session.model.demand(job.job)
-        if session.now < job.job.created + session.policy.ageing_ms or demand.short:
+        if session.now < job.job.created + session.policy.ageing or demand.short:
             return False
         if not demand.uncreated and session.valid(job) is not None:
             return False
-        return not session.limited(job, ()) and session.emptied.attempt(job).fits
+        return not session.limited(job, ()) and self.context.feasibility.attempt(job).fits
 
     def _comes_by_age(self, job: JobState, wanted: Resources) -> bool:
         """Whether the group has waited so long that room is to gather for it: others come in only beside it.
@@ -195,7 +207,7 @@ class _Door:
         One at a time, the first in order; `allocate` keeps the room once its pods are there.
         """
         session = self.session
-        due = job.job.created + session.policy.ageing_ms
+        due = job.job.created + session.policy.ageing
         if session.now < due:
             session.wake.append(due)
             return False
@@ -210,8 +222,8 @@ class _Door:
     def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:
         """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
         session = self.session
-        if session.emptied.hopeless(job):
-            return too_small(session, job, session.emptied.attempt(job))
+        if self.context.feasibility.hopeless(job):
+            return too_small(session, job, self.context.feasibility.attempt(job))
         short = lacking(wanted, session.total) if job.job.min_resources else {}
         if short:
             name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
@@ -233,7 +245,7 @@ class _Door:
         session = self.session
         demand = session.model.demand(job.job)
         if not demand.short and (demand.uncreated or session.valid(job) is None):
-            alone = session.emptied.attempt(job)
+            alone = self.context.feasibility.attempt(job)
             if not alone.fits:
                 return too_small(session, job, alone)
         if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
@@ -264,7 +276,7 @@ class _Door:
             if not other.holding or other.disruption == "Never" or other.priority > job.priority:
                 continue
             spare = other.holding if other.disruption == "Whole" or not other.gang else other.holding - other.minimum
-            if self.session.may_follow(job, self.session.job(key)):
+            if self.context.consent.may_follow(job, self.session.job(key)):
                 spare = other.holding
             elif other.priority == job.priority:
                 found = add(found, gives(other)) if ahead else found

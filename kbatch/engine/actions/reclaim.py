@@ -9,25 +9,42 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
-from kbatch.engine.actions.allocate import over_capability
-from kbatch.engine.decisions import TURN, Transaction, Turn
-from kbatch.engine.placement.gang import place_minimum, signature, unplaced
+from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import over_capability
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.plugin import Claim
-from kbatch.engine.preemption.search import Hunts, lacking, next_step, planning
+from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.resources import total
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
+_EVICTOR: Final = Evictor("reclaim", "reclaimable")
 
 
-def reclaim(session: Session) -> Iterator[Transaction | Turn]:
+class Reclaim(Action):
+    """The action."""
+
+    name = "reclaim"
+    victims = "reclaimable"
+    example = "proportion"
+
+    def run(self, context: CycleContext) -> Iterator[Step]:
+        """Run the action."""
+        return _run(context)
+
+
+def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
+    session = context.session
     if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
     lines: dict[str, list[tuple[Any, JobState]]] = {}
@@ -43,12 +60,12 @@ def reclaim(session: Session) -> Iterator[Transaction | Turn]:
         heap.append((session.queue_key(session.queue(name)), name))
     heapq.heapify(heap)
     aside: list[Statement] = []
-    hunts = Hunts(session, "reclaim")
+    searches = Searches(context, _EVICTOR)
     while heap:
         _, name = heap[0]
         line = lines[name]
         job = heapq.heappop(line)[1]
-        moved = yield from _step(session, session.queue(name), job, aside, hunts)
+        moved = yield from _step(context, session.queue(name), job, aside, searches)
         yield TURN
         if moved:
             heapq.heappush(line, (session.job_key(job), job))
@@ -62,27 +79,28 @@ def reclaim(session: Session) -> Iterator[Transaction | Turn]:
 
 
 def _step(
-    session: Session, queue: QueueState, job: JobState, aside: list[Statement], hunts: Hunts
+    context: CycleContext, queue: QueueState, job: JobState, aside: list[Statement], searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
-    """One claim of a job; returns whether room was found for it."""
-    step = next_step(session, job)
+    """One preemptor of a job; returns whether room was found for it."""
+    session = context.session
+    step = next_step(context, job)
     if step is None:
         return False
     single, tasks = step
     request = total(task.cls.request for task in tasks)
     if over_capability(queue, tasks) is not None:
         return False
-    known = single is None and session.failures.known(signature(job, unplaced(job)), unplaced(job))
+    known = single is None and context.unschedulable.known(signature(job, unplaced(job)), unplaced(job))
     statement = Statement(session, job)
     if known:
         fits = False
     elif single is None:
-        fits = place_minimum(statement, (When.NOW, When.LATER))
+        fits = place_minimum(context.rankings, statement, (When.NOW, When.LATER))
     else:
-        rows = session.placement.fit(single.cls, When.LATER).choose(1)
+        rows = context.rankings.of(single.cls, When.LATER).choose(1)
         fits = bool(rows)
         if rows:
-            statement.nominate(single, rows[0])
+            statement.pipeline(single, rows[0])
     if fits:
         aside.append(statement)
         session.commits += 1  # what was in vain without it need not be so beside it
@@ -95,24 +113,24 @@ def _step(
         if single is None:
             session.refuse(job, exceeds)
         return False
-    claim = Claim(job, tuple(tasks), request, lacks=lacking(session, tasks), held=dict(job.allocated))
-    if not any(_gives(other, claim.lacks) for other in session.queues.values() if other is not queue):
+    preemptor = Preemptor(job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated))
+    if not any(_gives(other, preemptor.lacks) for other in session.queues.values() if other is not queue):
         return False
     mark = ("reclaim", job.queue, signature(job, tasks if single is not None else unplaced(job)), single is not None)
-    if session.hopeless(mark):
+    if context.unschedulable.hopeless(mark):
         return False
     found = yield from planning(
-        session, "reclaim", claim, lambda: _donors(session, queue, claim), single=single, hunts=hunts
+        context, _EVICTOR, preemptor, lambda: _donors(session, queue, preemptor), single=single, searches=searches
     )  # fmt: skip
     if found is None:
-        session.note_hopeless(mark)
+        context.unschedulable.note_hopeless(mark)
         return False
     yield from found.commit()
     return True
 
 
 def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> GangExceedsReclaimableShare | None:
-    """In which dimension the claim would take its queue past its share."""
+    """In which dimension the preemptor would take its queue past its share."""
     for name in sorted(request):
         deserved = queue.deserved.get(name)
         if deserved is not None and request[name] and queue.allocated.get(name, 0) + request[name] > deserved:
@@ -129,12 +147,12 @@ def _gives(queue: QueueState, dimensions: Iterable[str]) -> bool:
     )
 
 
-def _donors(session: Session, receiver: QueueState, claim: Claim) -> list[JobState]:
-    """The jobs of reclaimable queues that are above their share in a dimension that the claim lacks."""
+def _donors(session: Session, receiver: QueueState, preemptor: Preemptor) -> list[JobState]:
+    """The jobs of reclaimable queues that are above their share in a dimension that the preemptor lacks."""
     found: list[JobState] = []
     for queue in session.queues.values():
         if queue is receiver:
             continue
-        if _gives(queue, claim.lacks):
+        if _gives(queue, preemptor.lacks):
             found.extend(session.job(key) for key, job in queue.record.jobs.items() if job.holding)
     return found

@@ -9,20 +9,20 @@ choices are made. Such an attempt fails again for certain only if the nodes are 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
-from kbatch.engine.decisions import Memo
+from kbatch.engine.carryover.memo import Memo
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.session.session import Session
 from kbatch.model.tasks import Task, TaskClass
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
-
-class Failures:
+class UnschedulableCache:
     """One session's attempts that failed. A mark is `planning.signature`: equal marks ask for the same."""
 
-    def __init__(self, session: Session, before: Memo) -> None:
+    def __init__(self, session: Session, rankings: NodeRankings, before: Memo) -> None:
         self._session = session
+        self._rankings = rankings
+        self._vain: dict[object, int] = {}
         self._before = before
         self._shrinking: dict[object, int] = {}
         self._exact: dict[object, int] = {}
@@ -35,7 +35,7 @@ class Failures:
     @property
     def as_found(self) -> bool:
         """Whether the nodes are now as the snapshot has them."""
-        return self._as_found == self._session.commits and not self._session.holds
+        return self._as_found == self._session.commits and not self._session.set_aside
 
     def known(self, mark: object, tasks: Sequence[Task]) -> bool:
         """Whether the attempt to place a minimum from these tasks is sure to fail again."""
@@ -48,7 +48,7 @@ class Failures:
                 self._shrinking[mark] = 0
                 return True
             return False
-        if session.holds:
+        if session.set_aside:
             return False
         mark = mark, self.beyond(classes)
         if self._exact.get(mark) == session.commits:
@@ -69,8 +69,15 @@ class Failures:
 
     def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
         """What matters to pods of these classes besides what stands on the nodes."""
-        placement = self._session.placement
-        return tuple([plugin.depends(cls) for cls in classes for plugin in placement.far(cls)])
+        return tuple([plugin.depends(cls) for cls in classes for plugin in self._rankings.far(cls)])
+
+    def hopeless(self, key: object) -> bool:
+        """Whether victims for the like of this were sought in vain since the last decision."""
+        return self._vain.get(key) == self._session.commits
+
+    def note_hopeless(self, key: object) -> None:
+        """No victims help it, as things are."""
+        self._vain[key] = self._session.commits
 
     def keep(self, memo: Memo) -> None:
         """Put into the next cycle's memo what may hold then."""
@@ -80,7 +87,7 @@ class Failures:
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
 
     def _independent(self, classes: Sequence[TaskClass]) -> bool:
-        return len(classes) == 1 and not self._session.placement.coupled(classes[0])
+        return len(classes) == 1 and not self._rankings.coupled(classes[0])
 
 
 def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:

@@ -9,41 +9,54 @@ of the cluster as the cycle found it, because that is what it was kept out by.)
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from kbatch.api.reasons import GangExceedsReclaimableShare, QueueCapabilityExceeded, QueueOverused, Reason, Reserved
+from kbatch.api.reasons import (
+    ClusterTooSmall,
+    GangExceedsReclaimableShare,
+    NotEnoughResources,
+    QueueCapabilityExceeded,
+    QueueOverused,
+    Reason,
+    Reserved,
+)
+from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import classes_of
-from kbatch.engine.decisions import Memo, Turn
-from kbatch.engine.placement.gang import explaining, placing, signature, too_small, unplaced
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn
+from kbatch.engine.placement.feasibility import Trial
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.shortage import shortage
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, shortfalls, signature, unplaced
+from kbatch.model.tasks import Task
 from kbatch.resources import total
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 
 class Shortages:
     """What groups lack to be placed, the same for all that are alike; kept while the nodes stay as they are."""
 
-    def __init__(self, session: Session, before: Memo) -> None:
-        self._session = session
-        as_before = before.shortages_at == session.snapshot.standing_generation and session.failures.as_found
+    def __init__(self, context: CycleContext, before: Memo) -> None:
+        self._context = context
+        session = self._session = context.session
+        as_before = before.shortages_at == session.snapshot.standing_generation and context.unschedulable.as_found
         self._before = before.shortages if as_before else {}
         self._found: dict[object, Reason] = {}
         self._nominated = [job for job in session.live() if job.nominated]
 
     def of(self, job: JobState) -> Generator[Turn, None, Reason]:
         """Why there is no room for what the job's minimum lacks."""
-        session = self._session
-        if session.emptied.hopeless(job):
-            return too_small(session, job, session.emptied.attempt(job))
+        context = self._context
+        if context.feasibility.hopeless(job):
+            return too_small(context.session, job, context.feasibility.attempt(job))
         tasks = unplaced(job)
         key = (
-            signature(job, tasks), session.failures.beyond(classes_of(tasks)), job.pipelined, session.emptied.mark(job),
+            signature(job, tasks), context.unschedulable.beyond(classes_of(tasks)), job.pipelined,
+            context.feasibility.mark(job),
         )  # fmt: skip
         found = self._found.get(key) or self._before.get(key)
         if found is None:
@@ -52,14 +65,14 @@ class Shortages:
         return found
 
     def _work_out(self, job: JobState) -> Generator[Turn, None, Reason]:
-        session = self._session
-        alone = session.emptied.attempt(job)
+        context, session = self._context, self._session
+        alone = context.feasibility.attempt(job)
         if not alone.fits:
             return too_small(session, job, alone)
         reserved = yield from self._reserved(job)
         if reserved is not None:
             return reserved
-        return (yield from explaining(session, job, (When.NOW, When.LATER)))
+        return (yield from explaining(context, job, (When.NOW, When.LATER)))
 
     def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
         """Reserved, where the job would fit but for what others are nominated to."""
@@ -68,12 +81,12 @@ class Shortages:
         if not rows:
             return None
         for cls, row in rows:
-            session.room.nominate(cls, row, -1)
+            session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
-        fits = yield from placing(statement, (When.NOW,))
+        fits = yield from placing(self._context.rankings, statement, (When.NOW,))
         statement.rollback()
         for cls, row in rows:
-            session.room.nominate(cls, row)
+            session.room.pipeline(cls, row)
         if fits:
             for other in self._nominated:
                 kept = total(task.cls.request for task, _ in other.nominated.values())
@@ -84,7 +97,7 @@ class Shortages:
 
     def keep(self, memo: Memo) -> None:
         """Put into the next cycle's memo what may hold then."""
-        if self._session.failures.as_found:
+        if self._context.unschedulable.as_found:
             memo.shortages, memo.shortages_at = self._found, self._session.snapshot.standing_generation
 
 
@@ -102,3 +115,40 @@ def restated(session: Session, job: JobState, reason: Reason) -> Reason:
     if isinstance(reason, QueueCapabilityExceeded) and job.in_queue:
         return replace(reason, used=queue.allocated.get(reason.resource, 0))
     return reason
+
+
+def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Generator[Turn, None, Reason]:
+    """Why the job's minimum does not fit, with the most that could be placed; leaves no trace in the session."""
+    session = context.session
+    plan = Statement(session, job)
+    needed = job.missing()
+    tasks = unplaced(job)
+    yield from placing(context.rankings, plan, when)
+    left = unplaced(job)
+    placeable = len(tasks) - len(left)
+    stuck = _stuck(job, left) or (left or tasks)[0]
+    fitting, counts = context.rankings.histogram(stuck.cls)
+    short, missing = shortage(session.nodes, session.room, next_tasks(job, left))
+    plan.rollback()
+    role = stuck.role if any(known.name == stuck.role for known in job.job.roles) else ""
+    held = job.pipelined
+    return NotEnoughResources(
+        held + needed, held + placeable, short, missing, len(session.nodes), fitting, counts, role
+    )  # fmt: skip
+
+
+def too_small(session: Session, job: JobState, alone: Trial) -> ClusterTooSmall:
+    """What a group lacks that would not fit even were the cluster empty of this scheduler's pods."""
+    role = alone.role if any(known.name == alone.role for known in job.job.roles) else ""
+    return ClusterTooSmall(
+        alone.needed, alone.placeable, alone.short, alone.missing, len(session.nodes), alone.fitting, alone.counts, role
+    )  # fmt: skip
+
+
+def _stuck(job: JobState, left: Sequence[Task]) -> Task | None:
+    """The first task that the minimum still lacks."""
+    for role, _ in shortfalls(job):
+        for task in left:
+            if role is None or task.role == role:
+                return task
+    return None

@@ -6,22 +6,20 @@ gone. The columns are made once for a session, and every trial is taken back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from kbatch.engine.decisions import Memo
-from kbatch.engine.placement.ranking import Placement
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.placement.shortage import shortage_of
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.node_resources import Room
-from kbatch.model.nodes import Column, NodeTable
-from kbatch.model.tasks import Task, TaskClass
+from kbatch.engine.state.node_resources import NodeResources
+from kbatch.model.nodes import Column
+from kbatch.model.tasks import TaskClass
 from kbatch.resources import scale, total
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -54,13 +52,13 @@ class Trial:
         return self.placeable >= self.needed
 
 
-class Emptied:
+class Feasibility:
     """One session's emptied nodes."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, before: Mapping[object, Trial]) -> None:
         self._session = session
         table = session.nodes
-        self._room = Room(table)
+        self._room = NodeResources(table)
         usable = table.open & table.ready & ~table.cordoned
         # Capacity leaves out nodes that take nothing new; pods that tolerate this go there nonetheless.
         self._capacity = {
@@ -70,16 +68,15 @@ class Emptied:
             self._room.idle[name] = column.copy()
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
-        self._placement = Placement(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
-        memo = session.memo
-        self._before = memo.trials if memo.trials_at == session.snapshot.capacity_generation else {}
+        self._before = before
         self._hopeless: dict[object, bool] = {}
 
     def close(self) -> None:
         """Let go of what holds this."""
-        self._placement.close()
+        self._rankings.close()
 
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
@@ -116,7 +113,7 @@ class Emptied:
         """At most this many of the pods have room, were each class alone; those that differ in nothing here are one."""
         alike: dict[object, tuple[TaskClass, int]] = {}
         for (cls, _), count in counts.items():
-            mark = (cls.needs, self._placement.allowed(cls).tobytes()) if len(counts) > 1 else cls.id
+            mark = (cls.needs, self._rankings.allowed(cls).tobytes()) if len(counts) > 1 else cls.id
             alike[mark] = cls, alike.get(mark, (cls, 0))[1] + count
         return sum(min(count, self.most(cls)) for cls, count in alike.values())
 
@@ -124,7 +121,7 @@ class Emptied:
         """How many pods of a class the emptied nodes hold, were there no others."""
         found = self._most.get(cls.id)
         if found is None:
-            fitting = np.where(self._placement.allowed(cls), np.int64(1 << 32), np.int64(0))
+            fitting = np.where(self._rankings.allowed(cls), np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
                 column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
@@ -148,9 +145,10 @@ class Emptied:
         self._trials[mark] = found
         return found
 
-    def keep(self, memo: Memo) -> None:
-        """Put into the next cycle's memo what may hold then."""
-        memo.trials, memo.trials_at = self._trials, self._session.snapshot.capacity_generation
+    @property
+    def trials(self) -> dict[object, Trial]:
+        """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
+        return self._trials
 
     def _count(self, job: JobState) -> _Counts:
         """Its pods that have not ended, and those of its minimum that are to come, by class and role."""
@@ -168,14 +166,14 @@ class Emptied:
 
     def _attempt(self, job: JobState, runs: list[_Run]) -> Trial:
         """Fill the nodes in their order with one run after the other; takes as long for a thousand pods as for one."""
-        room, placement = self._room, self._placement
+        room, rankings = self._room, self._rankings
         runs.sort(key=lambda run: _size(run[0]), reverse=True)
         before: dict[str, Column] = {}
         placed = 0
         left: list[_Run] = []
         for cls, role, count in runs:
             room.ensure(cls)
-            fitting = np.where(placement.allowed(cls), np.int64(count), np.int64(0))
+            fitting = np.where(rankings.allowed(cls), np.int64(count), np.int64(0))
             for name, amount in cls.needs:
                 fitting = np.minimum(fitting, np.maximum(room.idle[name], 0) // amount)
             taken = np.clip(count - (np.cumsum(fitting) - fitting), 0, fitting)
@@ -191,41 +189,12 @@ class Emptied:
         found = Trial(job.minimum, job.job.succeeded + placed + max(0, lacking))
         if left:
             short, missing = shortage_of(self._session.nodes, room, [(cls, count) for cls, _, count in left])
-            fitting_now, counts = placement.histogram(left[0][0])
+            fitting_now, counts = rankings.histogram(left[0][0])
             found = Trial(found.needed, found.placeable, short, missing, fitting_now, counts, left[0][1])
         for name, column in before.items():
             room.idle[name][:] = column
             room.future[name][:] = column
         return found
-
-
-def shortage(table: NodeTable, room: Room, tasks: Sequence[Task]) -> tuple[str, int]:
-    """`shortage_of` these tasks."""
-    counts: dict[TaskClass, int] = {}
-    for task in tasks:
-        counts[task.cls] = counts.get(task.cls, 0) + 1
-    return shortage_of(table, room, list(counts.items()))
-
-
-def shortage_of(table: NodeTable, room: Room, pods: Sequence[tuple[TaskClass, int]]) -> tuple[str, int]:
-    """The dimension that is shortest for these pods over all nodes, relative to what they ask, and by how much."""
-    asked = total(scale(cls.request, count) for cls, count in pods)
-    worst: tuple[float, str, int] = (0.0, "", 0)
-    usable = table.open & table.ready & ~table.cordoned
-    for name in sorted(asked):
-        idle = room.idle.get(name)
-        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
-        missing = asked[name] - free
-        if missing > 0 and missing / asked[name] > worst[0]:
-            worst = (missing / asked[name], name, missing)
-    if not worst[1]:
-        for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
-            largest = max((cls.request.get(name, 0) for cls, _ in pods), default=0)
-            idle = room.idle.get(name)
-            most = int(idle.max()) if idle is not None and len(idle) else 0
-            if largest > most:
-                return name, largest - max(0, most)
-    return worst[1], worst[2]
 
 
 def _content(job: JobState, counts: _Counts) -> object:

@@ -4,74 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.feasibility import Trial, shortage
-from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import shortfalls, unplaced
 from kbatch.model.tasks import Task, TaskClass
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
 
 _AT_ONCE: Final = 500
 """As many pods are placed between two turns: a few milliseconds."""
 
 
-def unplaced(job: JobState) -> list[Task]:
-    """Its waiting tasks that the session has neither bound nor nominated, in task order."""
-    if not job.placed and not job.nominated:
-        return job.waiting
-    return [task for task in job.waiting if task.key not in job.placed and task.key not in job.nominated]
-
-
-def quotas(job: JobState) -> list[tuple[str | None, int]]:
-    """What must still be placed: for each role its missing minimum, then (None) the rest of the group's, from any."""
-    wanted: list[tuple[str | None, int]] = []
-    for role in job.job.roles:
-        more = role.min_member - job.by_role.get(role.name, 0)
-        if more > 0:
-            wanted.append((role.name, more))
-    rest = job.minimum - job.pipelined - sum(count for _, count in wanted)
-    if rest > 0:
-        wanted.append((None, rest))
-    return wanted
-
-
-def signature(job: JobState, tasks: Sequence[Task]) -> object:
-    """What decides whether the minimum fits given nodes: tasks by class and role in order, and what is wanted."""
-    runs = [(key, sum(1 for _ in run)) for key, run in groupby((task.cls.id, task.role) for task in tasks)]
-    caps = tuple((role.name, role.max_member) for role in job.job.roles)
-    return tuple(runs), tuple(quotas(job)), caps
-
-
-def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
-    """The tasks that the minimum would take if all fitted, for sums; in order."""
-    found: list[Task] = []
-    used: set[str] = set()
-    for role, count in quotas(job):
-        taken = 0
-        for task in tasks:
-            if taken == count:
-                break
-            if (role is None or task.role == role) and task.key not in used:
-                found.append(task)
-                used.add(task.key)
-                taken += 1
-    return found
-
-
-def place_minimum(statement: Statement, when: Sequence[When]) -> bool:
+def place_minimum(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> bool:
     """`placing`, without turns."""
-    return finish(placing(statement, when))
+    return finish(placing(rankings, statement, when))
 
 
-def placing(statement: Statement, when: Sequence[When]) -> Generator[Turn, None, bool]:
+def placing(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> Generator[Turn, None, bool]:
     """Place what the job's minimum lacks; whether it is complete. What could be placed stays in the statement.
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
@@ -81,12 +32,12 @@ def placing(statement: Statement, when: Sequence[When]) -> Generator[Turn, None,
     waits = bool(job.nominated)
     for moment in when:
         tasks = unplaced(job)
-        for role, count in quotas(job):
+        for role, count in shortfalls(job):
             if role is None:
                 candidates = [task for task in tasks if not job.full(task.role)]
             else:
                 candidates = [task for task in tasks if task.role == role]
-            placed = yield from _place(statement, candidates, count, moment, role is None)
+            placed = yield from _place(rankings, statement, candidates, count, moment, role is None)
             if placed and moment is When.LATER:
                 waits = True
             if placed:
@@ -94,15 +45,15 @@ def placing(statement: Statement, when: Sequence[When]) -> Generator[Turn, None,
         if not job.missing():
             break
     if waits:
-        statement.nominate_instead()
+        statement.pipeline_all()
     return not job.missing()
 
 
 def _place(
-    statement: Statement, tasks: Sequence[Task], count: int, when: When, capped: bool
+    rankings: NodeRankings, statement: Statement, tasks: Sequence[Task], count: int, when: When, capped: bool
 ) -> Generator[Turn, None, int]:
     """Place up to `count` of the tasks, in order; a class that does not fit is passed over."""
-    placement, job = statement.session.placement, statement.job
+    job = statement.job
     placed = 0
     full: set[int] = set()
     for cls, run in _runs(tasks):
@@ -110,7 +61,7 @@ def _place(
             break
         if cls.id in full:
             continue
-        fit = placement.fit(cls, when)
+        fit = rankings.of(cls, when)
         todo = iter(run)
         left = min(count - placed, len(run))
         while left:
@@ -122,9 +73,9 @@ def _place(
                 if capped and job.full(task.role):
                     continue
                 if when is When.NOW:
-                    statement.bind(task, row)
+                    statement.allocate(task, row)
                 else:
-                    statement.nominate(task, row)
+                    statement.pipeline(task, row)
                 placed += 1
             left -= len(rows)
             if len(rows) == _AT_ONCE:
@@ -136,39 +87,3 @@ def _runs(tasks: Sequence[Task]) -> Iterator[tuple[TaskClass, list[Task]]]:
     for _, run in groupby(tasks, key=lambda task: task.cls.id):
         found = list(run)
         yield found[0].cls, found
-
-
-def explaining(session: Session, job: JobState, when: Sequence[When]) -> Generator[Turn, None, Reason]:
-    """Why the job's minimum does not fit, with the most that could be placed; leaves no trace in the session."""
-    plan = Statement(session, job)
-    needed = job.missing()
-    tasks = unplaced(job)
-    yield from placing(plan, when)
-    left = unplaced(job)
-    placeable = len(tasks) - len(left)
-    stuck = _stuck(job, left) or (left or tasks)[0]
-    fitting, counts = session.placement.histogram(stuck.cls)
-    short, missing = shortage(session.nodes, session.room, next_tasks(job, left))
-    plan.rollback()
-    role = stuck.role if any(known.name == stuck.role for known in job.job.roles) else ""
-    held = job.pipelined
-    return NotEnoughResources(
-        held + needed, held + placeable, short, missing, len(session.nodes), fitting, counts, role
-    )  # fmt: skip
-
-
-def too_small(session: Session, job: JobState, alone: Trial) -> ClusterTooSmall:
-    """What a group lacks that would not fit even were the cluster empty of this scheduler's pods."""
-    role = alone.role if any(known.name == alone.role for known in job.job.roles) else ""
-    return ClusterTooSmall(
-        alone.needed, alone.placeable, alone.short, alone.missing, len(session.nodes), alone.fitting, alone.counts, role
-    )  # fmt: skip
-
-
-def _stuck(job: JobState, left: Sequence[Task]) -> Task | None:
-    """The first task that the minimum still lacks."""
-    for role, _ in quotas(job):
-        for task in left:
-            if role is None or task.role == role:
-                return task
-    return None

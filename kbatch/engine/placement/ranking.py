@@ -22,7 +22,7 @@ import numpy as np
 from kbatch.api.node_reasons import Insufficient, NodeReason, TooManyPods
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import Plugin, Scope
-from kbatch.engine.state.node_resources import Index, Room, Rows
+from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
@@ -35,10 +35,10 @@ class When(Enum):
     LATER = "later"
 
 
-class ClassFit:
+class NodeRanking:
     """The keys of all rows for one class; see the module."""
 
-    def __init__(self, placement: Placement, cls: TaskClass, when: When) -> None:
+    def __init__(self, placement: NodeRankings, cls: TaskClass, when: When) -> None:
         self.cls = cls
         self.when = when
         self._placement = placement
@@ -205,12 +205,12 @@ class ClassFit:
         return least if least is not None else np.zeros(len(index), np.int64)
 
 
-class Placement:
-    """The fits of all classes against one `Room`. `alone`: as though no other pod stood anywhere."""
+class NodeRankings:
+    """The fits of all classes against one `NodeResources`. `alone`: as though no other pod stood anywhere."""
 
     def __init__(
         self,
-        room: Room,
+        room: NodeResources,
         predicates: Sequence[Plugin],
         scores: Sequence[Plugin],
         fingerprint: str,
@@ -223,18 +223,18 @@ class Placement:
         self.scores = scores
         self.every: Index = np.arange(len(room.table), dtype=np.intp)
         self._fingerprint = fingerprint
-        self._fits: dict[tuple[int, When], ClassFit] = {}
+        self._fits: dict[tuple[int, When], NodeRanking] = {}
 
     def close(self) -> None:
         """Let go of the fits, which hold this."""
         self._fits.clear()
 
-    def fit(self, cls: TaskClass, when: When) -> ClassFit:
+    def of(self, cls: TaskClass, when: When) -> NodeRanking:
         """The keys of a class."""
         found = self._fits.get((cls.id, when))
         if found is None:
             self.room.ensure(cls)
-            found = self._fits[cls.id, when] = ClassFit(self, cls, when)
+            found = self._fits[cls.id, when] = NodeRanking(self, cls, when)
         return found
 
     def coupled(self, cls: TaskClass) -> bool:
@@ -285,7 +285,7 @@ class Placement:
 
     def allows(self, cls: TaskClass, row: int, when: When) -> bool:
         """Whether one pod of the class fits that row."""
-        return bool(self.fit(cls, when).refresh()[row] >= 0)
+        return bool(self.of(cls, when).refresh()[row] >= 0)
 
     def histogram(self, cls: TaskClass) -> tuple[int, tuple[tuple[str, int], ...]]:
         """How many nodes take one pod of the class now, and the others counted by the first reason against them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from kbatch.engine.plugin import ABSTAIN, Claim, Plugin, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Plugin, Preemptor, Unit, Vote
 
 _SYSTEM_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -17,11 +17,11 @@ class Conformance(Plugin):
     agrees: ClassVar[frozenset[str]] = frozenset()
     votes_by_class: ClassVar[bool] = True
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return _vote(unit)
 
-    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
+    def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return _vote(unit)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote, ordinal
+from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote, ordinal
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.shares import dominant_share
 from kbatch.resources import add, subtract
@@ -13,7 +13,7 @@ from kbatch.resources import add, subtract
 class Drf(Plugin):
     """The job with the smallest dominant share of the cluster comes first. Takes no arguments.
 
-    Victims: YES where job priorities are equal and the claimer's share, with what it claims, stays at or below the
+    Victims: YES where job priorities are equal and the preemptor's share, with what it asks for, stays at or below the
     victim's share without the unit. A group with a lifetime never takes from one without: the other may take it back
     as soon as the lifetime is over, and the two would go on for ever.
     """
@@ -26,11 +26,15 @@ class Drf(Plugin):
         """Smallest share first."""
         return (ordinal(dominant_share(job.allocated, self.view.total)),)
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
-        if claim.intra or claim.job.priority != unit.job.priority or (_ends(claim.job) and not _ends(unit.job)):
+        if (
+            preemptor.intra
+            or preemptor.job.priority != unit.job.priority
+            or (_ends(preemptor.job) and not _ends(unit.job))
+        ):
             return ABSTAIN
-        ours = dominant_share(add(claim.held, claim.request), self.view.total)
+        ours = dominant_share(add(preemptor.held, preemptor.request), self.view.total)
         theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
-from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.state.jobs import JobState
 
 
@@ -47,11 +47,11 @@ class Gang(Plugin):
         """The minimum must be bound or nominated."""
         return NotEnoughTasks(job.pipelined, job.minimum) if job.missing() else None
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return _vote(unit)
 
-    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
+    def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return _vote(unit)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Claim, Key, Plugin, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 
@@ -12,7 +12,7 @@ from kbatch.model.tasks import Task
 class Priority(Plugin):
     """Orders jobs and tasks by priority, highest first. Takes no arguments.
 
-    Victims: YES where the victim's job priority is lower than the claimer's, VETO where it is higher. Inside one job
+    Victims: YES where the victim's job priority is lower than the preemptor's, VETO where it is higher. Inside one job
     the pods' priorities count instead, and a pod of equal priority is vetoed.
     """
 
@@ -28,11 +28,11 @@ class Priority(Plugin):
         """Highest first."""
         return (-task.priority,)
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
-        if claim.intra:
-            return Vote.YES if unit.priority < min(task.priority for task in claim.tasks) else Vote.VETO
-        theirs, ours = unit.job.priority, claim.job.priority
+        if preemptor.intra:
+            return Vote.YES if unit.priority < min(task.priority for task in preemptor.tasks) else Vote.VETO
+        theirs, ours = unit.job.priority, preemptor.job.priority
         if theirs < ours:
             return Vote.YES
         return Vote.VETO if theirs > ours else ABSTAIN

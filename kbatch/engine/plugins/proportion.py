@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
-from kbatch.engine.plugin import Claim, Key, Plugin, Unit, Vote, ordinal
-from kbatch.engine.state.jobs import JobState, QueueState
+from kbatch.engine.plugin import Key, Plugin, Preemptor, Unit, Vote, ordinal
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.shares import dominant_share
 
 
@@ -14,8 +15,8 @@ class Proportion(Plugin):
     """The queue that is furthest below its deserved share comes first. Takes no arguments.
 
     A queue is overused for a job when it holds what it deserves, or more, in a dimension that the job asks for.
-    Victims of reclaim: YES from a reclaimable queue that is above its deserved share in a dimension that the claimer
-    lacks, and falls below it by at most the claim; else VETO.
+    Victims of reclaim: YES from a reclaimable queue that is above its deserved share in a dimension that the preemptor
+    lacks, and falls below it by at most the preemptor; else VETO.
     """
 
     name: ClassVar[str] = "proportion"
@@ -35,15 +36,15 @@ class Proportion(Plugin):
                 return QueueOverused(queue.name, name, queue.allocated.get(name, 0), deserved)
         return None
 
-    def reclaimable(self, claim: Claim, unit: Unit) -> Vote:
+    def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         donor = self.view.queue(unit.job.queue)
         if not donor.record.reclaimable:
             return Vote.VETO
-        for name in claim.lacks:
+        for name in preemptor.lacks:
             above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
             if above > 0 and unit.request.get(name, 0) > 0:
                 below = unit.request[name] - above
-                if below <= claim.request.get(name, 0):
+                if below <= preemptor.request.get(name, 0):
                     return Vote.YES
         return Vote.VETO

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
 from kbatch.api.configuration import PluginConfiguration, Switch
 from kbatch.engine.plugin import Plugin
+from kbatch.times import SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +28,30 @@ class PluginPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Actions in order and plugins tier by tier.
+    """Actions in order and plugins tier by tier. Durations are in microseconds.
 
     Attributes:
+        actions: the names of the actions. action_types: their classes (`kbatch.engine.actions.base.Action`).
         fingerprint: equal for configurations that say the same; what was worked out under one is good for the other.
-        bind_timeout_ms: a gang bound in part is taken back after this.
-        ageing_ms: a group that waits longer has room kept for it.
-        nomination_grace_ms: a nomination ends this long after the last victim's grace.
-        backoff_ms: the first back-off of a group that was sent back from InQueue; it doubles, up to `most_backoff_ms`.
+        bind_timeout: a gang bound in part is taken back after this.
+        ageing: a group that waits longer has room kept for it.
+        nomination_grace: a nomination ends this long after the last victim's grace.
+        backoff_base: the first back-off of a group that was sent back from InQueue; it doubles, up to `backoff_limit`.
     """
 
     actions: tuple[str, ...]
+    action_types: tuple[type[Any], ...]
     plugins: tuple[PluginPolicy, ...]
     fingerprint: str
-    bind_timeout_ms: int = 60_000
-    ageing_ms: int = 600_000
-    nomination_grace_ms: int = 30_000
-    backoff_ms: int = 10_000
-    most_backoff_ms: int = 600_000
+    bind_timeout: int = 60 * SECOND
+    ageing: int = 600 * SECOND
+    nomination_grace: int = 30 * SECOND
+    backoff_base: int = 10 * SECOND
+    backoff_limit: int = 600 * SECOND
 
     def backoff(self, attempts: int) -> int:
-        """For how many milliseconds a group stays out of queue that was sent back so often (at least once)."""
-        return min(self.backoff_ms << max(0, min(attempts - 1, 30)), self.most_backoff_ms)
+        """For how many microseconds a group stays out of queue that was sent back so often (at least once)."""
+        return min(self.backoff_base << max(0, min(attempts - 1, 30)), self.backoff_limit)
 
     def has(self, action: str) -> bool:
         """Whether the action is configured."""

@@ -1,8 +1,8 @@
-"""What could be evicted for a claim: the pods and groups on offer, by the node that they would leave.
+"""What could be evicted for a preemptor: the candidates, pods and groups, by the node that they would leave.
 
-Which units the plugins would let go depends on the claim; who comes before whom does not. So the pods of a job are
+Which units the plugins would let go depends on the preemptor; who comes before whom does not. So the pods of a job are
 sorted into *kinds* (alike in all that a vote may depend on), one vote is taken for each kind, and what is made of the
-answers (a `Board`) serves every further claim that is answered the same.
+answers (a `CandidateIndex`) serves every further preemptor that is answered the same.
 """
 
 from __future__ import annotations
@@ -10,26 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import total_ordering
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from kbatch.engine.plugin import Claim, Unit
+from kbatch.engine.context import CycleContext
+from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import PODS, add
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
 Cost: TypeAlias = tuple[Any, ...]
 """What a set of units costs, or a lower bound of it; see `cost_of_one`."""
 
-_BOARDS: Final = 4
-"""How many boards are kept: the latest."""
+_INDEXES: Final = 4
+"""How many indexes are kept: the latest."""
 _LEAST: Final = -(2**63)
 
 
@@ -53,7 +51,7 @@ class _Last:
 
 
 @dataclass(eq=False, slots=True)
-class Offer:
+class Candidate:
     """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like; tasks of
     one job and `kind` get the same votes.
     """
@@ -95,25 +93,25 @@ def _holding(job: JobState) -> list[Task]:
     return found
 
 
-def _gives(offer: Offer, name: str) -> int:
+def _gives(candidate: Candidate, name: str) -> int:
     """What a single pod gives back of a dimension."""
-    if offer.task is None:
+    if candidate.task is None:
         return 0
-    return 1 if name == PODS else offer.task.cls.request.get(name, 0)
+    return 1 if name == PODS else candidate.task.cls.request.get(name, 0)
 
 
-class Board:
+class CandidateIndex:
     """Offers by row, sorted, with lower bounds of what it costs to make room on a row. Shrinks as pods are evicted."""
 
-    def __init__(self, rows: dict[int, list[Offer]], *, exact: bool) -> None:
+    def __init__(self, rows: dict[int, list[Candidate]], *, exact: bool) -> None:
         self.rows = rows
         self.exact = exact
-        """Whether all offers are single pods, so that `bounds` may look at what they give."""
-        for offers in rows.values():
-            offers.sort(key=lambda offer: offer.order)
+        """Whether all candidates are single pods, so that `bounds` may look at what they give."""
+        for candidates in rows.values():
+            candidates.sort(key=lambda candidate: candidate.order)
         self._place = {row: at for at, row in enumerate(rows)}
         self._index: Index = np.fromiter(rows, np.intp, len(rows))
-        self._first: list[Cost] = [_bound(offers, 1) for offers in rows.values()]
+        self._first: list[Cost] = [_bound(candidates, 1) for candidates in rows.values()]
         self._more: dict[int, dict[int, Cost]] = {}
         self._columns: dict[str, tuple[Column, Column]] = {}
 
@@ -123,17 +121,17 @@ class Board:
 
     def drop(self, row: int, key: str) -> None:
         """A pod is gone for good."""
-        offers = self.rows.get(row)
-        if offers is None:
+        candidates = self.rows.get(row)
+        if candidates is None:
             return
-        offers[:] = [offer for offer in offers if offer.task is None or offer.task.key != key]
+        candidates[:] = [candidate for candidate in candidates if candidate.task is None or candidate.task.key != key]
         at = self._place[row]
-        self._first[at] = _bound(offers, 1)
+        self._first[at] = _bound(candidates, 1)
         self._more.pop(row, None)
         for name, (most, whole) in self._columns.items():
-            most[at], whole[at] = _most_and_sum(offers, name)
+            most[at], whole[at] = _most_and_sum(candidates, name)
 
-    def bounds(self, session: Session, classes: Iterable[TaskClass]) -> list[tuple[Cost, int]]:
+    def bounds(self, context: CycleContext, classes: Iterable[TaskClass]) -> list[tuple[Cost, int]]:
         """For each row that could be made to take a pod of one of the classes, the least that this could cost there.
 
         At least as many pods must go as it takes of the largest to fill the gap.
@@ -142,7 +140,7 @@ class Board:
             return [(bound, row) for bound, row in zip(self._first, self.rows, strict=True) if bound]
         least: Column = np.zeros(len(self._index), np.int64)
         for cls in classes:
-            count, possible = self._counts(session, cls)
+            count, possible = self._counts(context, cls)
             count[~possible] = 0
             least = np.where((least == 0) | ((count > 0) & (count < least)), count, least)
         found: list[tuple[Cost, int]] = []
@@ -158,42 +156,42 @@ class Board:
                 found.append((bound, row))
         return found
 
-    def _counts(self, session: Session, cls: TaskClass) -> tuple[Column, Mask]:
+    def _counts(self, context: CycleContext, cls: TaskClass) -> tuple[Column, Mask]:
         """How many pods must go at least, and where that could be enough."""
         index = self._index
-        possible: Mask = session.placement.static(cls)[0][index].copy()
+        possible: Mask = context.rankings.static(cls)[0][index].copy()
         count: Column = np.ones(len(index), np.int64)
         for name, amount in cls.needs:
-            short = amount - session.room.future[name][index]
+            short = amount - context.session.room.future[name][index]
             most, whole = self._column(name)
             possible &= whole >= short
             count = np.maximum(count, -(-short // np.maximum(most, 1)))
         return count, possible
 
     def _column(self, name: str) -> tuple[Column, Column]:
-        """By row the most that one offer gives of a dimension, and what all give."""
+        """By row the most that one candidate gives of a dimension, and what all give."""
         found = self._columns.get(name)
         if found is None:
-            pairs = [_most_and_sum(offers, name) for offers in self.rows.values()]
+            pairs = [_most_and_sum(candidates, name) for candidates in self.rows.values()]
             table: npt.NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
             found = self._columns[name] = table[:, 0].copy(), table[:, 1].copy()
         return found
 
 
-def _most_and_sum(offers: list[Offer], name: str) -> tuple[int, int]:
-    gives = [_gives(offer, name) for offer in offers]
+def _most_and_sum(candidates: list[Candidate], name: str) -> tuple[int, int]:
+    gives = [_gives(candidate, name) for candidate in candidates]
     return max(gives, default=0), sum(gives)
 
 
-def _bound(offers: list[Offer], count: int) -> Cost:
-    """The least that `count` of the sorted offers, or more, could cost; empty where there are none.
+def _bound(candidates: list[Candidate], count: int) -> Cost:
+    """The least that `count` of the sorted candidates, or more, could cost; empty where there are none.
 
-    The last of any such set to go comes no earlier than the offer of that number.
+    The last of any such set to go comes no earlier than the candidate of that number.
     """
-    if not offers:
+    if not candidates:
         return ()
-    last = offers[count - 1]
-    if last.rank != offers[0].rank:
+    last = candidates[count - 1]
+    if last.rank != candidates[0].rank:
         return last.rank, 0, _LEAST
     priority, *others = last.order[1:]
     return last.rank, 0, priority, count, *others
@@ -206,14 +204,15 @@ class _Kinds:
     tasks: dict[object, dict[str, tuple[Task, tuple[Any, ...]]]] = field(default_factory=dict)
 
 
-class Stock:
+class CandidatePool:
     """All that could be evicted in one run of an action."""
 
-    def __init__(self, session: Session, action: str) -> None:
-        self._session = session
-        self._action = action
+    def __init__(self, context: CycleContext, ballot: str) -> None:
+        self._session = context.session
+        self._consent = context.consent
+        self._ballot = ballot
         self._kinds: dict[str, _Kinds] = {}
-        self._boards: dict[object, Board] = {}
+        self._indexes: dict[object, CandidateIndex] = {}
         self._gone: set[str] = set()
 
     def refresh(self) -> None:
@@ -227,45 +226,45 @@ class Stock:
             task = session.model.tasks[key]
             kinds = self._kinds.get(task.job)
             if kinds is not None:
-                kind = session.kind(self._action, task)
+                kind = self._consent.vote_key(self._ballot, task)
                 kinds.tasks.get(kind, {}).pop(key, None)
                 if not kinds.tasks.get(kind, True):
                     del kinds.tasks[kind]
             row = session.nodes.row.get(task.node, -1)
-            for board in self._boards.values():
-                board.drop(row, key)
+            for index in self._indexes.values():
+                index.drop(row, key)
 
-    def board(self, claim: Claim, donors: Iterable[JobState]) -> Board:
-        """What the donors offer for a claim."""
+    def index(self, preemptor: Preemptor, donors: Iterable[JobState]) -> CandidateIndex:
+        """The candidates among the donors for a preemptor."""
         self.refresh()
-        session, action = self._session, self._action
+        consent, ballot = self._consent, self._ballot
         found: list[tuple[JobState, object, int]] = []
-        groups: list[Offer] = []
+        groups: list[Candidate] = []
         for job in donors:
             model = job.job
-            if model.disruption == "Never" or model.holding == 0 or session.too_young(job):
+            if model.disruption == "Never" or model.holding == 0 or consent.too_young(job):
                 continue
             if not model.gang or job.ready > job.minimum or model.roles:
                 for kind, tasks in self._kinds_of(job).tasks.items():
                     task, _ = next(iter(tasks.values()))
-                    rank = session.rank(action, claim, _single(job, task))
+                    rank = consent.rank(ballot, preemptor, _single(job, task))
                     if rank is not None:
                         found.append((job, kind, rank))
-            whole = model.gang and (model.disruption == "Whole" or session.expired(job))
-            if whole and not claim.intra and not claim.ahead:
+            whole = model.gang and (model.disruption == "Whole" or consent.expired(job))
+            if whole and not preemptor.intra and not preemptor.ahead:
                 unit = _whole(job)
-                rank = session.rank(action, claim, unit) if unit is not None else None
+                rank = consent.rank(ballot, preemptor, unit) if unit is not None else None
                 if unit is not None and rank is not None:
-                    groups.append(Offer(job, None, (rank, *order_of(unit)), rank))
+                    groups.append(Candidate(job, None, (rank, *order_of(unit)), rank))
         mark = tuple([(job.key, kind, rank) for job, kind, rank in found])
-        board = None if groups else self._boards.pop(mark, None)
-        if board is None:
-            board = self._make(found, groups)
+        index = None if groups else self._indexes.pop(mark, None)
+        if index is None:
+            index = self._make(found, groups)
         if not groups:
-            self._boards[mark] = board  # again the latest
-            if len(self._boards) > _BOARDS:
-                del self._boards[next(iter(self._boards))]
-        return board
+            self._indexes[mark] = index  # again the latest
+            if len(self._indexes) > _INDEXES:
+                del self._indexes[next(iter(self._indexes))]
+        return index
 
     def _kinds_of(self, job: JobState) -> _Kinds:
         kinds = self._kinds.get(job.key)
@@ -273,21 +272,23 @@ class Stock:
             kinds = self._kinds[job.key] = _Kinds()
             for task in _holding(job):
                 if task.key not in job.evicted:
-                    kind = self._session.kind(self._action, task)
+                    kind = self._consent.vote_key(self._ballot, task)
                     kinds.tasks.setdefault(kind, {})[task.key] = task, order_of(_single(job, task))
         return kinds
 
-    def _make(self, found: list[tuple[JobState, object, int]], groups: list[Offer]) -> Board:
+    def _make(self, found: list[tuple[JobState, object, int]], groups: list[Candidate]) -> CandidateIndex:
         row_of = self._session.nodes.row
-        rows: dict[int, list[Offer]] = {}
+        rows: dict[int, list[Candidate]] = {}
         for job, kind, rank in found:
             for task, order in self._kinds[job.key].tasks[kind].values():
                 row = row_of.get(task.node, -1)
                 if row >= 0:
-                    rows.setdefault(row, []).append(Offer(job, task, (rank, *order), rank, kind))
-        for offer in groups:
-            for node in sorted({task.node for task in _holding(offer.job) if task.key not in offer.job.evicted}):
+                    rows.setdefault(row, []).append(Candidate(job, task, (rank, *order), rank, kind))
+        for candidate in groups:
+            for node in sorted(
+                {task.node for task in _holding(candidate.job) if task.key not in candidate.job.evicted}
+            ):
                 row = row_of.get(node, -1)
                 if row >= 0:
-                    rows.setdefault(row, []).append(offer)
-        return Board(rows, exact=not groups)
+                    rows.setdefault(row, []).append(candidate)
+        return CandidateIndex(rows, exact=not groups)

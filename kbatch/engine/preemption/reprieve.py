@@ -6,12 +6,14 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
+from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import place_minimum, unplaced
+from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.minimum import unplaced
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
@@ -23,8 +25,8 @@ def evict(statement: Statement, unit: Unit, action: str) -> None:
         statement.evict(unit.job, task, action)
 
 
-def let_go(
-    statement: Statement, action: str, units: Sequence[Unit], single: Task | None
+def reprieve(
+    context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
 ) -> Generator[Turn, None, bool]:
     """Drop every unit without which the step can still be taken, those that cost most first; whether there were any.
 
@@ -34,7 +36,7 @@ def let_go(
         return False
     steps = statement.recorded()
     statement.rollback()
-    spare = _Spare(statement, action, units, single)
+    slack = _Slack(context, statement, action, units, single)
     needed = sorted(units, key=order_of, reverse=True)
     found = True
     while found:
@@ -42,12 +44,12 @@ def let_go(
         for unit in list(needed):
             if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
                 continue  # it is the rest of a group that goes as a whole
-            if not spare.without(unit):
+            if not slack.without(unit):
                 continue
             trial = [other for other in needed if other is not unit]
-            if can_place(statement, action, trial, single):
+            if can_place(context, statement, action, trial, single):
                 needed, found = trial, True
-                spare.drop(unit)
+                slack.drop(unit)
                 steps = statement.recorded()
             statement.rollback()
             yield TURN
@@ -55,20 +57,22 @@ def let_go(
     return len(needed) < len(units)
 
 
-class _Spare:
-    """How many pods of a claim's only class would fit in all with its units gone: a quick no for most that are needed.
+class _Slack:
+    """How many pods of the only class asked for would fit with the units gone: a quick no for most of them.
 
-    It never says no to a unit that can be left out. Of claims of several classes, or for whose pods room is not all, it
-    says nothing.
+    It never says no to a unit that can be left out. Of several classes, or of
+    pods for which room is not all, it says nothing.
     """
 
-    def __init__(self, statement: Statement, action: str, units: Sequence[Unit], single: Task | None) -> None:
+    def __init__(
+        self, context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
+    ) -> None:
         session, job = statement.session, statement.job
         self._session = session
         tasks = [single] if single is not None else unplaced(job)
         self._cls = tasks[0].cls
         self._knows = all(task.cls is self._cls for task in tasks)
-        fit = session.placement.fit(self._cls, When.LATER)
+        fit = context.rankings.of(self._cls, When.LATER)
         self._knows = self._knows and not fit.stepwise
         if not self._knows:
             return
@@ -77,7 +81,7 @@ class _Spare:
         self._wanted: int = 1 if single is not None else job.missing()
         self._room: dict[str, Column] = {name: session.room.future[name].copy() for name, _ in self._cls.needs}
         statement.rollback()
-        allowed = session.placement.static(self._cls)[0]
+        allowed = context.rankings.static(self._cls)[0]
         fitting = np.where(allowed, np.int64(self._wanted), np.int64(0))
         for name, amount in self._cls.needs:
             fitting = np.minimum(fitting, np.maximum(self._room[name], 0) // amount)
@@ -121,14 +125,16 @@ class _Spare:
         return found
 
 
-def can_place(statement: Statement, action: str, units: Sequence[Unit], single: Task | None) -> bool:
+def can_place(
+    context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
+) -> bool:
     """Evict just these and place the step in what room there is then."""
     for unit in units:
         evict(statement, unit, action)
     if single is None:
-        return place_minimum(statement, (When.NOW, When.LATER))
-    rows = statement.session.placement.fit(single.cls, When.LATER).choose(1)
+        return place_minimum(context.rankings, statement, (When.NOW, When.LATER))
+    rows = context.rankings.of(single.cls, When.LATER).choose(1)
     if not rows:
         return False
-    statement.nominate(single, rows[0])
+    statement.pipeline(single, rows[0])
     return True

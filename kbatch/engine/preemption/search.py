@@ -1,6 +1,6 @@
 """Finding room where none is: which pods have to go so that a job's next step can be taken.
 
-Victims are *units*: one pod above its group's minimum, or one whole group. Units on offer are ranked (the tier that
+Victims are *units*: one pod above its group's minimum, or one whole group. Candidate units are ranked (the tier that
 consented, then whether their queue would fall below its share, then the job's priority, single pods before groups, the
 pod's priority, and age, the youngest first: that which came last to its node, else the last created). For each
 pod that finds no room, the node is taken on which the cheapest set of units makes some: nodes are kept in a heap by a
@@ -14,21 +14,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import next_tasks, place_minimum, quotas, unplaced
-from kbatch.engine.placement.ranking import ClassFit, When
-from kbatch.engine.plugin import Claim, Unit
-from kbatch.engine.preemption.candidates import Board, Cost, Stock, order_of
-from kbatch.engine.preemption.reprieve import evict, let_go
+from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.ranking import NodeRanking, When
+from kbatch.engine.plugin import Preemptor, Unit
+from kbatch.engine.preemption.candidates import CandidateIndex, CandidatePool, Cost, order_of
+from kbatch.engine.preemption.reprieve import evict, reprieve
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
+
+@dataclass(frozen=True, slots=True)
+class Evictor:
+    """On whose behalf units are evicted: the action's name, and the plugin method that votes on them."""
+
+    name: str
+    ballot: str
 
 
 Mark: TypeAlias = tuple[object, ...]
@@ -51,39 +58,40 @@ class _Chosen:
         return order_of(self.unit)
 
 
-class Hunt:
+class Search:
     """The search for the victims of one job's next step.
 
-    A hunt may go on with the next claim of the same kind (`again`): what was found out about nodes stays true, because
+    A search may go on with the next step of the same kind (`again`): what was found out about nodes stays true, because
     votes only turn against further victims.
     """
 
-    def __init__(self, session: Session, action: str, claim: Claim, board: Board) -> None:
-        self.session = session
+    def __init__(self, context: CycleContext, action: Evictor, preemptor: Preemptor, index: CandidateIndex) -> None:
+        self.context = context
+        self.session = context.session
         self.action = action
-        self.claim = claim
-        self._board = board
+        self.preemptor = preemptor
+        self._index = index
         self._chosen: list[_Chosen] = []
-        classes = {task.cls.id: task.cls for task in claim.tasks}
+        classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self._alike = len(classes) == 1
         self.over = False
         self._dead: set[tuple[int, int]] = set()
-        self._heap: list[tuple[Cost, int]] = board.bounds(session, classes.values())
+        self._heap: list[tuple[Cost, int]] = index.bounds(context, classes.values())
         heapq.heapify(self._heap)
         self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
         """By what each row stands in the heap; entries with anything else are left over."""
         self._tried: set[int] = set()
-        self._cursor = len(session.room.log)
+        self._cursor = len(self.session.room.log)
 
-    def again(self, claim: Claim) -> None:
+    def again(self, preemptor: Preemptor) -> None:
         """Go on for the next pod. On rows that have changed since, less may have to go than it seemed."""
-        self.claim = claim
+        self.preemptor = preemptor
         self._chosen = []
-        if self._board.exact:
+        if self._index.exact:
             log = self.session.room.log
             for row in sorted(set(log[self._cursor :])):
-                if row in self._board.rows and row not in self._tried:
-                    self._push(self._board.first(row), row)
+                if row in self._index.rows and row not in self._tried:
+                    self._push(self._index.first(row), row)
             self._cursor = len(log)
 
     def _push(self, bound: Cost, row: int) -> None:
@@ -93,8 +101,8 @@ class Hunt:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is on offer."""
-        return not self._board.rows
+        """Whether there is no candidate."""
+        return not self._index.rows
 
     # --- one pod ------------------------------------------------------------------------------------------------------
 
@@ -132,7 +140,7 @@ class Hunt:
 
     def evict(self, statement: Statement, entry: _Chosen) -> None:
         """Take a unit."""
-        evict(statement, entry.unit, self.action)
+        evict(statement, entry.unit, self.action.name)
         self._chosen.append(entry)
 
     @property
@@ -145,9 +153,9 @@ class Hunt:
 
         `votes` holds what was said of the kinds of pods before any has gone: that is the same for each row.
         """
-        session = self.session
-        fit = session.placement.fit(task.cls, When.LATER)
-        if not session.placement.static(task.cls)[0][row]:
+        rankings = self.context.rankings
+        fit = rankings.of(task.cls, When.LATER)
+        if not rankings.static(task.cls)[0][row]:
             return None
         mark = len(statement)
         units: list[_Chosen] = []
@@ -155,25 +163,27 @@ class Hunt:
         for below_too in (False, True):
             if done:
                 break
-            for offer in self._board.rows[row]:
-                known = votes.get((offer.job.key, offer.kind)) if offer.task is not None and not units else None
+            for candidate in self._index.rows[row]:
+                known = (
+                    votes.get((candidate.job.key, candidate.kind)) if candidate.task is not None and not units else None
+                )
                 if known is not None and (known[0] is None or (known[1] and not below_too)):
                     continue
-                unit = offer.unit()
-                if unit is None or (offer.job is self.claim.job and not self.claim.intra):
+                unit = candidate.unit()
+                if unit is None or (candidate.job is self.preemptor.job and not self.preemptor.intra):
                     continue
                 rank, deficit = known or self._vote(unit)
-                if offer.task is not None and not units:
-                    votes[offer.job.key, offer.kind] = rank, deficit
+                if candidate.task is not None and not units:
+                    votes[candidate.job.key, candidate.kind] = rank, deficit
                 if rank is None or (deficit and not (below_too and self._bearable(deficit, units))):
                     continue
                 if unit.whole and any(other.unit.job is unit.job for other in units):
                     statement.rollback(mark)  # the whole takes in its parts
                     units = [entry for entry in units if entry.unit.job is not unit.job]
                     for other in units:
-                        evict(statement, other.unit, self.action)
-                    unit = offer.unit() or unit
-                evict(statement, unit, self.action)
+                        evict(statement, other.unit, self.action.name)
+                    unit = candidate.unit() or unit
+                evict(statement, unit, self.action.name)
                 units.append(_Chosen(unit, rank, deficit))
                 if self._fits(fit, task, row):
                     done = True
@@ -185,18 +195,18 @@ class Hunt:
 
     def _vote(self, unit: Unit) -> tuple[int | None, Resources]:
         """How willingly the unit goes, None: not at all; and by how much its queue would then be below its share."""
-        rank = self.session.rank(self.action, self.claim, unit)
-        return rank, self.session.deficit(self.action, self.claim, unit) if rank is not None else {}
+        rank = self.context.consent.rank(self.action.ballot, self.preemptor, unit)
+        return rank, self.context.consent.deficit(self.action.ballot, self.preemptor, unit) if rank is not None else {}
 
     def _bearable(self, deficit: Resources, units: Sequence[_Chosen]) -> bool:
-        """Whether all that donors would lack in the end is at most what the claim gains, dimension by dimension."""
-        gains = self.claim.request
+        """Whether all that donors would lack in the end is at most what the preemptor gains, dimension by dimension."""
+        gains = self.preemptor.request
         return all(
             amount + sum(entry.deficit.get(name, 0) for entry in (*self._chosen, *units)) <= gains.get(name, 0)
             for name, amount in deficit.items()
         )
 
-    def _fits(self, fit: ClassFit, task: Task, row: int) -> bool:
+    def _fits(self, fit: NodeRanking, task: Task, row: int) -> bool:
         """Whether the row, which the pod may use at all, has room; scores do not matter here."""
         future = self.session.room.future
         if not all(future[name][row] >= amount for name, amount in task.cls.needs):
@@ -207,7 +217,7 @@ class Hunt:
         """Leave out what room alone does not need, the dearest first; what stands in the way otherwise stays."""
         room, names = self.session.room, self.session.nodes.names
         slack = {name: int(room.future[name][row]) - amount for name, amount in task.cls.needs}
-        fit = self.session.placement.fit(task.cls, When.LATER)
+        fit = self.context.rankings.of(task.cls, When.LATER)
         if fit.stepwise:
             return units
         kept = list(units)
@@ -239,106 +249,114 @@ class Hunt:
 
 
 def planning(
-    session: Session,
-    action: str,
-    claim: Claim,
+    context: CycleContext,
+    action: Evictor,
+    preemptor: Preemptor,
     donors: Callable[[], Iterable[JobState]],
     *,
     single: Task | None,
-    hunts: Hunts,
+    searches: Searches,
 ) -> Generator[Turn, None, Statement | None]:
-    """A statement that places the claim (the job's minimum, or the one task) with an irreducible set of victims.
+    """A statement that places the preemptor (the job's minimum, or the one task) with an irreducible set of victims.
 
-    None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None. `hunts`
-    is the action's own store of hunts that may go on.
+    None: no set of victims helps. The statement is open; nothing of it is left in the session where it is None.
+    `searches` is the action's own store of searches that may go on.
     """
-    job = claim.job
-    statement = Statement(session, job)
-    _place_without(statement, single)
+    job = preemptor.job
+    statement = Statement(context.session, job)
+    _place_without(context, statement, single)
     if single is None and not job.missing():
         statement.rollback()
         return None  # it fits as things are: nobody needs to go
-    hunt = _hunt(session, action, claim, donors, hunts)
-    if hunt.empty:
+    search = _search(context, action, preemptor, donors, searches)
+    if search.empty:
         statement.rollback()
         return None
-    if not (yield from _place_with(statement, hunt, single)):
+    if not (yield from _place_with(context, statement, search, single)):
         statement.rollback()
-        hunt.over = True  # what it found out held with victims that stay after all
+        search.over = True  # what it found out held with victims that stay after all
         return None
-    if (yield from let_go(statement, action, hunt.chosen, single)):
-        hunt.over = True
-    statement.nominate_instead()
+    if (yield from reprieve(context, statement, action.name, search.chosen, single)):
+        search.over = True
+    statement.pipeline_all()
     return statement
 
 
-class Hunts:
-    """The hunts of one run of an action, by what their claims have in common."""
+class Searches:
+    """The searches of one run of an action, by what their preemptors have in common."""
 
-    def __init__(self, session: Session, action: str) -> None:
-        self.stock = Stock(session, action)
-        self.known: dict[Mark, Hunt] = {}
+    def __init__(self, context: CycleContext, action: Evictor) -> None:
+        self.pool = CandidatePool(context, action.ballot)
+        self.known: dict[Mark, Search] = {}
 
 
-def _hunt(session: Session, action: str, claim: Claim, donors: Callable[[], Iterable[JobState]], hunts: Hunts) -> Hunt:
-    """A hunt for the claim: that of the job's last claim, that of a claim no vote could tell from it, or a new one."""
-    job = claim.job
-    what = (frozenset(task.cls.id for task in claim.tasks), claim.lacks, claim.intra, claim.ahead)
+def _search(
+    context: CycleContext,
+    action: Evictor,
+    preemptor: Preemptor,
+    donors: Callable[[], Iterable[JobState]],
+    searches: Searches,
+) -> Search:
+    """A search for the preemptor: that of the job's last step, of a step which no vote tells from it, or a new one."""
+    job = preemptor.job
+    what = (frozenset(task.cls.id for task in preemptor.tasks), preemptor.lacks, preemptor.intra, preemptor.ahead)
     own: Mark = (job.key, *what)
     group = job.job.group
     endless = group is None or group.spec.lifetime_seconds is None
-    alike: Mark = (job.queue, job.priority, claim.never, endless, tuple(sorted(claim.held.items())), *what)
-    for mark in (own,) if claim.intra else (own, alike):
-        found = hunts.known.get(mark)
+    alike: Mark = (job.queue, job.priority, preemptor.never, endless, tuple(sorted(preemptor.held.items())), *what)
+    for mark in (own,) if preemptor.intra else (own, alike):
+        found = searches.known.get(mark)
         if found is not None and not found.over:
-            hunts.stock.refresh()
-            found.again(claim)
+            searches.pool.refresh()
+            found.again(preemptor)
             break
     else:
-        found = Hunt(session, action, claim, hunts.stock.board(claim, donors()))
-    hunts.known[own] = found
-    if not claim.intra:
-        hunts.known[alike] = found
+        found = Search(context, action, preemptor, searches.pool.index(preemptor, donors()))
+    searches.known[own] = found
+    if not preemptor.intra:
+        searches.known[alike] = found
     return found
 
 
-def _place_without(statement: Statement, single: Task | None) -> None:
+def _place_without(context: CycleContext, statement: Statement, single: Task | None) -> None:
     """Place what idle and releasing room takes."""
     if single is None:
-        place_minimum(statement, (When.NOW, When.LATER))
-        statement.nominate_instead()
+        place_minimum(context.rankings, statement, (When.NOW, When.LATER))
+        statement.pipeline_all()
 
 
-def _place_with(statement: Statement, hunt: Hunt, single: Task | None) -> Generator[Turn, None, bool]:
+def _place_with(
+    context: CycleContext, statement: Statement, search: Search, single: Task | None
+) -> Generator[Turn, None, bool]:
     """Place the rest, evicting for each pod that finds no room."""
     session, job = statement.session, statement.job
     if single is not None:
-        return _one(statement, hunt, single)
+        return _one(statement, search, single)
     stuck: set[int] = set()
     while job.missing():
-        role, _ = quotas(job)[0]
+        role, _ = shortfalls(job)[0]
         task = next(
             (task for task in unplaced(job) if (role is None or task.role == role) and task.cls.id not in stuck), None
         )
         if task is None:
             return False
-        if not _one(statement, hunt, task):
+        if not _one(statement, search, task):
             stuck.add(task.cls.id)
         elif session.room.idle:  # what one victim gave may hold several pods
-            place_minimum(statement, (When.LATER,))
+            place_minimum(context.rankings, statement, (When.LATER,))
         yield TURN
     return True
 
 
-def _one(statement: Statement, hunt: Hunt, task: Task) -> bool:
-    row = hunt.make_room(statement, task)
+def _one(statement: Statement, search: Search, task: Task) -> bool:
+    row = search.make_room(statement, task)
     if row is None:
         return False
-    statement.nominate(task, row)
+    statement.pipeline(task, row)
     return True
 
 
-def lacking(session: Session, tasks: Sequence[Task]) -> frozenset[str]:
+def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
     """The dimensions in which there is no room for these tasks, each looked at by itself; if none, all they ask for."""
     counts: dict[int, list[Task]] = {}
     for task in tasks:
@@ -347,30 +365,30 @@ def lacking(session: Session, tasks: Sequence[Task]) -> frozenset[str]:
     asked: set[str] = set()
     for run in counts.values():
         cls = run[0].cls
-        allowed = session.placement.static(cls)[0]
-        session.room.ensure(cls)
+        allowed = context.rankings.static(cls)[0]
+        context.session.room.ensure(cls)
         for name, amount in cls.request.items():
             if amount <= 0:
                 continue
             asked.add(name)
-            free = session.room.future[name]
+            free = context.session.room.future[name]
             fitting = int((free[allowed & (free > 0)] // amount).sum())
             if fitting < len(run):
                 short.add(name)
     return frozenset(short or asked)
 
 
-def next_step(session: Session, job: JobState) -> tuple[Task | None, list[Task]] | None:
-    """What the job claims next: the tasks of its minimum, or (first) the one task that is next of its surplus.
+def next_step(context: CycleContext, job: JobState) -> tuple[Task | None, list[Task]] | None:
+    """What the job preemptors next: the tasks of its minimum, or (first) the one task that is next of its surplus.
 
-    None where there is nothing to claim, or nothing that even nodes without this scheduler's pods would hold.
+    None where there is nothing to preemptor, or nothing that even nodes without this scheduler's pods would hold.
     """
     if job.missing():
-        if session.valid(job) is not None or session.emptied.hopeless(job):
+        if context.session.valid(job) is not None or context.feasibility.hopeless(job):
             return None
         tasks = next_tasks(job, unplaced(job))
         return (None, tasks) if len(tasks) >= job.missing() else None
     single = next((task for task in unplaced(job) if not task.cls.best_effort), None)
-    if single is None or job.full(single.role) or not session.emptied.most(single.cls):
+    if single is None or job.full(single.role) or not context.feasibility.most(single.cls):
         return None
     return single, [single]

@@ -6,10 +6,9 @@ All of it is read from the API server's objects; nothing is remembered here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kbatch.api import conditions
-from kbatch.api.objects import timestamp_ms
+from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import (
     JobSuspended,
     PodGroupNotFound,
@@ -19,21 +18,20 @@ from kbatch.api.reasons import (
     Reason,
 )
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
-from kbatch.engine.placement.gang import place_minimum, unplaced
-from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+from kbatch.times import SECOND
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
-
-_FUTURE_MS = 60_000
+_FUTURE = 60 * SECOND
 """A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
 it counts as long past."""
 
 
-def take_up(session: Session) -> Iterator[Transaction | Turn]:
+def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
     for job in jobs:
@@ -42,11 +40,11 @@ def take_up(session: Session) -> Iterator[Transaction | Turn]:
             yield TURN
     for job in jobs:
         if job.job.nominees:
-            ended = _nominations(session, job)
+            ended = _nominations(session, rankings, job)
             yield ended if ended is not None else TURN
     for job in jobs:
         if job.in_queue and _bound_in_part(job):
-            yield from _complete(session, job)
+            yield from _complete(session, rankings, job)
             yield TURN
 
 
@@ -80,8 +78,8 @@ def _admit(session: Session, job: JobState) -> None:
         return
     job.attempts = group.status.scheduling_attempts
     enqueued = job.job.condition(conditions.ENQUEUED)
-    since = timestamp_ms(enqueued.last_transition_time) if enqueued is not None else None
-    if since is not None and since > session.now + _FUTURE_MS:
+    since = timestamp_us(enqueued.last_transition_time) if enqueued is not None else None
+    if since is not None and since > session.now + _FUTURE:
         since = 0
     if job.bound > 0:
         return
@@ -89,7 +87,7 @@ def _admit(session: Session, job: JobState) -> None:
     if job.whole:
         return
     if job.in_queue and since is not None:
-        until = since + group.spec.schedule_timeout_seconds * 1000
+        until = since + group.spec.schedule_timeout_seconds * SECOND
         if session.now >= until:
             send_back(session, job)
         else:
@@ -112,7 +110,7 @@ def send_back(session: Session, job: JobState) -> None:
 # --- nominations ------------------------------------------------------------------------------------------------------
 
 
-def _nominations(session: Session, job: JobState) -> Transaction | None:
+def _nominations(session: Session, rankings: NodeRankings, job: JobState) -> Transaction | None:
     """Restore the job's nominations, or end them all: a gang waits as a whole."""
     queue = session.queues.get(job.queue)
     if queue is not None:
@@ -125,10 +123,10 @@ def _nominations(session: Session, job: JobState) -> Transaction | None:
         if not stands or row < 0 or task.gated or _over(session, task.nominated):
             stands = False
             break
-        if not session.placement.allows(task.cls, row, When.LATER):
+        if not rankings.allows(task.cls, row, When.LATER):
             stands = False
             break
-        statement.nominate(task, row)
+        statement.pipeline(task, row)
     if stands and (not job.missing() or job.bound):
         statement.commit()
         return None
@@ -148,7 +146,7 @@ def _over(session: Session, node: str) -> bool:
             latest = max(latest or 0, task.release_at)
     if latest is None:
         return False
-    until = latest + session.policy.nomination_grace_ms
+    until = latest + session.policy.nomination_grace
     if session.now >= until:
         return True
     session.wake.append(until)
@@ -171,11 +169,11 @@ def _bound_in_part(job: JobState) -> bool:
     return job.bound + early >= job.minimum
 
 
-def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
+def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterator[Transaction]:
     """Place the rest before anything else; after the time-out take back what is bound."""
     statement = Statement(session, job)
     if job.possible:
-        if place_minimum(statement, (When.NOW, When.LATER)):
+        if place_minimum(rankings, statement, (When.NOW, When.LATER)):
             yield from statement.commit()
             return
         statement.rollback()
@@ -184,7 +182,7 @@ def _complete(session: Session, job: JobState) -> Iterator[Transaction]:
     since = job.job.started
     if since is None:
         return
-    until = since + session.policy.bind_timeout_ms
+    until = since + session.policy.bind_timeout
     if session.now < until:
         session.wake.append(until)
         return

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.carryover.unschedulable import Failures
-from kbatch.engine.coming import overuses, surplus
 from kbatch.engine.cooperative import Pace
-from kbatch.engine.decisions import TURN, Memo, Turn
-from kbatch.engine.placement.feasibility import Emptied
-from kbatch.engine.placement.ranking import Placement
-from kbatch.engine.plugin import Claim, Key, Plugin, Undo, Unit, Vote
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.plugin import Key, Plugin, Undo
 from kbatch.engine.policy.policy import Policy
-from kbatch.engine.preemption.budgets import Budgets
-from kbatch.engine.reservation.holds import Holds
-from kbatch.engine.state.jobs import JobState, QueueState
-from kbatch.engine.state.node_resources import Room
+from kbatch.engine.session.voting import Voting
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import NodeResources
+from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
-
-_UNASKED: Final = 1_000
-"""The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
 
 
 class Session:
@@ -39,20 +32,19 @@ class Session:
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
-        holds: room kept for a group that has waited too long.
+        set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
-        wake: instants (ms) at which the same snapshot could be decided otherwise.
+        wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, memo: Memo) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot = snapshot
         self.policy = policy
-        self.memo = memo
         self.now = snapshot.now
         self.model = snapshot.model
         self.nodes: NodeTable = snapshot.table
-        self.room = Room(snapshot.table)
+        self.room = NodeResources(snapshot.table)
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
@@ -67,19 +59,13 @@ class Session:
         self.attempted: set[str] = set()
         self.wake: list[int] = []
         self.due = Pace().due
-        self.failures = Failures(self, memo)
         self.unfit: set[str] = set()
-        self.holds = Holds()
-        self._promises: list[tuple[JobState, Resources]] | None = None
+        self.set_aside = False
         self._live: list[JobState] = []
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
-        self._emptied: Emptied | None = None
-        self._vain: dict[object, int] = {}
         self._load(policy)
-        self.budgets = Budgets(self.model)
-        self.removed_hooks.append(self.budgets.removed)
 
     def _load(self, policy: Policy) -> None:
         plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
@@ -112,24 +98,7 @@ class Session:
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
         self.placed_hooks: list[Callable[[Task, int], Undo]] = [plugin.placed for plugin in those("placed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
-        self._votes: dict[str, list[tuple[int, Callable[[Claim, Unit], Vote]]]] = {
-            "preempt": [
-                (tier, plugin.preemptable) for tier, enabled, plugin in plugins
-                if type(plugin).preemptable is not Plugin.preemptable and enabled(Switch.PREEMPTABLE)
-            ],
-            "reclaim": [
-                (tier, plugin.reclaimable) for tier, enabled, plugin in plugins
-                if type(plugin).reclaimable is not Plugin.reclaimable and enabled(Switch.RECLAIMABLE)
-            ],
-        }  # fmt: skip
-        self._each = {
-            action: any(
-                getattr(type(plugin), method) is not getattr(Plugin, method) and not plugin.votes_by_class
-                for plugin in self._plugins
-            )
-            for action, method in (("preempt", "preemptable"), ("reclaim", "reclaimable"))
-        }
-        self.placement = Placement(self.room, self.predicates, self.scores, policy.fingerprint)
+        self.voting = Voting(policy, self._plugins)
 
     def open(self) -> Iterator[Turn]:
         """What takes long before anything can be asked: the plugins' preparations, and a look at each live group."""
@@ -144,17 +113,9 @@ class Session:
                 yield TURN
         self._live = found
 
-    def keep(self, memo: Memo) -> None:
-        """Put into the next cycle's memo what may hold then."""
-        self.failures.keep(memo)
-        if self._emptied is not None:
-            self._emptied.keep(memo)
-
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
-        self.placement.close()
-        if self._emptied is not None:
-            self._emptied.close()
+        self.voting.close()
         vars(self).clear()
 
     # --- View ---------------------------------------------------------------------------------------------------------
@@ -198,25 +159,6 @@ class Session:
     def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
         return self._live
-
-    def promises(self) -> Sequence[tuple[JobState, Resources]]:
-        """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
-        if self._promises is None and not self.policy.has("enqueue"):
-            self._promises = []
-        if self._promises is None:
-            self._promises = [
-                (job, job.job.outstanding) for job in self.live()
-                if job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
-                and job.bound + len(job.job.waiting) < job.minimum
-            ]  # fmt: skip
-        return self._promises
-
-    @property
-    def emptied(self) -> Emptied:
-        """The nodes as they would be without this scheduler's pods."""
-        if self._emptied is None:
-            self._emptied = Emptied(self)
-        return self._emptied
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
@@ -300,75 +242,22 @@ class Session:
                 return reason
         return None
 
-    def rank(self, action: str, claim: Claim, unit: Unit) -> int | None:
-        """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
-        offers it; None where a plugin forbids it or none consents. Surplus beyond minResources needs no consent to
-        make room for pods that are to come.
-        """
-        if claim.never or not self.budgets.allow(unit) or (claim.ahead and not surplus(unit)):
-            return None
-        rank: int | None = None
-        for tier, ask in self._votes[action]:
-            vote = ask(claim, unit)
-            if vote is Vote.VETO:
-                return None
-            if vote is Vote.YES and rank is None:
-                rank = tier + 1
-        if action == "preempt" and self.may_follow(claim.job, unit.job) and not claim.intra:
-            return 0
-        if rank is None and claim.ahead and unit.job.priority <= claim.job.priority and overuses(unit):
-            return _UNASKED
-        return 0 if rank is not None and action == "reclaim" and self.expired(unit.job) else rank
+    def plugin_state(self, name: str) -> Any:
+        """What the plugin of this name left at the end of the cycle before; None: nothing."""
+        return self.snapshot.state.plugins.get(name)
 
-    def kind(self, action: str, task: Task) -> object:
-        """What the votes on a pod alone depend on, besides its job: pods of one job and kind get the same votes."""
-        if self._each[action]:
-            return task.key
-        return task.cls.id, task.role, task.priority, self.budgets.of(task)
+    def plugin_states(self) -> dict[str, Any]:
+        """What each plugin that declares a `State` leaves to the next cycle; what nobody asked for goes on as it is."""
+        kept = dict(self.snapshot.state.plugins)
+        for plugin in self._plugins:
+            if plugin.State is not None:
+                kept[plugin.name] = plugin.state
+        return kept
 
-    def may_follow(self, job: JobState, other: JobState) -> bool:
-        """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""
-        endless = job.job.group is None or job.job.group.spec.lifetime_seconds is None
-        return endless and other is not job and other.priority <= job.priority and self.expired(other)
-
-    def deficit(self, action: str, claim: Claim, unit: Unit) -> Resources:
-        """By how much more its queue would lack what it deserves, in what the claim lacks, were the unit to go.
-
-        Only reclaim asks; empty where the queue keeps its share.
-        """
-        donor = self._queues.get(unit.job.queue) if action == "reclaim" else None
-        if donor is None:
-            return {}
-        found: Resources = {}
-        for name in claim.lacks:
-            amount = unit.request.get(name, 0)
-            if amount:
-                above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
-                if amount > above:
-                    found[name] = amount - max(0, above)
-        return found
-
-    def too_young(self, job: JobState) -> bool:
-        """Whether the group is within its minRuntimeSeconds."""
-        group = job.job.group
-        if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
-            return False
-        until = job.job.started + group.spec.min_runtime_seconds * 1000
-        if self.now < until:
-            self.wake.append(until)
-            return True
-        return False
-
-    def expired(self, job: JobState) -> bool:
-        """Whether the group has outlived its lifetimeSeconds: then it may go as a whole, whatever its disruption."""
-        group = job.job.group
-        if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
-            return False
-        until = job.job.started + group.spec.lifetime_seconds * 1000
-        if self.now >= until:
-            return True
-        self.wake.append(until)
-        return False
+    def next_wake(self) -> int | None:
+        """The first instant after now at which the same snapshot could be decided otherwise; None: never."""
+        instants = [*self.wake, *(wake for plugin in self._plugins if (wake := plugin.wake()) is not None)]
+        return min((instant for instant in instants if instant > self.now), default=None)
 
     # --- reasons ------------------------------------------------------------------------------------------------------
 
@@ -382,11 +271,3 @@ class Session:
         """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""
         self.unfit.add(job.key)
         self.attempted.add(job.key)
-
-    def hopeless(self, mark: object) -> bool:
-        """Whether the like of this was sought for in vain since the last decision."""
-        return self._vain.get(mark) == self.commits
-
-    def note_hopeless(self, mark: object) -> None:
-        """Nothing could be done for it, as things are."""
-        self._vain[mark] = self.commits

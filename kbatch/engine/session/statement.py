@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 _T = TypeVar("_T")
 
 
-class Kind(Enum):
+class Operation(Enum):
     """What a step of a statement does."""
 
-    BIND = "bind"
-    NOMINATE = "nominate"
+    ALLOCATE = "allocate"
+    PIPELINE = "pipeline"
     WITHDRAW = "withdraw"
     EVICT = "evict"
 
@@ -31,52 +29,52 @@ class Statement:
     def __init__(self, session: Session, job: JobState) -> None:
         self.session = session
         self.job = job
-        self._steps: list[tuple[Kind, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
+        self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
 
     def __len__(self) -> int:
         """A mark to roll back to."""
         return len(self._steps)
 
-    def bind(self, task: Task, row: int) -> None:
+    def allocate(self, task: Task, row: int) -> None:
         """Put a waiting task of the statement's job on a row."""
-        self._do(Kind.BIND, task, row, self.job)
+        self._do(Operation.ALLOCATE, task, row, self.job)
 
-    def nominate(self, task: Task, row: int) -> None:
+    def pipeline(self, task: Task, row: int) -> None:
         """Let a waiting task of the statement's job wait for a row."""
-        self._do(Kind.NOMINATE, task, row, self.job)
+        self._do(Operation.PIPELINE, task, row, self.job)
 
     def withdraw(self, job: JobState, task: Task) -> None:
         """End a nomination, of any job."""
-        self._do(Kind.WITHDRAW, task, job.nominated[task.key][1], job)
+        self._do(Operation.WITHDRAW, task, job.nominated[task.key][1], job)
 
     def evict(self, job: JobState, task: Task, action: str) -> None:
         """Evict a pod that holds a node; the statement's job is the beneficiary, unless the pod is its own."""
-        self._do(Kind.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
+        self._do(Operation.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
 
     def rollback(self, mark: int = 0) -> None:
         """Undo all steps after the mark, the last first."""
         while len(self._steps) > mark:
-            kind, task, row, job, _, undos = self._steps.pop()
+            operation, task, row, job, _, undos = self._steps.pop()
             for undo in reversed(undos):
                 undo()
-            self._apply(kind, task, row, job, -1)
+            self._apply(operation, task, row, job, -1)
 
-    def nominate_instead(self) -> None:
+    def pipeline_all(self) -> None:
         """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole."""
-        for at, (kind, task, row, job, action, undos) in enumerate(self._steps):
-            if kind is Kind.BIND:
-                self._apply(Kind.BIND, task, row, job, -1)
-                self._apply(Kind.NOMINATE, task, row, job, 1)
-                self._steps[at] = (Kind.NOMINATE, task, row, job, action, undos)
+        for at, (operation, task, row, job, action, undos) in enumerate(self._steps):
+            if operation is Operation.ALLOCATE:
+                self._apply(Operation.ALLOCATE, task, row, job, -1)
+                self._apply(Operation.PIPELINE, task, row, job, 1)
+                self._steps[at] = (Operation.PIPELINE, task, row, job, action, undos)
 
-    def recorded(self) -> list[tuple[Kind, Task, int, JobState, str]]:
+    def recorded(self) -> list[tuple[Operation, Task, int, JobState, str]]:
         """The steps so far, for `replay`."""
-        return [(kind, task, row, job, action) for kind, task, row, job, action, _ in self._steps]
+        return [(operation, task, row, job, action) for operation, task, row, job, action, _ in self._steps]
 
-    def replay(self, steps: Iterable[tuple[Kind, Task, int, JobState, str]]) -> None:
+    def replay(self, steps: Iterable[tuple[Operation, Task, int, JobState, str]]) -> None:
         """Do recorded steps again, from the state that they began with."""
-        for kind, task, row, job, action in steps:
-            self._do(kind, task, row, job, action)
+        for operation, task, row, job, action in steps:
+            self._do(operation, task, row, job, action)
 
     def commit(self) -> list[Transaction]:
         """Close the statement: its decisions, one transaction for its own job and one for each whose nomination ended.
@@ -88,16 +86,16 @@ class Statement:
         evictions: list[Eviction] = []
         names = self.session.nodes.names
         ours: dict[str, Nomination] = {}
-        for kind, task, row, job, action, _ in self._steps:
-            if kind is Kind.BIND:
+        for operation, task, row, job, action, _ in self._steps:
+            if operation is Operation.ALLOCATE:
                 binds[task.key] = Bind(task.key, task.uid, names[row])
                 ours.pop(task.key, None)
-            elif kind is Kind.NOMINATE:
+            elif operation is Operation.PIPELINE:
                 if task.nominated == names[row]:
                     ours.pop(task.key, None)
                 else:
                     ours[task.key] = Nomination(task.key, task.uid, names[row])
-            elif kind is Kind.WITHDRAW:
+            elif operation is Operation.WITHDRAW:
                 self.session.room_moves += 1
                 found = ours if job is self.job else nominations.setdefault(job.key, {})
                 found[task.key] = Nomination(task.key, task.uid, None)
@@ -120,29 +118,29 @@ class Statement:
             )
         return found_transactions
 
-    def _do(self, kind: Kind, task: Task, row: int, job: JobState, action: str = "") -> None:
-        self._apply(kind, task, row, job, 1)
+    def _do(self, operation: Operation, task: Task, row: int, job: JobState, action: str = "") -> None:
+        self._apply(operation, task, row, job, 1)
         undos: tuple[Callable[[], None], ...] = ()
-        if kind in (Kind.BIND, Kind.NOMINATE):
+        if operation in (Operation.ALLOCATE, Operation.PIPELINE):
             if self.session.placed_hooks:
                 undos = tuple([hook(task, row) for hook in self.session.placed_hooks])
         elif self.session.removed_hooks and row >= 0:
             undos = tuple([hook(task, row) for hook in self.session.removed_hooks])
-        self._steps.append((kind, task, row, job, action, undos))
+        self._steps.append((operation, task, row, job, action, undos))
 
-    def _apply(self, kind: Kind, task: Task, row: int, job: JobState, sign: int) -> None:
+    def _apply(self, operation: Operation, task: Task, row: int, job: JobState, sign: int) -> None:
         """Do (1) or undo (-1) one step to the session's sums."""
         room, key = self.session.room, task.key
-        if kind is Kind.BIND:
-            room.bind(task.cls, row, sign)
+        if operation is Operation.ALLOCATE:
+            room.allocate(task.cls, row, sign)
             _put(job.placed, key, (task, row), sign)
             change = sign
-        elif kind is Kind.NOMINATE:
-            room.nominate(task.cls, row, sign)
+        elif operation is Operation.PIPELINE:
+            room.pipeline(task.cls, row, sign)
             _put(job.nominated, key, (task, row), sign)
             change = sign
-        elif kind is Kind.WITHDRAW:
-            room.nominate(task.cls, row, -sign)
+        elif operation is Operation.WITHDRAW:
+            room.pipeline(task.cls, row, -sign)
             _put(job.nominated, key, (task, row), -sign)
             change = -sign
         else:

@@ -11,7 +11,7 @@ from kbatch.model.tasks import TaskClass
 Index = npt.NDArray[np.intp]
 
 
-class Room:
+class NodeResources:
     """Working columns over the rows of a `NodeTable`.
 
     Attributes:
@@ -38,7 +38,7 @@ class Room:
                 for columns in (self.idle, self.releasing, self.future):
                     columns[name] = np.zeros(len(self.table), np.int64)
 
-    def bind(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+    def allocate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod comes onto a row (1), or not after all (-1)."""
         for name, amount in cls.needs:
             self.idle[name][row] -= sign * amount
@@ -46,7 +46,7 @@ class Room:
         self.log.append(row)
         self.causes.append(cls.id if sign > 0 else -1)
 
-    def nominate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+    def pipeline(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod waits for a row (1), or no longer (-1)."""
         for name, amount in cls.needs:
             self.future[name][row] -= sign * amount
@@ -72,7 +72,7 @@ class Rows:
 
     def __init__(
         self,
-        room: Room,
+        room: NodeResources,
         index: Index,
         cls: TaskClass,
         extra: Column | None = None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kbatch.engine.state.cycle_state import CycleState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import NodeTable
 from kbatch.resources import Resources
@@ -12,10 +13,14 @@ from kbatch.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at `now` (ms). Whoever took it leaves the model alone until the cycle has ended."""
+    """The cluster at `now`, in microseconds since the epoch.
+
+    Whoever took it leaves the model alone until the cycle has ended.
+    """
 
     now: int
     model: ClusterModel
+    state: CycleState = field(default_factory=CycleState)
 
     def open(self) -> Iterator[None]:
         """Bring the model's sums up to date, in pieces of a few milliseconds. The cycle does this first of all."""
@@ -52,6 +57,6 @@ class Snapshot:
         return self.model.capacity
 
 
-def take_snapshot(model: ClusterModel, now_ms: int) -> Snapshot:
-    """Hold on to the model as it is."""
-    return Snapshot(now_ms, model)
+def take_snapshot(model: ClusterModel, now: int, state: CycleState | None = None) -> Snapshot:
+    """Hold on to the model as it is; `state` is what the cycle before returned, None where a process begins."""
+    return Snapshot(now, model, state if state is not None else CycleState())

@@ -14,6 +14,7 @@ from kbatch.cli.progress import OFTEN, shown
 from kbatch.engine import build_policy
 from kbatch.simulator.manifests import load
 from kbatch.simulator.run import Limits, simulate
+from kbatch.times import SECOND
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -42,14 +43,14 @@ def test_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind() -> None:
         show(0, 1, 0.1)
         assert printed(console) == ""
         clock.now = 1.5
-        show(30_000, 20, 0.25)
+        show(30 * SECOND, 20, 0.25)
         assert "25%" in printed(console)
         assert "30 s simulated, 20 cycles" in printed(console)
         clock.now += OFTEN / 2
-        show(31_000, 21, 0.5)
+        show(31 * SECOND, 21, 0.5)
         assert "50%" not in printed(console)
         clock.now += OFTEN
-        show(32_000, 22, 0.2)
+        show(32 * SECOND, 22, 0.2)
         assert "32 s simulated" in printed(console)
         assert "20%" not in printed(console)  # it never goes back
     assert printed(console).endswith("\x1b[2K")  # the line is wiped
@@ -61,7 +62,7 @@ def test_nothing_is_shown_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) ->
         assert show is None
 
 
-@pytest.mark.parametrize("until", [None, 4000])
+@pytest.mark.parametrize("until", [None, 4 * SECOND])
 def test_a_run_tells_which_part_lies_behind(until: int | None) -> None:
     told: list[tuple[int, int, float]] = []
     manifests = load([str(CASES / "case-19-preemption-once-and-rest.yaml")])

@@ -10,6 +10,7 @@ from kbatch.decisions.records import PolicyText
 from kbatch.decisions.writing import beginning, line_of
 from kbatch.engine import Memo, NullObserver, Policy, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
 from kbatch.model.image import Image
+from kbatch.times import SECOND
 
 TEXT = """
 actions: "enqueue, reclaim, allocate, backfill, preempt"
@@ -18,7 +19,7 @@ tiers:
 - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
 """
 POLICY = build_policy(parse(TEXT, "test"))
-START = 1_767_225_600_000
+START = 1_767_225_600 * SECOND
 
 
 @dataclass
@@ -65,7 +66,7 @@ class Hearing:
         self.now = START
 
     def cycle(self, *, assume: bool = True) -> list[Transaction | Verdict]:
-        self.now += 1000
+        self.now += SECOND
         steps = self.decide(take_snapshot(self.model, self.now), self.policy, self.memo, NullObserver())
         found: list[Transaction | Verdict] = []
         try:

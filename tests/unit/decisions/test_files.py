@@ -264,7 +264,7 @@ def test_a_time_that_is_none_is_shown_as_it_stands(tmp_path: Path, now: int) -> 
     result = CliRunner().invoke(app, ["replay", str(path), "-o", "json"])
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
-    assert json.loads(result.stdout)["files"][0]["differences"][0]["time"] == f"{now} ms"
+    assert json.loads(result.stdout)["files"][0]["differences"][0]["time"] == f"{now} µs"
 
 
 def test_an_empty_folder_holds_no_logs(tmp_path: Path) -> None:

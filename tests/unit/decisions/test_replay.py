@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ from msgspec.structs import replace
 
 from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, PodGroup
+from kbatch.decisions.files import read_lines
 from kbatch.decisions.recording import MOST_DELTAS, RecordedModel
-from kbatch.decisions.records import Cycle, LogError, decode_line, encode_line
+from kbatch.decisions.records import Cycle, LogError, Start, decode_line, encode_line
 from kbatch.decisions.replay import replay
 from kbatch.engine import Memo, NullObserver, Transaction, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable, Upsert
-from tests.unit.decisions.hearing import Hearing
+from kbatch.times import MILLISECOND, SECOND
+from tests.unit.decisions.hearing import START, Hearing
 from tests.unit.scheduler.fakes import group, node, pod, queue
 
 
@@ -128,7 +131,7 @@ def test_what_comes_at_the_end_counts_too(change: dict[str, Any]) -> None:
 
 def test_a_cycle_that_was_cut_short_is_compared_as_far_as_it_went() -> None:
     heard = hearing(*gang("a", 3), *gang("b", 2))
-    heard.now += 1000
+    heard.now += SECOND
     steps = heard.decide(take_snapshot(heard.model, heard.now), heard.policy, heard.memo, NullObserver())
     next(step for step in steps if isinstance(step, Transaction))
     steps.close()
@@ -195,3 +198,37 @@ def test_what_is_no_log_is_said() -> None:
         list(replay([log[0], *log[2:]]))
     with pytest.raises(LogError, match="in the middle"):
         list(replay([*log, log[0]]))
+
+
+OLD = Path(__file__).parents[2] / "data" / "decisions-in-milliseconds.jsonl.gz"
+"""Recorded when instants were milliseconds: a lifetime ends in it, a time-out, and a wait for a back-off."""
+
+
+def test_a_log_in_milliseconds_is_decided_again_alike() -> None:
+    lines = list(read_lines(OLD))
+    recorded = [record for record in map(decode_line, lines) if isinstance(record, Cycle)]
+    found = list(replay(lines))
+    assert [each.difference for each in found] == [None] * 7
+    assert [each.now - START for each in found] == [
+        milliseconds * MILLISECOND for milliseconds in (5_123, 30_000, 32_001, 32_500, 59_999, 60_000, 61_500)
+    ]
+    assert [record.next_wake for record in recorded][:2] == [1_767_225_632_000] * 2
+    assert any(b'"evictions":[{' in line for line in lines)
+
+
+def test_a_log_in_milliseconds_that_is_read_in_microseconds_is_found_out() -> None:
+    lines = [line.replace(b'"format":1', b'"format":2') for line in read_lines(OLD)]
+    assert any(each.difference is not None for each in replay(lines))
+
+
+def test_logs_say_in_which_format_they_are() -> None:
+    heard = hearing(*gang("a", 3))
+    heard.cycle()
+    (log,) = heard.sink.logs
+    start, last = decode_line(log[0]), decode_line(log[-1])
+    assert isinstance(start, Start)
+    assert start.format == 2
+    assert isinstance(last, Cycle)
+    assert last.now == START + SECOND
+    with pytest.raises(LogError, match="a log of format 3; this kbatch reads 1 and 2"):
+        list(replay([log[0].replace(b'"format":2', b'"format":3'), *log[1:]]))

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
-from kbatch.engine.plugin import Claim, NoArguments, Plugin, Unit, Vote
+from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
+from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
-    EPOCH_MS,
+    EPOCH,
     EVERYTHING,
     Simulation,
     group,
@@ -286,7 +287,7 @@ def test_a_group_past_its_lifetime_goes_as_a_whole_and_not_before() -> None:
     sim = _past_its_lifetime({})
     assert sim.evictions == []
     assert sim.last.outcome is not None
-    assert sim.last.outcome.next_wake == EPOCH_MS + 60_000
+    assert sim.last.outcome.next_wake == EPOCH + 60 * SECOND
     sim.now = 60
     sim.run(3)
     assert {key for _, key in sim.evictions} == {"ns/a-0", "ns/a-1", "ns/a-2", "ns/a-3"}
@@ -330,7 +331,7 @@ class _ByName(Plugin):
 
     name = "byname"
 
-    def preemptable(self, claim: Claim, unit: Unit) -> Vote:
+    def preemptable(self, claim: Preemptor, unit: Unit) -> Vote:
         return Vote.YES if all(task.key.endswith("-1") for task in unit.tasks) else Vote.ABSTAIN
 
 

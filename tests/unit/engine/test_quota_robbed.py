@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kbatch.api.objects import Metadata, ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus
 from kbatch.model.events import Upsert
-from tests.unit.engine.worlds import EPOCH_MS, Simulation, group, members, node, queue, world
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import EPOCH, Simulation, group, members, node, queue, world
 
 
 def quota(used: str) -> ResourceQuota:
@@ -29,7 +30,7 @@ def test_the_group_is_sent_back_after_a_while_and_let_in_when_the_quota_is_free_
     found = sim.cycle()
     assert found.verdicts["ns/a"].enqueued
     assert found.outcome is not None
-    assert found.outcome.next_wake == EPOCH_MS + 5_000
+    assert found.outcome.next_wake == EPOCH + 5 * SECOND
     sim.now = 5
     found = sim.cycle()
     assert found.verdicts["ns/a"].enqueued is False

@@ -40,9 +40,10 @@ def test_a_cycle_leaves_nothing_for_the_garbage_collector() -> None:
         for step in steps:
             if isinstance(step, Transaction):
                 inner: Any = steps.gi_yieldfrom  # type: ignore[attr-defined]  # of CPython
-                session = inner.gi_frame.f_locals["session"]
-                gone = [weakref.ref(each) for each in (session, session.placement, *session.predicates)]
-                del session
+                context = inner.gi_frame.f_locals["context"]
+                parts = (context.session, context.rankings, *context.session.predicates)
+                gone = [weakref.ref(each) for each in parts]
+                del context, parts
         assert len(gone) == 3
         assert [each() for each in gone] == [None, None, None]
     finally:

@@ -41,6 +41,7 @@ from kbatch.engine import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
+from kbatch.times import SECOND
 
 ALLOCATE = """
 actions: allocate
@@ -65,8 +66,8 @@ def stamp(seconds: int) -> str:
     return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
 
 
-EPOCH_MS = 1_767_225_600_000
-"""stamp(0) in milliseconds."""
+EPOCH = 1_767_225_600 * SECOND
+"""stamp(0) in microseconds."""
 
 
 def node(name: str, cpu: str = "4", memory: str = "64Gi", pods: str = "110", **more: Any) -> Node:
@@ -179,7 +180,7 @@ def run(model: ClusterModel, by: Policy | None = None, *, now: int = 0, memo: Me
     """One cycle; the model is checked before it."""
     model.validate()
     found = Decisions()
-    steps = cycle(take_snapshot(model, EPOCH_MS + now * 1000), by or policy(), memo or Memo(), NullObserver())
+    steps = cycle(take_snapshot(model, EPOCH + now * SECOND), by or policy(), memo or Memo(), NullObserver())
     while True:
         try:
             decision = next(steps)

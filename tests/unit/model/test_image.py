@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_ms
+from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.model.image import build_model, take_image
@@ -65,5 +65,5 @@ def test_a_group_that_is_gone_leaves_its_pods_no_queue() -> None:
     model = standing()
     model.apply(Delete(PodGroup, "ns", "g"))
     assert model.queues["default"].request == {}
-    assert build_model(take_image(model)).jobs["ns/g"].created == timestamp_ms("2026-01-01T00:00:00Z")
+    assert build_model(take_image(model)).jobs["ns/g"].created == timestamp_us("2026-01-01T00:00:00Z")
     assert take_image(build_model(take_image(model))) == take_image(model)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kbatch.api.objects import AnyObject, Pod, PriorityClass
-from kbatch.engine import Memo, take_snapshot
-from kbatch.engine.plugin import Claim, Plugin, Unit, Vote, ordinal
+from kbatch.engine import take_snapshot
+from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote, ordinal
 from kbatch.engine.plugins.conformance import Conformance
 from kbatch.engine.plugins.drf import Drf
 from kbatch.engine.plugins.gang import Gang
@@ -18,7 +18,7 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.model.shares import dominant_share
 from kbatch.resources import total
-from tests.unit.engine.worlds import EPOCH_MS, group, members, node, pod, policy, priority_class, queue, world
+from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, world
 
 CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("mid", 50), priority_class("high", 100)]
 
@@ -29,7 +29,7 @@ def standing(name: str, count: int, **more: object) -> list[Pod]:
 
 def session(*objects: AnyObject | Sequence[AnyObject]) -> Session:
     model = world([*CLASSES, node("n1", "8")], *(list(part) if isinstance(part, list) else part for part in objects))
-    session = Session(take_snapshot(model, EPOCH_MS), policy(), Memo())
+    session = Session(take_snapshot(model, EPOCH), policy())
     for _ in session.open():
         pass
     return session
@@ -40,11 +40,11 @@ def unit(of: Session, key: str, *names: str, whole: bool = False) -> Unit:
     return Unit(of.job(f"ns/{key}"), tasks, whole, total(task.cls.request for task in tasks))
 
 
-def claim(of: Session, key: str, *names: str, intra: bool = False) -> Claim:
+def preemptor(of: Session, key: str, *names: str, intra: bool = False) -> Preemptor:
     tasks = tuple(of.model.tasks[f"ns/{name}"] for name in names)
     job = of.job(f"ns/{key}")
     request = total(task.cls.request for task in tasks)
-    return Claim(job, tasks, request, intra=intra, lacks=frozenset(request), held=dict(job.allocated))
+    return Preemptor(job, tasks, request, intra=intra, lacks=frozenset(request), held=dict(job.allocated))
 
 
 def plugin(kind: type[Plugin], of: Session) -> Plugin:
@@ -58,19 +58,21 @@ def test_priority_between_jobs(theirs: str, vote: Vote) -> None:
         members("b", 1),
     )  # fmt: skip
     voter = plugin(Priority, found)
-    assert voter.preemptable(claim(found, "b", "b-0"), unit(found, "a", "a-0")) is vote
-    assert voter.reclaimable(claim(found, "b", "b-0"), unit(found, "a", "a-0")) is Vote.ABSTAIN
+    assert voter.preemptable(preemptor(found, "b", "b-0"), unit(found, "a", "a-0")) is vote
+    assert voter.reclaimable(preemptor(found, "b", "b-0"), unit(found, "a", "a-0")) is Vote.ABSTAIN
 
 
 @pytest.mark.parametrize(("theirs", "vote"), [(1, Vote.YES), (5, Vote.VETO), (9, Vote.VETO)])
 def test_priority_inside_a_job_is_that_of_the_pods(theirs: int, vote: Vote) -> None:
     found = session(queue(), group("a"), standing("a", 1, priority=theirs), pod("a-9", of="a", priority=5))
-    assert plugin(Priority, found).preemptable(claim(found, "a", "a-9", intra=True), unit(found, "a", "a-0")) is vote
+    assert (
+        plugin(Priority, found).preemptable(preemptor(found, "a", "a-9", intra=True), unit(found, "a", "a-0")) is vote
+    )
 
 
 def test_gang_keeps_minimums_counting_those_that_went_before() -> None:
     found = session(queue(), group("a", 2), standing("a", 4), group("b"), members("b", 1))
-    voter, wants = plugin(Gang, found), claim(found, "b", "b-0")
+    voter, wants = plugin(Gang, found), preemptor(found, "b", "b-0")
     statement = Statement(found, found.job("ns/b"))
     for at, vote in enumerate([Vote.ABSTAIN, Vote.ABSTAIN, Vote.VETO]):
         assert voter.preemptable(wants, unit(found, "a", f"a-{at}")) is vote
@@ -84,7 +86,7 @@ def test_gang_keeps_minimums_counting_those_that_went_before() -> None:
 def test_gang_keeps_the_minimum_of_each_role() -> None:
     pods = [pod("m", of="a", on="n1", role="m"), *(pod(f"w{at}", of="a", on="n1", role="w") for at in range(2))]
     found = session(queue(), group("a", 1, roles={"m": 1, "w": 1}), pods, group("b"), members("b", 1))
-    voter, wants = plugin(Gang, found), claim(found, "b", "b-0")
+    voter, wants = plugin(Gang, found), preemptor(found, "b", "b-0")
     assert voter.preemptable(wants, unit(found, "a", "m")) is Vote.VETO
     assert voter.preemptable(wants, unit(found, "a", "w0")) is Vote.ABSTAIN
 
@@ -104,7 +106,7 @@ def test_conformance_protects_what_kubernetes_runs_on() -> None:
     system.metadata.namespace = "kube-system"
     critical = pod("c", on="n1", priority_class_name="system-node-critical")
     found = session(queue(), system, critical, pod("p", on="n1"), group("b"), members("b", 1))
-    voter, wants = plugin(Conformance, found), claim(found, "b", "b-0")
+    voter, wants = plugin(Conformance, found), preemptor(found, "b", "b-0")
     for key, vote in (("kube-system/s", Vote.VETO), ("ns/c", Vote.VETO), ("ns/p", Vote.ABSTAIN)):
         task = found.model.tasks[key]
         victim = Unit(found.job(task.job), (task,), whole=False, request=task.cls.request)
@@ -115,8 +117,8 @@ def test_conformance_protects_what_kubernetes_runs_on() -> None:
 def test_drf_lets_the_smaller_share_grow_until_shares_meet() -> None:
     found = session(queue(), group("a"), standing("a", 4), group("b"), members("b", 4))
     voter = plugin(Drf, found)
-    assert voter.preemptable(claim(found, "b", "b-0", "b-1"), unit(found, "a", "a-0", "a-1")) is Vote.YES
-    assert voter.preemptable(claim(found, "b", "b-0", "b-1", "b-2"), unit(found, "a", "a-0", "a-1")) is Vote.ABSTAIN
+    assert voter.preemptable(preemptor(found, "b", "b-0", "b-1"), unit(found, "a", "a-0", "a-1")) is Vote.YES
+    assert voter.preemptable(preemptor(found, "b", "b-0", "b-1", "b-2"), unit(found, "a", "a-0", "a-1")) is Vote.ABSTAIN
     assert voter.job_order_key(found.job("ns/b")) < voter.job_order_key(found.job("ns/a"))
 
 
@@ -125,14 +127,14 @@ def test_drf_has_no_opinion_between_priorities() -> None:
         queue(), group("a", priority_class_name="low"), standing("a", 4), group("b", priority_class_name="high"),
         members("b", 1),
     )  # fmt: skip
-    assert plugin(Drf, found).preemptable(claim(found, "b", "b-0"), unit(found, "a", "a-0")) is Vote.ABSTAIN
+    assert plugin(Drf, found).preemptable(preemptor(found, "b", "b-0"), unit(found, "a", "a-0")) is Vote.ABSTAIN
 
 
 def test_proportion_gives_what_is_above_the_share_and_vetoes_the_rest() -> None:
     found = session(
         queue("q1"), queue("q2"), group("a", queue="q1"), standing("a", 8), group("b", queue="q2"), members("b", 8)
     )
-    voter, wants = plugin(Proportion, found), claim(found, "b", "b-0")
+    voter, wants = plugin(Proportion, found), preemptor(found, "b", "b-0")
     statement = Statement(found, found.job("ns/b"))
     for at in range(4):
         assert voter.reclaimable(wants, unit(found, "a", f"a-{at}")) is Vote.YES
@@ -146,13 +148,13 @@ def test_proportion_respects_reclaimable_and_what_is_lacked() -> None:
         queue("q1", reclaimable=False), queue("q2"), group("a", queue="q1"), standing("a", 8), group("b", queue="q2"),
         members("b", 8),
     )  # fmt: skip
-    assert plugin(Proportion, closed).reclaimable(claim(closed, "b", "b-0"), unit(closed, "a", "a-0")) is Vote.VETO
+    assert plugin(Proportion, closed).reclaimable(preemptor(closed, "b", "b-0"), unit(closed, "a", "a-0")) is Vote.VETO
     found = session(
         queue("q1"), queue("q2"), group("a", queue="q1"), standing("a", 8), group("b", queue="q2"),
         members("b", 8, memory="1Gi"),
     )  # fmt: skip
-    wants = claim(found, "b", "b-0")
-    only_memory = Claim(wants.job, wants.tasks, wants.request, lacks=frozenset({"memory"}), held=wants.held)
+    wants = preemptor(found, "b", "b-0")
+    only_memory = Preemptor(wants.job, wants.tasks, wants.request, lacks=frozenset({"memory"}), held=wants.held)
     assert plugin(Proportion, found).reclaimable(only_memory, unit(found, "a", "a-0")) is Vote.VETO
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from kbatch.api.configuration import parse
 from kbatch.api.node_reasons import NodeReason
 from kbatch.api.objects import Node, Pod
-from kbatch.engine import Memo, build_policy, take_snapshot
+from kbatch.engine import build_policy, take_snapshot
 from kbatch.engine.plugin import Plugin
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.node_resources import Rows
@@ -27,7 +27,7 @@ def conf(plugin: str, **arguments: Any) -> str:
 
 
 def session_of(model: ClusterModel, text: str) -> Session:
-    session = Session(take_snapshot(model, 0), build_policy(parse(text, "test.yaml")), Memo())
+    session = Session(take_snapshot(model, 0), build_policy(parse(text, "test.yaml")))
     for _ in session.open():
         pass
     return session

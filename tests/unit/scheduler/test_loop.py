@@ -14,6 +14,7 @@ import pytest
 from kbatch.api.configuration import parse
 from kbatch.engine import (
     Bind,
+    CycleState,
     Memo,
     Observer,
     Outcome,
@@ -25,6 +26,7 @@ from kbatch.engine import (
     build_policy,
     take_snapshot,
 )
+from kbatch.times import SECOND
 from operators.scheduler import loop
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
@@ -79,7 +81,7 @@ class Script:
         if isinstance(step, Exception):
             raise step
         yield from step
-        return Outcome(Memo("next"), self.wake)
+        return Outcome(Memo("next"), CycleState(), self.wake)
 
 
 @contextlib.asynccontextmanager
@@ -164,7 +166,7 @@ async def test_a_burst_of_events_makes_few_cycles() -> None:
 async def test_it_wakes_when_the_engine_asked_to_and_after_the_period() -> None:
     cache = cache_with(node("n"))
     script = Script()
-    script.wake = int((time.time() + 0.15) * 1000)
+    script.wake = int((time.time() + 0.15) * SECOND)
     async with running(cache, script) as (scheduler, _, _):
         await until(lambda: scheduler.cycles == 1)
         began = time.monotonic()
@@ -183,8 +185,8 @@ async def test_a_clock_that_trembles_does_not_turn_time_back_but_one_that_was_wr
             wall[0] = seconds
             seen = scheduler.cycles
             await until(lambda: scheduler.cycles > seen + 1)  # noqa: B023  (called at once)
-            assert script.now[-1] == expected * 1000
-    index = script.now.index(1_001_000)
+            assert script.now[-1] == expected * SECOND
+    index = script.now.index(1001 * SECOND)
     assert script.memos[index] == Memo(), "nothing is remembered of the time that never was"
     assert script.memos[index + 1].policy == "next"
 
@@ -209,7 +211,7 @@ async def test_what_was_decided_goes_out_while_the_cycle_is_still_at_work() -> N
                 pass
             yield transaction(name)
             turns.append(f"after {name}")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async def other_work() -> None:
         while True:
@@ -230,7 +232,7 @@ async def test_the_time_of_a_span_is_the_cycles_own() -> None:
     def decide(_: Any, __: Any, ___: Any, observer: Observer) -> Generator[Transaction | Verdict, None, Outcome]:
         with observer.span("slow"):
             yield transaction("a")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async def hog() -> None:
         while True:
@@ -279,7 +281,7 @@ async def test_the_event_loop_has_its_turns_before_during_and_after_a_cycle() ->
         cache.receive(told(*[pod(f"p{number}") for number in range(200)]))
         assert len(cache.model.tasks) == 0, "it waits for the end of the cycle"
         yield Transaction("ns/g")
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     def report(_: Any) -> Generator[Any, None, None]:
         yield from work("report")
@@ -319,7 +321,7 @@ async def test_what_arrives_during_a_cycle_is_seen_by_the_next() -> None:
             yield transaction("nobody")
         assert set(snapshot.model.tasks) == before
         seen.append(before)
-        return Outcome(Memo(), None)
+        return Outcome(Memo(), CycleState(), None)
 
     async with running(cache, decide):
         await until(lambda: len(seen) == 2)

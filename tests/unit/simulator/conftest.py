@@ -13,6 +13,7 @@ from kbatch.simulator.documents import parse as parse_documents
 from kbatch.simulator.manifests import from_documents, load
 from kbatch.simulator.run import Limits
 from kbatch.simulator.run import simulate as run
+from kbatch.times import SECOND
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -72,14 +73,15 @@ class Outcome:
 Simulate = Callable[..., Outcome]
 
 
-def simulate(source: str, conf: str | None = None, **limits: int) -> Outcome:
-    """Simulate a named case, or the text of manifests."""
+def simulate(source: str, conf: str | None = None, *, until: int | None = None, **limits: int) -> Outcome:
+    """Simulate a named case, or the text of manifests; `until` in seconds."""
+    end = None if until is None else until * SECOND
     configuration = DEFAULT if conf is None else parse(conf, "test")
     path = CASES / f"{source}.yaml"
     manifests = (
         load([str(path)]) if "\n" not in source and path.exists() else from_documents(parse_documents(source, "text"))
     )
-    result = run(manifests, build_policy(configuration), Limits(**limits))
+    result = run(manifests, build_policy(configuration), Limits(end, **limits))
     return Outcome(result.encode(), result.limited, result.warnings)
 
 

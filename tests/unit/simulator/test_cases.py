@@ -68,7 +68,7 @@ def test_01_gang_that_does_not_fit_blocks_nobody(simulate: Callable[..., Any], c
         (f"default/gang-{i}", 10.0) for i in range(3)
     ]
     assert outcome.running() == ["gang-0", "gang-1", "gang-2", "small"]
-    before = simulate("case-01-gang-that-does-not-fit-blocks-nobody", conf, until=5000)
+    before = simulate("case-01-gang-that-does-not-fit-blocks-nobody", conf, until=5)
     assert before.reason("gang") == "NotEnoughResources"
     assert before.message("gang").startswith("2 of 3 pods")
 
@@ -247,7 +247,7 @@ def test_24_no_epsilon(simulate: Callable[..., Any], conf: str | None) -> None:
 
 @placing
 def test_25_conditions_are_retracted(simulate: Callable[..., Any], conf: str | None) -> None:
-    before = simulate("case-25-conditions-are-retracted", conf, until=5000)
+    before = simulate("case-25-conditions-are-retracted", conf, until=5)
     assert before.running() == ["a-0", "a-1"]
     assert before.condition("b", "Unschedulable")["status"] == "True"
     after = simulate("case-25-conditions-are-retracted", conf)
@@ -296,7 +296,7 @@ def test_taint_keeps_away(simulate: Callable[..., Any], conf: str | None) -> Non
         ("default/b", "n1", 0.0),
         ("default/a", "n2", 10.0),
     }
-    assert "taint" in simulate("taint-keeps-away", conf, until=5000).message("a")
+    assert "taint" in simulate("taint-keeps-away", conf, until=5).message("a")
 
 
 @placing
@@ -319,7 +319,7 @@ def test_second_gang_evicts_nobody(simulate: Callable[..., Any], conf: str | Non
 
 @placing
 def test_phase_unknown(simulate: Callable[..., Any], conf: str | None) -> None:
-    assert simulate("phase-unknown", conf, until=5000).phase("a") == "Running"
+    assert simulate("phase-unknown", conf, until=5).phase("a") == "Running"
     outcome = simulate("phase-unknown", conf)
     assert len(outcome.running()) == 2
     assert outcome.phase("a") == "Unknown"
@@ -327,7 +327,7 @@ def test_phase_unknown(simulate: Callable[..., Any], conf: str | None) -> None:
 
 @placing
 def test_queue_that_does_not_exist(simulate: Callable[..., Any], conf: str | None) -> None:
-    before = simulate("queue-that-does-not-exist", conf, until=5000)
+    before = simulate("queue-that-does-not-exist", conf, until=5)
     assert before.reason("a") == "QueueNotFound"
     assert before.running() == []
     outcome = simulate("queue-that-does-not-exist", conf)
@@ -336,7 +336,7 @@ def test_queue_that_does_not_exist(simulate: Callable[..., Any], conf: str | Non
 
 @placing
 def test_podgroup_that_does_not_exist(simulate: Callable[..., Any], conf: str | None) -> None:
-    before = simulate("podgroup-that-does-not-exist", conf, until=5000)
+    before = simulate("podgroup-that-does-not-exist", conf, until=5)
     assert before.reason("later") == "PodGroupNotFound"
     outcome = simulate("podgroup-that-does-not-exist", conf)
     assert outcome.running() == ["a-0", "a-1"]
@@ -358,7 +358,7 @@ def test_quota_lets_in_what_it_covers(simulate: Callable[..., Any]) -> None:
     }
     assert outcome.reason("c") == "QuotaExceeded"
     assert not [key for key in outcome.pods if key.startswith("default/c-")]
-    waiting = simulate("quota-lets-in-what-it-covers", until=10_000)
+    waiting = simulate("quota-lets-in-what-it-covers", until=10)
     assert (waiting.reason("b"), waiting.phase("b")) == ("QuotaExceeded", "Pending")
 
 
@@ -406,7 +406,7 @@ def test_queue_that_is_not_reclaimable(simulate: Callable[..., Any], conf: str |
 
 @placing
 def test_roles_start_together(simulate: Callable[..., Any], conf: str | None) -> None:
-    assert simulate("roles-start-together", conf, until=5000).running() == []
+    assert simulate("roles-start-together", conf, until=5).running() == []
     outcome = simulate("roles-start-together", conf)
     assert "a-m" in outcome.running()
     assert len(outcome.running("a-w")) == 3
@@ -436,7 +436,7 @@ def test_preemption_inside_a_job(simulate: Callable[..., Any], conf: str | None)
 
 @evicting
 def test_disruption_budget_allows_one(simulate: Callable[..., Any], conf: str | None) -> None:
-    outcome = simulate("disruption-budget-allows-one", conf, until=100_000, extra_cycles=5)
+    outcome = simulate("disruption-budget-allows-one", conf, until=100, extra_cycles=5)
     assert len(outcome.evictions) == 1
     assert len([name for name in outcome.running() if name in {"b", "c"}]) == 1
 

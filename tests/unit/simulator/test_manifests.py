@@ -33,14 +33,14 @@ def test_objects_get_their_namespace_and_their_times() -> None:
     assert isinstance(node.obj, Node)
     assert node.obj.metadata.namespace == ""
     assert isinstance(declared.obj, Pod)
-    assert (declared.obj.metadata.namespace, declared.arrival, declared.departure) == ("default", 1500, 20000)
+    assert (declared.obj.metadata.namespace, declared.arrival, declared.departure) == ("default", 1_500_000, 20_000_000)
 
 
 def test_times_may_be_written_as_numbers() -> None:
     declared = load(
         pod("name: p, annotations: {simulate.kbatch.dev/arrival: 2.5, simulate.kbatch.dev/departure: 9}")
     ).objects[0]
-    assert (declared.arrival, declared.departure) == (2500, 9000)
+    assert (declared.arrival, declared.departure) == (2_500_000, 9_000_000)
     with pytest.raises(InputError, match=r"metadata.annotations\[...\]: expected text, got int"):
         load(pod("name: p, annotations: {example.com/number: 2}"))
 

@@ -311,9 +311,9 @@ def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Sim
         job("a", 2, template(group="a", affinity=seeking), {"suspend": True}),
         group("b", 1, {**spec, "subGroups": roles}),
     ]
-    waiting = simulate(text(*documents), until=15_000)
+    waiting = simulate(text(*documents), until=15)
     assert sorted(waiting.pods) == ["default/a-0", "default/a-1", "default/b-w-0"]
-    sent_back = simulate(text(*documents), until=20_000)
+    sent_back = simulate(text(*documents), until=20)
     assert sent_back.pods == {}
     assert sent_back.phase("a") == "Pending"
     # What they seek comes long after, on a node of its own: they were in queue, with pods, many times by then.
@@ -384,7 +384,7 @@ def test_limits(simulate: Simulate) -> None:
     assert (whole.limited, whole.summary["cycles"]) == (False, 6)
     cut = simulate(source, CONF, max_cycles=3)
     assert (cut.limited, cut.summary["cycles"], cut.running()) == (True, 3, ["b"])
-    until = simulate(source, CONF, until=10_000)
+    until = simulate(source, CONF, until=10)
     assert (until.limited, until.running(), until.summary["makespan"]) == (False, ["b"], 10.0)
     exactly = simulate(source, CONF, max_cycles=6)
     assert exactly.limited is False
@@ -494,3 +494,30 @@ def test_what_goes_as_it_comes_was_never_there(simulate: Simulate) -> None:
     assert set(outcome.pods) == {"default/c"}
     assert set(outcome.json["podgroups"]) == {"default/c"}
     assert outcome.summary["makespan"] == 6.0
+
+
+def test_fractions_of_a_second_count_to_the_microsecond(simulate: Simulate) -> None:
+    documents = [
+        node(cpu="1"),
+        pod("a", arrival=0.000001, duration=1.25),
+        pod("b", arrival=0.000003, duration=0.000003),
+    ]
+    outcome = simulate(text(*documents))
+    assert outcome.binds == [
+        {"pod": "default/a", "node": "n1", "time": 0.000001},
+        {"pod": "default/b", "node": "n1", "time": 1.250001},
+    ]
+    assert [outcome.pods[f"default/{name}"]["finished"] for name in "ab"] == [1.250001, 1.250004]
+    assert outcome.summary["makespan"] == 1.250004
+    assert outcome.summary["mean_wait"] == 0.624999
+
+
+def test_groups_a_microsecond_apart_come_in_that_order(simulate: Simulate) -> None:
+    documents = [
+        node(cpu="1"),
+        group("z", 1, arrival=1.000001),
+        pod("z", group="z", arrival=3, duration=5),
+        group("a", 1, arrival=1.000002),
+        pod("a", group="a", arrival=3, duration=5),
+    ]
+    assert [bind["pod"] for bind in simulate(text(*documents)).binds] == ["default/z", "default/a"]

@@ -1,0 +1,32 @@
+"""What a cycle leaves to the next to save it work. It changes no decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kbatch.api.reasons import Reason
+from kbatch.engine.decisions import Verdict
+from kbatch.engine.placement.feasibility import Trial
+
+
+@dataclass(slots=True)
+class Memo:
+    """What a cycle leaves to the next: what failed, and what that depended on. Empty is always right.
+
+    Attributes:
+        policy: fingerprint of the policy it was made with; another policy starts afresh.
+        shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
+            while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
+        shortages: what groups lacked, while `standing_generation` is `shortages_at`.
+        trials: what the emptied nodes hold of groups, while `capacity_generation` is `trials_at`.
+        idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
+    """
+
+    policy: str = ""
+    shrinking: dict[object, int] = field(default_factory=dict)
+    exact: dict[object, int] = field(default_factory=dict)
+    shortages: dict[object, Reason] = field(default_factory=dict)
+    shortages_at: int = -1
+    trials: dict[object, Trial] = field(default_factory=dict)
+    trials_at: int = -1
+    idle: tuple[int, int | None, tuple[Verdict, ...]] | None = None

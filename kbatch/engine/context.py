@@ -1,0 +1,46 @@
+"""What an action works with: the parts of one cycle, put together.
+
+It stands above the session, the placement and the reservations, and below all that decides with them, so that nothing
+down there needs to know who asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbatch.engine.carryover.unschedulable import UnschedulableCache
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.session.consent import Consent
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.cycle_state import CycleState
+
+
+@dataclass(eq=False, slots=True)
+class CycleContext:
+    """One cycle's parts.
+
+    Attributes:
+        session: the accounting, and what the plugins say.
+        rankings: which nodes take the next pods of a class.
+        feasibility: what the nodes would hold without this scheduler's pods.
+        consent: whose pods may be evicted.
+        ledger: which room is kept, and for whom.
+        unschedulable: what was tried in vain.
+        state: what the cycle before left that changes decisions.
+    """
+
+    session: Session
+    rankings: NodeRankings
+    feasibility: Feasibility
+    consent: Consent
+    ledger: Ledger
+    unschedulable: UnschedulableCache
+    state: CycleState
+
+    def close(self) -> None:
+        """Let go of everything: the parts hold one another, and the collector should have nothing to find."""
+        self.rankings.close()
+        self.feasibility.close()
+        self.session.close()

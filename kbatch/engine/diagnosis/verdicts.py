@@ -1,0 +1,78 @@
+"""How each group stands at the end of a cycle, and the one reason why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from kbatch.api.reasons import (
+    Gated,
+    NotEnoughTasks,
+    PodGroupNotFound,
+    Reason,
+    VictimsTerminating,
+    most_specific,
+)
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn, Verdict
+from kbatch.engine.diagnosis.shortages import Shortages, restated
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+
+
+def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | Turn]:
+    """A verdict for each group that is not settled; turns in between."""
+    session = context.session
+    for job in session.live():
+        model = job.job
+        if model.group is None and not model.shadow:
+            reason: Reason | None = PodGroupNotFound(model.name)
+            yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
+            continue
+        whole = session.ready(job) and job.whole
+        reason = None if whole else (yield from _reason(session, job, shortages))
+        attempted = not whole and model.key in session.attempted
+        yield Verdict(
+            group=model.name,
+            shadow=model.shadow,
+            enqueued=None if model.shadow else job.in_queue,
+            scheduled=whole,
+            reason=reason,
+            attempted=attempted,
+            pods_unschedulable=attempted and reason is not None and reason.lacks_capacity,
+            attempts=0 if whole else job.attempts,
+            job=model.key,
+        )
+
+
+def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:
+    """The one reason why a group waits."""
+    reasons = [restated(session, job, reason) for reason in session.reasons.get(job.key, ())]
+    if job.key in session.unfit and not job.nominated and unplaced(job):
+        reasons.append((yield from shortages.of(job)))
+    if job.nominated:
+        rows = {row for _, row in job.nominated.values()}
+        names = {session.nodes.names[row] for row in rows}
+        leaving = sum(
+            1 for name in names for task in session.model.nodes[name].tasks.values()
+            if task.terminating or task.key in session.leaving
+        )  # fmt: skip
+        waits = VictimsTerminating(leaving, len(rows))
+        if not job.missing():
+            return waits
+        reasons = [*(reason for reason in reasons if not reason.lacks_capacity), waits]
+    invalid = session.valid(job) if job.in_queue or not reasons else None
+    if invalid is not None:
+        reasons.append(invalid)
+    if job.gated and job.missing() > len(job.waiting):
+        reasons.append(_gated(job))
+    found = most_specific(reasons)
+    if found is None and unplaced(job):
+        # Nobody has refused it: others that come first took in this cycle what it was promised.
+        found = yield from shortages.of(job)
+    return found if found is not None else NotEnoughTasks(job.pipelined, job.minimum)
+
+
+def _gated(job: JobState) -> Gated:
+    gates = sorted({gate.name for task in job.job.waiting for gate in task.pod.spec.scheduling_gates or ()})
+    return Gated(job.gated, job.minimum, tuple(gates))

@@ -1,0 +1,125 @@
+"""Which units may go for a preemptor, and how willingly: the plugins' votes, guards, lifetimes and surplus together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Protocol
+
+from kbatch.engine.plugin import Preemptor, Unit
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, subtract
+from kbatch.times import SECOND
+
+_UNASKED: Final = 1_000
+"""The rank of units to which no plugin consents, and which go because their group has more than it asked for."""
+
+
+class Guard(Protocol):
+    """What may forbid an eviction besides the plugins: disruption budgets, victims whose eviction was refused."""
+
+    def allow(self, unit: Unit) -> bool:
+        """Whether all pods of the unit may go at once, with what the open statement evicts gone already."""
+        ...
+
+    def of(self, task: Task) -> Hashable:
+        """What the answer about a pod depends on, besides its job."""
+        ...
+
+
+class Consent:
+    """Who may be evicted in one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.guards: list[Guard] = []
+
+    def rank(self, ballot: str, preemptor: Preemptor, unit: Unit) -> int | None:
+        """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
+        consents to it; None where a plugin forbids it or none consents. Surplus beyond minResources needs no consent to
+        make room for pods that are to come.
+        """
+        if preemptor.never or (preemptor.ahead and not surplus(unit)):
+            return None
+        if not all(guard.allow(unit) for guard in self.guards):
+            return None
+        allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+        if not allowed:
+            return None
+        rank = None if tier is None else tier + 1
+        if ballot == "preemptable" and self.may_follow(preemptor.job, unit.job) and not preemptor.intra:
+            return 0
+        if rank is None and preemptor.ahead and unit.job.priority <= preemptor.job.priority and overuses(unit):
+            return _UNASKED
+        return 0 if rank is not None and ballot == "reclaimable" and self.expired(unit.job) else rank
+
+    def vote_key(self, ballot: str, task: Task) -> object:
+        """What the votes on a pod alone depend on, besides its job: pods of one job and key get the same votes."""
+        if not self._session.voting.by_class(ballot):
+            return task.key
+        return task.cls.id, task.role, task.priority, *(guard.of(task) for guard in self.guards)
+
+    def may_follow(self, job: JobState, other: JobState) -> bool:
+        """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""
+        endless = job.job.group is None or job.job.group.spec.lifetime_seconds is None
+        return endless and other is not job and other.priority <= job.priority and self.expired(other)
+
+    def deficit(self, ballot: str, preemptor: Preemptor, unit: Unit) -> Resources:
+        """By how much more its queue would lack what it deserves, in what the preemptor lacks, were the unit to go.
+
+        Only reclaim asks; empty where the queue keeps its share.
+        """
+        donor = self._session.queues.get(unit.job.queue) if ballot == "reclaimable" else None
+        if donor is None:
+            return {}
+        found: Resources = {}
+        for name in preemptor.lacks:
+            amount = unit.request.get(name, 0)
+            if amount:
+                above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
+                if amount > above:
+                    found[name] = amount - max(0, above)
+        return found
+
+    def too_young(self, job: JobState) -> bool:
+        """Whether the group is within its minRuntimeSeconds."""
+        group = job.job.group
+        if group is None or not group.spec.min_runtime_seconds or job.job.started is None:
+            return False
+        until = job.job.started + group.spec.min_runtime_seconds * SECOND
+        if self._session.now < until:
+            self._session.wake.append(until)
+            return True
+        return False
+
+    def expired(self, job: JobState) -> bool:
+        """Whether the group has outlived its lifetimeSeconds: then it may go as a whole, whatever its disruption."""
+        group = job.job.group
+        if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
+            return False
+        until = job.job.started + group.spec.lifetime_seconds * SECOND
+        if self._session.now >= until:
+            return True
+        self._session.wake.append(until)
+        return False
+
+
+def surplus(unit: Unit) -> bool:
+    """Whether the unit is one pod beyond its group's minimum, that of its role, and its minResources."""
+    job = unit.job
+    if unit.whole or job.ready - len(unit.tasks) < job.minimum:
+        return False
+    for role in job.job.roles:
+        if any(task.role == role.name for task in unit.tasks) and job.role_count(role.name) <= role.min_member:
+            return False
+    held = job.allocated
+    for task, _ in job.nominated.values():
+        held = subtract(held, task.cls.request)
+    kept = subtract(held, unit.request)
+    return all(kept.get(name, 0) >= amount for name, amount in job.job.min_resources.items())
+
+
+def overuses(unit: Unit) -> bool:
+    """Whether its group says what it needs at least, and holds more: then any group of its queue may have the rest."""
+    return not unit.job.job.shadow and bool(unit.job.job.min_resources)

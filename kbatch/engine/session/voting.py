@@ -1,0 +1,61 @@
+"""What the plugins say of a victim, tier by tier.
+
+One VETO, in whatever tier, is final. A unit's rank is the first tier that says YES; no YES: it is no victim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kbatch.api.configuration import Switch
+from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote
+from kbatch.engine.policy.policy import Policy
+
+SWITCHES: Final[Mapping[str, Switch]] = {"preemptable": Switch.PREEMPTABLE, "reclaimable": Switch.RECLAIMABLE}
+"""The votes that kbatch's own actions ask for, with the switch by which a configuration turns each off."""
+
+
+class Voting:
+    """The votes of one session. A ballot is the name of the plugin method that is asked."""
+
+    def __init__(self, policy: Policy, plugins: Sequence[Plugin]) -> None:
+        self._asked: dict[str, list[tuple[int, Callable[[Preemptor, Unit], Vote]]]] = {}
+        self._each: dict[str, bool] = {}
+        self._parts = tuple(zip(policy.plugins, plugins, strict=True))
+
+    def ask(self, ballot: str, preemptor: Preemptor, unit: Unit) -> tuple[bool, int | None]:
+        """Whether no plugin forbids the unit, and the first tier that consents to it (None: no tier does)."""
+        tier: int | None = None
+        for at, vote_of in self._of(ballot):
+            vote = vote_of(preemptor, unit)
+            if vote is Vote.VETO:
+                return False, None
+            if vote is Vote.YES and tier is None:
+                tier = at
+        return True, tier
+
+    def by_class(self, ballot: str) -> bool:
+        """Whether all votes on a pod depend, of the pod, only on its class, role and priority."""
+        self._of(ballot)
+        return not self._each[ballot]
+
+    def _of(self, ballot: str) -> list[tuple[int, Callable[[Preemptor, Unit], Vote]]]:
+        found = self._asked.get(ballot)
+        if found is None:
+            switch, base = SWITCHES.get(ballot), getattr(Plugin, ballot, None)
+            voters = [
+                (part.tier, plugin, getattr(plugin, ballot)) for part, plugin in self._parts
+                if getattr(type(plugin), ballot, base) is not base and (switch is None or part.enabled(switch))
+            ]  # fmt: skip
+            found = self._asked[ballot] = [(tier, method) for tier, _, method in voters]
+            self._each[ballot] = any(
+                getattr(type(plugin), ballot, base) is not base and not plugin.votes_by_class
+                for _, plugin in self._parts
+            )
+        return found
+
+    def close(self) -> None:
+        """Let go of the plugins."""
+        self._asked.clear()
+        self._parts = ()
