@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from kbatch.engine.session.session import Session
 
 
-_AT_ONCE: Final = 1_000
+MOST_FORESEEN: Final = 2_000
+"""For more pods of one minimum no room is made before they exist: their places would be worked out twice, in every
+cycle in which their group could come in queue."""
+
+_AT_ONCE: Final = 500
 """So many tasks are made between two turns: a few milliseconds."""
 
 
 def foreseen(session: Session, job: JobState) -> list[ToCome]:
     """The pods that the group's minimum waits for, where all of them are sure to come; else none.
 
-    Only for a group that was promised room, and has no pod on a node yet.
+    Only for a group that was promised room, has no pod on a node yet, and waits for no more than `MOST_FORESEEN`.
     """
     if job.bound or not job.job.outstanding or job.job.shadow:
         return []
     missing = job.missing() - len(job.waiting)
-    if missing <= 0:
+    if not 0 < missing <= MOST_FORESEEN:
         return []
     found = [pods for pods in job.job.to_come if pods.sure and _placeable(pods.template.pod.spec)]
     return found if sum(pods.count for pods in found) >= missing else []
