@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def needs(session: Session, job: JobState) -> Resources | None:
     """What the group still needs at least, `pods` left out; None where nothing says what it needs."""
-    room = session.model.demand(job.job).room
+    # With minResources that is known already, without a look at each of its pods.
+    room = job.job.outstanding if job.job.min_resources else session.model.demand(job.job).room
     if room is None or not (job.placed or job.nominated):
         return room
     here = (*job.placed.values(), *job.nominated.values())
