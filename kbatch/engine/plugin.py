@@ -180,11 +180,14 @@ class Plugin:
     """
 
     @classmethod
+    def answers(cls, method: str) -> bool:
+        """Whether this plugin has something of its own to say where this method is asked."""
+        return getattr(cls, method, None) is not getattr(Plugin, method, None)
+
+    @classmethod
     def consents(cls, method: str) -> bool:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
-        if cls.agrees is not None:
-            return method in cls.agrees
-        return getattr(cls, method, None) is not getattr(Plugin, method, None)
+        return method in cls.agrees if cls.agrees is not None else cls.answers(method)
 
     def __init__(self, arguments: Any, view: View) -> None:
         self.arguments = arguments

@@ -320,6 +320,10 @@ class ClusterModel:
 
     def _count(self, old: Task | None, new: Task | None) -> None:
         """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
+        if new is not None:
+            self.classes.use(new.cls)
+        if old is not None:
+            self.classes.release(old.cls)
         if old is not None and _leaves_room(old, new):
             self.room_generation += 1
         before, after = _place(old), _place(new)
@@ -327,7 +331,8 @@ class ClusterModel:
             self.standing_generation += 1
             if (before and old is not None and not old.job) or (after and new is not None and not new.job):
                 self.capacity_generation += 1
-        self._nodes.swap(old, new)
+        if self._nodes.swap(old, new):
+            self._room_changed()
         self._groups.swap(old, new)
 
     # --- sums ---------------------------------------------------------------------------------------------------------
@@ -348,6 +353,8 @@ class ClusterModel:
                 self._read_again(self._unread.pop())
             yield
         yield from self._groups.refreshing()
+        self.classes.sweep()
+        self._nodes.classes_changed(len(self.classes), self.classes.forgotten)
         yield from self._nodes.refreshing()
 
     def validate(self) -> None:
@@ -371,7 +378,11 @@ def _leaves_room(old: Task, new: Task | None) -> bool:
     if old.node and not old.terminal:
         stays = new is not None and new.node == old.node and not new.terminal
         return not stays or new is None or new.cls is not old.cls or (new.terminating and not old.terminating)
-    return bool(old.nominated) and (new is None or new.nominated != old.nominated)
+    if not old.nominated:
+        return False
+    # A nominee that is being deleted waits no longer, even where a finalizer keeps its object.
+    ends = new is None or new.nominated != old.nominated or (new.terminating and not old.terminating)
+    return ends or new is None or new.cls is not old.cls
 
 
 def _key(namespace: str, name: str) -> str:

@@ -68,6 +68,9 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
             job.outstanding = _beyond(job.min_resources, job.own)
         elif demand is not None:
             job.outstanding = dict(demand.room or {})
+    if job.orphan:
+        job.request = dict(job.allocated)
+        return
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
@@ -182,7 +185,9 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _free(task: Task) -> bool:
-    """Whether the pod could be placed but for the gate that is removed when its group is in queue."""
+    """Whether the pod could be placed but for the gate that is removed when its group is in queue; claims keep it."""
+    if task.claims:
+        return False
     return not task.gated or all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
 
 

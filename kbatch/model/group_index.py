@@ -89,11 +89,10 @@ class GroupIndex:
         return True
 
     def remove_group(self, key: str) -> None:
-        """The PodGroup is gone; pods that name it keep its job."""
+        """The PodGroup is gone; pods that name it keep its job, which stays in its queue."""
         job = self.jobs.get(key)
         if job is not None and job.group is not None:
             job.read(None)
-            self._leave(job)
             self._touch(job)
             self._drop_if_empty(job)
 
@@ -148,10 +147,10 @@ class GroupIndex:
         return True
 
     def remove_queue(self, name: str) -> None:
-        """The Queue is gone; groups that name it keep its record."""
+        """The Queue is gone; groups that name it keep its record, in which they go on to count."""
         record = self.queues.get(name)
         if record is not None and record.queue is not None:
-            record.queue = None
+            record.forget()
             self._touch_all(record)
             if not record.jobs:
                 del self.queues[name]
@@ -191,7 +190,7 @@ class GroupIndex:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
         oldest: dict[str, tuple[int, str]] = {}
         for job in self.live.values():
-            if job.waiting or job.outstanding:
+            if (job.waiting or job.outstanding) and not job.orphan:
                 age = job.created, job.key
                 oldest[job.queue] = min(oldest.get(job.queue, age), age)
         return [
@@ -211,9 +210,12 @@ class GroupIndex:
         if job.group is None and job.tasks:
             oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
             job.created = oldest.created
+            named = (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL)
             if job.shadow:  # what its oldest pod says of it
                 job.minimum = _shadow_minimum(oldest.pod)
-                self._enter(job, (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL) or self._default_queue)
+                self._enter(job, named or self._default_queue)
+            else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
+                self._enter(job, named or job.queue or self._default_queue)
         job.refresh()
         account(job, self.makers(job.key))
         self._demands.pop(job.key, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, Queue
+from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, parse_quantity, parse_resources
@@ -38,8 +38,13 @@ class Job:
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
         own, asked: requests of its holding and its succeeded pods, and of its waiting ones.
         request: what it asks of its queue in all: `bound`, and the larger of its pods that wait or are to come and
-            `outstanding`.
+            `outstanding`; of an orphan what it holds.
+        queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
+            as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        claiming: how many of `waiting` have resource claims.
+        started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
+        bound_since: since when the oldest of the members that hold a node does, binds under way included.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
 
@@ -74,7 +79,9 @@ class Job:
     succeeded: int = 0
     failed: int = 0
     terminating: int = 0
+    claiming: int = 0
     started: int | None = None
+    bound_since: int | None = None
     settled: bool = False
     allocated: Resources = field(default_factory=dict)
     counted: tuple[str, Resources, Resources] | None = None
@@ -88,6 +95,11 @@ class Job:
         """Whether that condition stands and is "True"."""
         condition = self.condition(type_)
         return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
+        return self.group is None and not self.shadow
 
     @property
     def disruption(self) -> str:
@@ -116,10 +128,14 @@ class Job:
         nominated: Resources = {}
         asked: Resources = {}
         own: Resources = {}
-        holding = succeeded = failed = terminating = 0
-        started: int | None = None
+        holding = succeeded = failed = terminating = claiming = 0
+        bound_since: int | None = None
+        starts: list[int] = []
+        ended: list[int] = []
         for task in self.tasks.values():
             if task.terminal:
+                if task.node:
+                    ended.append(task.started)
                 if task.succeeded:
                     succeeded += 1
                     _add(own, task.cls.request)
@@ -130,10 +146,13 @@ class Job:
             elif task.node:
                 holding += 1
                 _add(bound, task.cls.request)
-                if started is None or task.started < started:
-                    started = task.started
+                if bound_since is None or task.started < bound_since:
+                    bound_since = task.started
+                if not task.assumed:
+                    starts.append(task.started)
             else:
                 waiting.append(task)
+                claiming += task.claims
                 _add(asked, task.cls.request)
                 if task.nominated:
                     nominees.append(task)
@@ -141,13 +160,36 @@ class Job:
         _add(own, bound)
         self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
-        self.started = started
+        self.claiming = claiming
+        self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
         self.own, self.asked = own, asked
         self.allocated = bound
         if nominated:
             self.allocated = dict(bound)
             _add(self.allocated, nominated)
         self.settled = not waiting and self._said_all()
+
+    def _start(self, starts: list[int], ended: list[int]) -> int | None:
+        """Since when the group runs, by what the API server says alone, so that a restart changes nothing.
+
+        It runs since its condition Scheduled last became True, or since the oldest member that holds a node came there
+        (`starts`: a member that is replaced makes the condition flip, the others ran on), or since the oldest of those
+        that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
+        """
+        found = starts
+        let_in = self._true_since(conditions.ENQUEUED)
+        if let_in is not None:
+            found = [*starts, *(start for start in ended if start >= let_in)]
+        scheduled = self._true_since(conditions.SCHEDULED)
+        if scheduled is not None:
+            found = [*found, scheduled]
+        return min(found, default=None)
+
+    def _true_since(self, type_: str) -> int | None:
+        condition = self.condition(type_)
+        if condition is None or condition.status != conditions.TRUE:
+            return None
+        return timestamp_us(condition.last_transition_time)
 
     def _said_all(self) -> bool:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""
@@ -172,6 +214,21 @@ class Job:
             return True
         placed = self.placed_by_role()
         return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
+
+    def needs_claims(self) -> bool:
+        """Whether enough pods exist for the minimum, or a role's, but not without those that have resource claims."""
+        if not self.claiming:
+            return False
+        there = self.holding + self.succeeded + len(self.waiting)
+        if there - self.claiming < self.minimum <= there:
+            return True
+        placed = self.placed_by_role()
+        for role in self.roles:
+            waiting = [task for task in self.waiting if task.role == role.name]
+            there = placed.get(role.name, 0) + len(waiting)
+            if there - sum(task.claims for task in waiting) < role.min_member <= there:
+                return True
+        return False
 
     def placed_by_role(self) -> dict[str, int]:
         """Pods that hold a node or have succeeded, by role."""
@@ -233,6 +290,10 @@ class QueueRecord:
         self.capability = parse_resources(spec.capability) if spec.capability is not None else None
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
+
+    def forget(self) -> None:
+        """The Queue is gone: from now on all is as for one that was never there."""
+        self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
 
     def count(self, allocated: Resources, request: Resources, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""

@@ -26,7 +26,7 @@ from kbatch.api.names import (
 )
 from kbatch.api.objects import Job
 from kbatch.model.requests import effective_request
-from kbatch.resources import format_resources, scale
+from kbatch.resources import check_limit, format_resources, scale
 
 RELEASED: Final = "false"
 """The mark's value once kbatch has resumed the Job."""
@@ -122,13 +122,14 @@ def group_for(job: Job) -> dict[str, Any]:
     """The PodGroup for a Job with a queue: all pods that run at one time together, owned by the Job.
 
     Raises:
-        QuantityError: what its pods ask for cannot be read.
+        QuantityError: what its pods ask for cannot be read, or is beyond 2^53 in all.
     """
     count = members(job)
     spec: dict[str, Any] = {"minMember": count, "queue": (job.metadata.labels or {})[QUEUE_LABEL]}
-    resources = format_resources(scale(effective_request(job.spec.template.spec), count))
-    if resources:
-        spec["minResources"] = resources
+    asked = scale(effective_request(job.spec.template.spec), count)
+    check_limit(asked)
+    if asked:
+        spec["minResources"] = format_resources(asked)
     if job.spec.template.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.template.spec.priority_class_name
     return {

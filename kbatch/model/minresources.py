@@ -12,7 +12,7 @@ from kbatch.api.objects import Job, PodGroupSpec
 from kbatch.model.demand import demand_of, of_spec, quota_ask
 from kbatch.model.quota import Ask
 from kbatch.model.requests import effective_request
-from kbatch.resources import QuantityError, Resources, positive, scale
+from kbatch.resources import QuantityError, Resources, check_limit, positive, scale
 
 
 def minimum_of(spec: PodGroupSpec) -> int:
@@ -24,17 +24,26 @@ def from_templates(spec: PodGroupSpec) -> Resources | None:
     """What the minimum asks for by the roles' templates; None where they do not say all.
 
     They say all when each role with a minimum has one that can be read, and what is made of them makes up the group's.
+    A sum beyond 2^53 is as unreadable as a single amount.
     """
     silent = PodGroupSpec(min_member=spec.min_member, sub_groups=spec.sub_groups)
-    return positive(demand_of(of_spec(silent)).minimum or {}) or None
+    try:
+        return _exact(demand_of(of_spec(silent)).minimum or {})
+    except QuantityError:
+        return None
 
 
 def from_owner(spec: PodGroupSpec, owner: Job) -> Resources | None:
     """What the minimum asks for if all its pods are made by this Job; None where its template cannot be read."""
     try:
-        return positive(scale(effective_request(owner.spec.template.spec), minimum_of(spec))) or None
+        return _exact(scale(effective_request(owner.spec.template.spec), minimum_of(spec)))
     except QuantityError:
         return None
+
+
+def _exact(asked: Resources) -> Resources | None:
+    check_limit(asked)
+    return positive(asked) or None
 
 
 def ask_of(spec: PodGroupSpec) -> Ask:

@@ -10,7 +10,7 @@ from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job
 from kbatch.model.makers import Maker, group_key_of, maker_of
 from kbatch.model.nodes import NodeRecord
-from kbatch.resources import PODS, Resources, add
+from kbatch.resources import LIMIT, PODS, Resources, add
 
 if TYPE_CHECKING:
     from kbatch.model.cluster import ClusterModel
@@ -90,9 +90,12 @@ def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
     _check((row is not None) == (record.node is not None), record.name)
     if row is not None:
         for name, idle in model.table.idle.items():
-            _check(int(idle[row]) == record.allocatable.get(name, 0) - fresh.used.get(name, 0), record.name)
-            _check(int(model.table.releasing[name][row]) == fresh.releasing.get(name, 0), record.name)
+            used, releasing = min(fresh.used.get(name, 0), LIMIT), min(fresh.releasing.get(name, 0), LIMIT)
+            _check(int(idle[row]) == record.allocatable.get(name, 0) - used, record.name)
+            _check(int(model.table.releasing[name][row]) == releasing, record.name)
             _check(int(model.table.capacity[name][row]) == record.capacity().get(name, 0), record.name)
+        _check(bool(model.table.open[row]) == (not record.closed), record.name)
+    _check(record.overfull == any(amount > LIMIT for amount in fresh.used.values()), record.name)
 
 
 def _check(holds: bool, where: str) -> None:

@@ -27,6 +27,7 @@ from kbatch.api.reasons.named import (
     PriorityClassNotFound,
     QueueClosed,
     QueueNotFound,
+    ResourceClaimsUnsupported,
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
@@ -64,6 +65,7 @@ __all__ = [
     "QuotaExceeded",
     "Reason",
     "Reserved",
+    "ResourceClaimsUnsupported",
     "SentBack",
     "TopologyUnsatisfied",
     "VictimsTerminating",
@@ -77,6 +79,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueClosed,
     PriorityClassNotFound,
     JobSuspended,
+    ResourceClaimsUnsupported,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,

@@ -17,7 +17,7 @@ from kbatch.engine.placement.shortage import shortage_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.nodes import Column
+from kbatch.model.nodes import Column, exact_sum
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import scale, total
 
@@ -107,7 +107,7 @@ class Feasibility:
 
     def _sum(self, name: str) -> int:
         column = self._capacity.get(name)
-        return int(column[self._session.nodes.open].sum()) if column is not None else 0
+        return exact_sum(column[self._session.nodes.open]) if column is not None else 0
 
     def _at_most(self, counts: _Counts) -> int:
         """At most this many of the pods have room, were each class alone; those that differ in nothing here are one."""

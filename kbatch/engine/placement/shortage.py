@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.nodes import NodeTable
+from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import scale, total
 
@@ -27,7 +27,7 @@ def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[Task
     usable = table.open & table.ready & ~table.cordoned
     for name in sorted(asked):
         idle = room.idle.get(name)
-        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
+        free = exact_sum(np.maximum(idle, 0)[usable]) if idle is not None else 0
         missing = asked[name] - free
         if missing > 0 and missing / asked[name] > worst[0]:
             worst = (missing / asked[name], name, missing)

@@ -9,12 +9,13 @@ Arrays from here are shared: read them, never write them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from kbatch.api.objects import (
+    Node,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -166,6 +167,42 @@ def soft_taints(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Column
 def soft_taint_count(taints: Iterable[Taint]) -> int:
     """How many of these taints are PreferNoSchedule."""
     return sum(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
+
+
+def not_ready(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Mask:
+    """The nodes whose conditions keep the pod away: not Ready, or without a network, and it does not tolerate that.
+
+    The node controller sets a taint for each of these conditions; until it has, the condition stands for the taint.
+    """
+
+    def make() -> Mask:
+        found: Mask = ~table.ready
+        borne = {key for key in _CONDITION_TAINTS if _borne(key, tolerations)}
+        if borne:
+            for row in np.flatnonzero(found).tolist():
+                found[row] = not borne.issuperset(_condition_taints(table.node(row)))
+        return found
+
+    return cached(table, ("not ready", tolerations), make)
+
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_NO_NETWORK: Final = "node.kubernetes.io/network-unavailable"
+_CONDITION_TAINTS: Final = (_NOT_READY, _UNREACHABLE, _NO_NETWORK)
+
+
+def _borne(key: str, tolerations: tuple[Toleration, ...]) -> bool:
+    return any(tolerates(each, Taint(key=key, effect="NoSchedule")) for each in tolerations)
+
+
+def _condition_taints(node: Node) -> Iterator[str]:
+    """The taints that the node gets, or soon will, because it is not ready."""
+    for condition in node.status.conditions or ():
+        if condition.type == "Ready" and condition.status != "True":
+            yield _UNREACHABLE if condition.status == "Unknown" else _NOT_READY
+        elif condition.type == "NetworkUnavailable" and condition.status == "True":
+            yield _NO_NETWORK
 
 
 def node_condition(table: NodeTable, condition: str) -> Mask:

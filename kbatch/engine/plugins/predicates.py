@@ -221,7 +221,7 @@ class Predicates(Plugin):
         table, spec = self._table, cls.spec
         tolerations = spec.tolerations or ()
         codes: Codes = np.zeros(len(table), np.uint8)
-        _refuse(codes, ~table.ready, _code(NodeNotReady))
+        _refuse(codes, columns.not_ready(table, tolerations), _code(NodeNotReady))
         if not any(tolerates(each, _CORDON) for each in tolerations):
             _refuse(codes, table.cordoned, _code(NodeUnschedulable))
         _refuse(codes, ~columns.selected(table, spec), _code(NodeSelectorMismatch))

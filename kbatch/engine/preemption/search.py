@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import place_minimum
@@ -372,7 +374,7 @@ def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
                 continue
             asked.add(name)
             free = context.session.room.future[name]
-            fitting = int((free[allowed & (free > 0)] // amount).sum())
+            fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
             if fitting < len(run):
                 short.add(name)
     return frozenset(short or asked)

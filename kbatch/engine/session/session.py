@@ -11,7 +11,7 @@ from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.plugin import Key, Plugin, Undo
+from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.jobs import JobState
@@ -19,7 +19,7 @@ from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
-from kbatch.model.nodes import NodeTable
+from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
@@ -48,10 +48,12 @@ class Session:
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
+        # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
+        nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
         self._queues = {
-            name: QueueState(record, deserved.get(name, {}), dict(record.allocated))
+            name: QueueState(record, deserved.get(name, nothing), dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
-            if record.queue is not None
+            if record.queue is not None or record.allocated
         }
         self._jobs: dict[str, JobState] = {}
         self.room_moves = 0
@@ -68,27 +70,19 @@ class Session:
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
-        plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
-            (part.tier, part.enabled, part.plugin(part.arguments, self)) for part in policy.plugins
-        ]
-        self._plugins = [plugin for _, _, plugin in plugins]
+        """Make the plugins, and note for each question which of them have an answer."""
+        self._plugins = [part.plugin(part.arguments, self) for part in policy.plugins]
+        parts = tuple(zip(policy.plugins, self._plugins, strict=True))
 
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
             return [
-                plugin for _, enabled, plugin in plugins
-                if getattr(type(plugin), method) is not getattr(Plugin, method)
-                and (switch is None or enabled(switch))
+                plugin for part, plugin in parts
+                if plugin.answers(method) and (switch is None or part.enabled(switch))
             ]  # fmt: skip
 
-        self._queue_keys: list[Callable[[QueueState], Key]] = [
-            plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)
-        ]
-        self._job_keys: list[Callable[[JobState], Key]] = [
-            plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)
-        ]
-        self._task_keys: list[Callable[[Task], Key]] = [
-            plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)
-        ]
+        self._queue_keys = [plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)]
+        self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
+        self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
@@ -122,7 +116,7 @@ class Session:
 
     @property
     def queues(self) -> Mapping[str, QueueState]:
-        """The existing queues, in the order of names."""
+        """The queues that exist, and those that do not and yet hold something, in the order of names."""
         return self._queues
 
     def queue(self, name: str) -> QueueState:
@@ -202,11 +196,11 @@ class Session:
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""
         column = self.room.idle.get(name)
-        return int(np.maximum(column[self._usable], 0).sum()) if column is not None else 0
+        return exact_sum(np.maximum(column[self._usable], 0)) if column is not None else 0
 
     def usable(self) -> Resources:
         """Idle and releasing room, less what is nominated, over all nodes that may be used."""
-        return {name: int(np.maximum(column[self._usable], 0).sum()) for name, column in self.room.future.items()}
+        return {name: exact_sum(np.maximum(column[self._usable], 0)) for name, column in self.room.future.items()}
 
     # --- what plugins say ---------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "QueueClosed",
         "PriorityClassNotFound",
         "JobSuspended",
+        "ResourceClaimsUnsupported",
         "NotEnoughTasks",
         "QueueCapabilityExceeded",
         "QuotaExceeded",
