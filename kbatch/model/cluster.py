@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
 from kbatch.api.objects import AnyObject, Node, Pod, PodGroup, PriorityClass, Queue
+from kbatch.api.objects import Job as BatchJob
+from kbatch.model.demand import Demand
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.group_index import GroupIndex
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.makers import Maker
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
 from kbatch.model.others import STATIC_KINDS, OtherObjects
@@ -54,7 +57,7 @@ class ClusterModel:
         self._others = OtherObjects()
         self._nodes = NodeIndex()
         self._usable = Usable(self._nodes.table, self.classes.selections)
-        self._groups = GroupIndex(default_queue, self._others, self.classes.selections)
+        self._groups = GroupIndex(default_queue, self._others, self.classes.selections, scheduler_name)
         self._assumed: dict[str, tuple[str, str]] = {}
         self._evicting: dict[str, str] = {}
         self._class_generation = 0
@@ -65,6 +68,7 @@ class ClusterModel:
             Node: self._upsert_node,
             PodGroup: self._upsert_group,
             Queue: self._upsert_queue,
+            BatchJob: self._upsert_job,
         }
 
     # --- views --------------------------------------------------------------------------------------------------------
@@ -118,6 +122,15 @@ class ClusterModel:
         """What the existing queues bring to the division, in the order of names."""
         self.refresh()
         return self._groups.claims()
+
+    def demand(self, job: Job) -> Demand:
+        """What one of its groups asks for."""
+        self.refresh()
+        return self._groups.demand(job)
+
+    def makers(self, group: str) -> Mapping[str, Maker]:
+        """The batch Jobs whose pods belong to the group of that key, by name."""
+        return self._groups.makers(group)
 
     def deserved(self) -> dict[str, Resources]:
         """The deserved share of each existing queue: the division that scheduler and queue operator both go by.
@@ -182,6 +195,10 @@ class ClusterModel:
         if self._groups.upsert_queue(queue):
             self.generation += 1
 
+    def _upsert_job(self, job: BatchJob, key: str) -> None:
+        self._upsert_other(job, key)
+        self._groups.upsert_maker(job, key)
+
     def _upsert_other(self, obj: AnyObject, key: str) -> None:
         news, matters = self._others.upsert(obj, key)
         if news:
@@ -222,6 +239,8 @@ class ClusterModel:
             self.generation += 1
         elif self._others.remove(kind, key):
             self._other_changed(kind)
+            if kind is BatchJob:
+                self._groups.remove_maker(key)
             self.generation += 1
 
     def _room_changed(self) -> None:

@@ -6,13 +6,16 @@ queues. A group lives as long as its PodGroup or any pod that names it; a queue 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
+from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
+from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
 from kbatch.model.selections import SelectionTable
@@ -33,13 +36,19 @@ class GroupIndex:
         live: the jobs that are not settled.
     """
 
-    def __init__(self, default_queue: str, others: OtherObjects, selections: SelectionTable) -> None:
+    def __init__(
+        self, default_queue: str, others: OtherObjects, selections: SelectionTable, scheduler_name: str
+    ) -> None:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self._default_queue: Final = default_queue
         self._others: Final = others
         self._selections: Final = selections
+        self._scheduler_name: Final = scheduler_name
+        self._makers: dict[str, dict[str, Maker]] = {}
+        self._group_of_maker: dict[str, str] = {}
+        self._demands: dict[str, Demand] = {}
         self._dirty: dict[str, Job] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -93,6 +102,38 @@ class GroupIndex:
             self._touch(job)
             self._drop_if_empty(job)
 
+    def upsert_maker(self, job: BatchJob, key: str) -> None:
+        """Take over a batch Job: the group that its pods belong to asks for those that are to come."""
+        group = group_key_of(job, self._scheduler_name)
+        if self._group_of_maker.get(key, group) != group:
+            self.remove_maker(key)
+        if not group:
+            return
+        known = self._makers.setdefault(group, {})
+        old, new = known.get(job.metadata.name), maker_of(job)
+        if old is not None and old.like(new):
+            return
+        known[job.metadata.name] = new
+        self._group_of_maker[key] = group
+        if group in self.jobs:
+            self._touch(self.jobs[group])
+
+    def remove_maker(self, key: str) -> None:
+        """The batch Job of that key is gone, or its pods belong to no group any more."""
+        group = self._group_of_maker.pop(key, None)
+        if group is None:
+            return
+        makers = self._makers[group]
+        del makers[key.rpartition("/")[2]]
+        if not makers:
+            del self._makers[group]
+        if group in self.jobs:
+            self._touch(self.jobs[group])
+
+    def makers(self, group: str) -> Mapping[str, Maker]:
+        """The batch Jobs whose pods belong to the group of that key, by name."""
+        return self._makers.get(group, NO_MAKERS)
+
     def upsert_queue(self, queue: Queue) -> bool:
         """Take over what the Queue says. Whether its spec is news.
 
@@ -144,6 +185,13 @@ class GroupIndex:
                     break
             yield
 
+    def demand(self, job: Job) -> Demand:
+        """What a group asks for, as of the last `refreshing`; worked out when it is asked for."""
+        found = self._demands.get(job.key)
+        if found is None:
+            found = self._demands[job.key] = demand_of(job)
+        return found
+
     def claims(self) -> list[Claim]:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
         oldest: dict[str, tuple[int, str]] = {}
@@ -180,6 +228,8 @@ class GroupIndex:
             else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
                 self._enter(job, named or job.queue or self._default_queue)
         job.refresh()
+        account(job, self.makers(job.key))
+        self._demands.pop(job.key, None)
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self._others.priority_class(name) if name else None
         job.priority_class_missing = name if name and found is None else ""
@@ -206,6 +256,7 @@ class GroupIndex:
             self.jobs.pop(job.key, None)
             self._dirty.pop(job.key, None)
             self.live.pop(job.key, None)
+            self._demands.pop(job.key, None)
             self._leave(job)
 
     def _enter(self, job: Job, name: str) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
+from kbatch.resources import PODS, Resources, parse_quantity, parse_resources
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
@@ -33,11 +34,15 @@ class Job:
         group: the PodGroup; None for a shadow group, and while pods name a PodGroup that does not exist.
         minimum: pods that must be placed together; at least the sum of the roles' minimums.
         min_resources: in the dimensions of nodes. min_quota: the same as it was written, for quotas.
-        outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
-            or over. This is what enqueue reserves.
+        outstanding: of what its minimum needs, what its holding and its succeeded pods do not cover yet; empty once it
+            is whole or over, and where all its pods exist and no minResources say more. This is what enqueue reserves.
+        templates: of its roles, each with how many pods are made of it when the group is in queue.
+        to_come: pods that do not exist yet: of its roles, and of the Jobs that name it (see `kbatch.model.demand`).
+        suspended_by: a Job that its user has suspended and without which the minimum cannot be had; "" for none.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
-        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`; of an
-            orphan what it holds.
+        own, asked: requests of its holding and its succeeded pods, and of its waiting ones.
+        request: what it asks of its queue in all: `bound`, and the larger of its pods that wait or are to come and
+            `outstanding`; of an orphan what it holds.
         queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
             as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
@@ -67,6 +72,11 @@ class Job:
     nominated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
     outstanding: Resources = field(default_factory=dict)
+    templates: tuple[tuple[Template, int], ...] = ()
+    to_come: tuple[ToCome, ...] = ()
+    suspended_by: str = ""
+    own: Resources = field(default_factory=dict)
+    asked: Resources = field(default_factory=dict)
     waiting: list[Task] = field(default_factory=list)
     nominees: list[Task] = field(default_factory=list)
     holding: int = 0
@@ -115,7 +125,7 @@ class Job:
         return self.succeeded >= self.minimum
 
     def refresh(self) -> None:
-        """Work out all sums from the tasks; costs what the group has pods."""
+        """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest."""
         waiting: list[Task] = []
         nominees: list[Task] = []
         bound: Resources = {}
@@ -156,20 +166,11 @@ class Job:
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
         self.claiming = claiming
         self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
-        if holding + succeeded >= self.minimum or self.over:
-            self.outstanding = {}
-        else:
-            self.outstanding = {k: v for k, v in subtract(self.min_resources, own).items() if v and k != PODS}
+        self.own, self.asked = own, asked
         self.allocated = bound
         if nominated:
             self.allocated = dict(bound)
             _add(self.allocated, nominated)
-        self.request = dict(bound)
-        if self.orphan:
-            self.request, asked = dict(self.allocated), {}
-        for name in asked.keys() | self.outstanding.keys():
-            more = max(asked.get(name, 0), self.outstanding.get(name, 0))
-            self.request[name] = self.request.get(name, 0) + more
         self.settled = not waiting and self._said_all()
 
     def _start(self, starts: list[int], ended: list[int]) -> int | None:
@@ -198,10 +199,10 @@ class Job:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""
         if self.group is None:
             return True
-        if self.over and (self.is_true(conditions.FAILED) or not self._whole()):
+        if self.over and (self.is_true(conditions.FAILED) or not self.whole()):
             return True
         # Who ran and ended while nobody led has still to be said to have been scheduled.
-        if not self._whole():
+        if not self.whole():
             return False
         return (
             self.is_true(conditions.ENQUEUED)
@@ -209,7 +210,8 @@ class Job:
             and not self.is_true(conditions.UNSCHEDULABLE)
         )
 
-    def _whole(self) -> bool:
+    def whole(self) -> bool:
+        """Whether its minimum, and that of each role, holds nodes or has succeeded."""
         if self.holding + self.succeeded < self.minimum:
             return False
         if not self.roles:
@@ -255,8 +257,10 @@ class Job:
             self.min_resources = _of_nodes(self.min_quota)
             self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
             self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
+            if self.group is None or self.group.spec != spec:
+                self.templates = of_roles(spec)
         else:
-            self.min_quota, self.min_resources, self.roles, self.minimum = {}, {}, (), 1
+            self.min_quota, self.min_resources, self.roles, self.minimum, self.templates = {}, {}, (), 1, ()
         self.group = group
 
 

@@ -18,12 +18,14 @@ UNKNOWN: Selections = ()
 def parts_of(job: Job, selections: SelectionTable) -> Parts:
     """The parts of a group; added up they are its `allocated` and its `request`.
 
-    Each live pod asks by its own selection. What minResources ask for beyond the pods is asked by any selection of the
-    group's pods and of its roles' templates; by `UNKNOWN` where there is neither, or neither for one of its roles.
+    Each live pod, and each that is to come, asks by its own selection. What minResources ask for beyond these is asked
+    by any selection of the group's pods and templates; by `UNKNOWN` where there is neither, or neither for one of its
+    roles.
     """
+    coming = () if job.suspended_by or job.orphan else job.to_come
     live = [task for task in job.tasks.values() if not (task.terminal or task.terminating)]
     kinds = {task.cls.selection for task in live}
-    if len(kinds) == 1 and not job.outstanding:
+    if len(kinds) == 1 and not job.outstanding and not coming:
         return {tuple(kinds): (job.allocated, job.request)}
     parts: Parts = {}
     rest = dict(job.request)
@@ -34,6 +36,13 @@ def parts_of(job: Job, selections: SelectionTable) -> Parts:
             request[name] = request.get(name, 0) + amount
             if task.node or task.nominated:
                 allocated[name] = allocated.get(name, 0) + amount
+    for pods in coming:
+        selection = selections.read(pods.template.pod.spec)
+        kinds.add(selection)
+        _, request = parts.setdefault((selection,), ({}, {}))
+        for name, amount in pods.template.request.items():
+            rest[name] = rest.get(name, 0) - amount * pods.count
+            request[name] = request.get(name, 0) + amount * pods.count
     more = {name: amount for name, amount in rest.items() if amount > 0}
     if more:
         ahead = _ahead(job, kinds, live, selections)

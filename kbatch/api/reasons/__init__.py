@@ -38,6 +38,7 @@ from kbatch.api.reasons.passing import (
 from kbatch.api.reasons.room import (
     ClusterTooSmall,
     GangExceedsReclaimableShare,
+    MinResourcesTooLarge,
     NotEnoughResources,
     QueueOverused,
     SentBack,
@@ -52,6 +53,7 @@ __all__ = [
     "GangExceedsReclaimableShare",
     "Gated",
     "JobSuspended",
+    "MinResourcesTooLarge",
     "NotEnoughResources",
     "NotEnoughTasks",
     "PodGroupNotFound",
@@ -82,6 +84,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueCapabilityExceeded,
     QuotaExceeded,
     ClusterTooSmall,
+    MinResourcesTooLarge,
     GangExceedsReclaimableShare,
     TopologyUnsatisfied,
     WaitingInQueue,

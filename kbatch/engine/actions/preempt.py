@@ -15,7 +15,6 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.demand import ToCome
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
@@ -25,6 +24,7 @@ from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, signature, unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.model.makers import ToCome
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
@@ -135,9 +135,11 @@ def _clear(
     context: CycleContext, queue: QueueState, job: JobState, pods: list[ToCome], searches: Searches
 ) -> Generator[Transaction | Turn, None, None]:
     """Keep room for pods that are yet to be made, for the rest of the cycle; fetch it from surplus if need be."""
+    if context.feasibility.hopeless(job):
+        return
     session = context.session
     existing = job.waiting
-    job.waiting = [*existing, *awaited(session, job, pods)]
+    job.waiting = [*existing, *(yield from awaited(session, job, pods))]
     found = yield from _plan_ahead(context, queue, job, searches)
     if found is not None:
         steps = found.recorded()

@@ -63,16 +63,9 @@ def impossible(session: Session, job: JobState) -> Reason | None:
         return PriorityClassNotFound(model.priority_class_missing)
     if model.needs_claims():
         return ResourceClaimsUnsupported(model.claiming)
-    return _suspended(session, job)
-
-
-def _suspended(session: Session, job: JobState) -> Reason | None:
-    """Why the group's minimum cannot come to be: who would make its pods is suspended by its user."""
-    model = job.job
-    if model.group is None or model.roles or model.holding + model.succeeded + len(model.waiting) >= model.minimum:
-        return None
-    held = session.on_hold(model.key)
-    return JobSuspended(held) if held is not None else None
+    if model.suspended_by:
+        return JobSuspended(model.suspended_by)
+    return None
 
 
 def _admit(session: Session, job: JobState) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.voting import Voting
@@ -21,7 +19,6 @@ from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
-from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -70,8 +67,6 @@ class Session:
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
-        self._templates: dict[str, list[ToCome]] | None = None
-        self._on_hold: dict[str, str] | None = None
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
@@ -158,18 +153,6 @@ class Session:
     def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
         return self._live
-
-    def job_templates(self, key: str) -> Sequence[ToCome]:
-        """Pods to come of suspended Jobs that name the group."""
-        if self._templates is None:
-            self._templates = index_templates(self.model.objects.get(BatchJob, {}).values())
-        return self._templates.get(key, ())
-
-    def on_hold(self, key: str) -> str | None:
-        """The Job whose suspension by its user keeps the group from having pods, or None."""
-        if self._on_hold is None:
-            self._on_hold = on_hold(self.model.objects.get(BatchJob, {}).values())
-        return self._on_hold.get(key)
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""

@@ -38,6 +38,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "QueueCapabilityExceeded",
         "QuotaExceeded",
         "NotEnoughResources",
+        "NotEnoughResources",
         "GangExceedsReclaimableShare",
         "TopologyUnsatisfied",
         "WaitingInQueue",
