@@ -26,11 +26,11 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.actions.base import Action
-from kbatch.engine.coming import behind, foreseen, gives
+from kbatch.engine.admission.demand import Quotas, needs
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.demand import Quotas, needs
 from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.preemption.prospective import behind, foreseen, gives
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking

@@ -12,12 +12,12 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
-from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
 from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement

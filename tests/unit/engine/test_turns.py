@@ -9,7 +9,7 @@ import pytest
 from kbatch.api.configuration import DEFAULT, parse
 from kbatch.api.objects import SubGroup
 from kbatch.engine import Memo, NullObserver, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
-from kbatch.engine.coming import MOST_FORESEEN, awaited
+from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
 from kbatch.engine.session.session import Session
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
 

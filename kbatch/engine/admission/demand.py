@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbatch.api.objects import ResourceQuota
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model import quota as quotas
 from kbatch.model.demand import quota_ask
 from kbatch.model.quota import Excess
 from kbatch.resources import QuantityError, Resources, add, subtract, total
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
 
 
 def needs(session: Session, job: JobState) -> Resources | None:

@@ -8,21 +8,18 @@ See docs/decisions/0007-room-for-pods-to-come.md.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, Pod, PodSpec
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
 from kbatch.model.makers import ToCome
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
-
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
-
 
 MOST_FORESEEN: Final = 2_000
 """For more pods of one minimum no room is made before they exist: their places would be worked out twice, in every
