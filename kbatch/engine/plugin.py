@@ -140,6 +140,10 @@ class View(Protocol):
     """Capacity of the cluster."""
     model: ClusterModel
     """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
+    emptied: bool
+    """This is the cluster without this scheduler's pods, and without those that terminate: whoever counts what stands
+    on nodes leaves them out. `room` does.
+    """
 
     def plugin_state(self, name: str) -> Any:
         """What the plugin of this name left at the end of the cycle before; None: nothing."""
@@ -245,6 +249,12 @@ class Plugin:
         While this and all that stands are as they were, what did not fit is not tried again. By default on anything.
         """
         return self.view.model.generation
+
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """Whether pods of the class, were no others placed, never stand in one another's way more than they must:
+        placed one by one wherever `predicate` lets them, they are as many as can be. Where it is not known, it is not.
+        """
+        return False
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """What the codes of `predicate` mean for this class; by default one of each type in `reasons`."""

@@ -1,23 +1,29 @@
 """The nodes as they would be without this scheduler's pods: whether a group could run there at all, and what it lacks.
 
-Only what a node itself decides counts (room, labels, taints, conditions, reachable volumes), not other pods: those are
-gone. The columns are made once for a session, and every trial is taken back.
+A trial places the minimum by the code that places it in earnest, over an emptied session of its own: the plugins are
+made once more over nodes on which only other schedulers' pods stand, so the gang's pods meet one another's
+anti-affinity, spread and host ports, and nobody else's but those. What terminates is gone. Every trial is taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from kbatch.engine.cooperative import finish
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage
 from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.tasks import Task, TaskClass
+from kbatch.model.tasks import TaskClass
 from kbatch.resources import Resources, scale, total
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
@@ -66,6 +72,7 @@ class Feasibility:
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
         self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._emptied: tuple[Session, NodeRankings] | None = None
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
         self._before = before
@@ -74,6 +81,11 @@ class Feasibility:
     def close(self) -> None:
         """Let go of what holds this."""
         self._rankings.close()
+        if self._emptied is not None:
+            session, rankings = self._emptied
+            rankings.close()
+            session.close()
+            self._emptied = None
 
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
@@ -89,7 +101,13 @@ class Feasibility:
 
     def _cannot(self, job: JobState, counts: _Counts) -> bool:
         wanted, there = job.minimum - job.job.succeeded, sum(counts.values())
-        if there < wanted:
+        most = {role.name: role.max_member for role in job.job.roles}
+        usable = 0
+        for role_name in sorted({role_name for _, role_name in counts}):
+            count = sum(count for (_, other), count in counts.items() if other == role_name)
+            limit = most.get(role_name)
+            usable += count if limit is None else min(count, max(0, limit - _succeeded(job, role_name)))
+        if usable < wanted:
             return False  # not all pods are there
         for role in job.job.roles:
             least = role.min_member - _succeeded(job, role.name)
@@ -147,11 +165,15 @@ class Feasibility:
         return _content(job, _count(job))
 
     def attempt(self, job: JobState) -> Trial:
-        """Place the group's minimum, the smallest pods that make it up, the largest of them first."""
+        """`attempting`, without turns."""
+        return finish(self.attempting(job))
+
+    def attempting(self, job: JobState) -> Generator[Turn, None, Trial]:
+        """Place the group's minimum on the emptied nodes."""
         mark = _content(job, _count(job))
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            found = self._attempt(job, _minimum_of(job))
+            found = yield from self._attempt(job)
         self._trials[mark] = found
         return found
 
@@ -160,35 +182,34 @@ class Feasibility:
         """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
         return self._trials
 
-    def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
-        room, rankings = self._room, self._rankings
-        tasks.sort(key=_size, reverse=True)
-        done: list[tuple[TaskClass, int]] = []
-        left: list[Task] = []
-        at = 0
-        while at < len(tasks):
-            cls, end = tasks[at].cls, at
-            while end < len(tasks) and tasks[end].cls is cls:
-                end += 1
-            while at < end:
-                rows = rankings.of(cls, When.NOW).choose(end - at)
-                if not rows:
-                    break
-                for row in rows:
-                    room.allocate(cls, row)
-                    done.append((cls, row))
-                at += len(rows)
-            left.extend(tasks[at:end])
-            at = end
-        lacking = job.minimum - job.job.succeeded - len(tasks)  # pods that do not exist
-        found = Trial(job.minimum, job.job.succeeded + len(done) + max(0, lacking))
-        if left:
-            short, missing = shortage(self._session.nodes, room, left)
+    def _attempt(self, job: JobState) -> Generator[Turn, None, Trial]:
+        session, rankings = yield from self._ground()
+        state = _as_new(job)
+        begun = state.missing()
+        absent = begun - len(next_tasks(state, state.waiting))  # pods that do not exist count as placed
+        statement = Statement(session, state)
+        yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
+        missing = max(0, state.missing() - absent)
+        found = Trial(job.minimum, max(0, job.minimum - missing))
+        if missing:
+            left = next_tasks(state, unplaced(state))
+            short, lacking = shortage(session.nodes, self._room, left)
             fitting, counts = rankings.histogram(left[0].cls)
-            found = Trial(found.needed, found.placeable, short, missing, fitting, counts, left[0].role)
-        for cls, row in reversed(done):
-            room.allocate(cls, row, -1)
+            found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
+        statement.rollback()
         return found
+
+    def _ground(self) -> Generator[Turn, None, tuple[Session, NodeRankings]]:
+        """The emptied session, made when it is first needed: its plugins look at the same nodes, without our pods."""
+        if self._emptied is None:
+            snapshot, policy = self._session.snapshot, self._session.policy
+            session = Session(snapshot, policy, emptied=self._room)
+            for plugin in session.predicates:
+                for _ in plugin.prepare():
+                    yield TURN
+            rankings = NodeRankings(self._room, session.predicates, (), policy.fingerprint)
+            self._emptied = session, rankings
+        return self._emptied
 
 
 def _count(job: JobState) -> _Counts:
@@ -214,22 +235,13 @@ def _succeeded(job: JobState, role: str) -> int:
     return sum(1 for task in job.job.tasks.values() if task.succeeded and task.role == role)
 
 
-def _minimum_of(job: JobState) -> list[Task]:
-    """The smallest tasks that make up the minimum and each role's."""
-    tasks = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
-    tasks.sort(key=lambda task: (_size(task), task.key))
-    found: list[Task] = []
-    taken: set[str] = set()
-    wanted = [(role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles]
-    for name, count in wanted:
-        for task in [task for task in tasks if task.role == name][: max(0, count)]:
-            found.append(task)
-            taken.add(task.key)
-    rest = job.minimum - job.job.succeeded - len(found)
-    found.extend([task for task in tasks if task.key not in taken][: max(0, rest)])
+def _as_new(job: JobState) -> JobState:
+    """The group as if nothing of it had been placed; what has succeeded counts."""
+    found = JobState(job.job, job.queue, {})
+    waiting = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+    first = {task.key: at for at, task in enumerate(job.waiting)}
+    found.waiting = sorted(waiting, key=lambda task: (first.get(task.key, len(first)), task.created, task.key))
+    found.bound = job.job.succeeded
+    for role in job.job.roles if job.job.succeeded else ():
+        found.by_role[role.name] = _succeeded(job, role.name)
     return found
-
-
-def _size(task: Task) -> tuple[object, ...]:
-    """An order of size over classes: by what is asked, dimension by dimension."""
-    return (*(amount for _, amount in sorted(task.cls.request.items())), task.cls.id)

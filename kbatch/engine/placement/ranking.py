@@ -119,11 +119,13 @@ class NodeRanking:
         score[~ok] = -1
         return score
 
-    def choose(self, count: int) -> list[int]:
+    def choose(self, count: int, among: Mask | None = None) -> list[int]:
         """The rows of the next pods of the class, in order; up to `count`, or up to one where it must go stepwise.
 
-        Empty: none fits.
+        Empty: none fits. With `among`, only these rows are looked at.
         """
+        if among is not None:
+            return self._choose(1 if self.stepwise else count, among)
         if self.stepwise or self.when is When.LATER:
             return self._choose(1 if self.stepwise else count)
         if not self._on_course():
@@ -149,8 +151,10 @@ class NodeRanking:
             self._seen += 1
         return True
 
-    def _choose(self, count: int) -> list[int]:
+    def _choose(self, count: int, among: Mask | None = None) -> list[int]:
         key = self.refresh()
+        if among is not None:
+            key = np.where(among, key, np.int64(-1))
         if not len(key):
             return []
         if count == 1:
@@ -192,17 +196,21 @@ class NodeRanking:
         found: list[list[int]] = self._evaluate(index, extra=extra).reshape(len(top), depth).tolist()
         return found
 
-    def _capacity(self, index: Index) -> Column:
+    def capacity(self) -> Column:
+        """How many pods of the class each row has room for, were no other pod in the way; 0 where it never may stand."""
+        return np.where(self._allowed, np.maximum(self._capacity(slice(None)), 0), np.int64(0))
+
+    def _capacity(self, index: Index | slice) -> Column:
         """How many pods of the class each of these rows can take."""
         room = self._room
         least: Column | None = None
         for name, amount in self.cls.needs:
-            free = room.future[name][index]
+            free: Column = room.future[name][index]
             if self.when is When.NOW:
                 free = np.minimum(free, room.idle[name][index])
             fitting = free // amount
             least = fitting if least is None else np.minimum(least, fitting)
-        return least if least is not None else np.zeros(len(index), np.int64)
+        return least if least is not None else np.zeros(len(self._every[index]), np.int64)
 
 
 class NodeRankings:
@@ -240,6 +248,12 @@ class NodeRankings:
     def coupled(self, cls: TaskClass) -> bool:
         """Whether placing one pod can open a node for another of this class."""
         return any(p.predicate_scope(cls) is Scope.CLUSTER for p in self.predicates)
+
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """Whether like pods of the class, placed one by one wherever they fit, are as many as can be placed at all."""
+        return self.alone or all(
+            p.predicate_scope(cls) is Scope.STATIC or p.one_by_one(cls) for p in self.predicates
+        )  # fmt: skip
 
     def far(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose answers about the class depend on more than the node asked about."""
@@ -281,6 +295,26 @@ class NodeRankings:
                 if codes is not None:
                     found &= codes == 0
             cache[key] = found
+        return found
+
+    def hardness(self, cls: TaskClass) -> tuple[int, int]:
+        """Smaller is harder to place: how many nodes could ever take one; less the largest part of a node that it needs,
+        over the dimensions, in 2^-32 of the largest node.
+        """
+        cache = self.room.table.static_cache
+        key = ("hardness", self._fingerprint, cls.id, tuple([p.predicate_scope(cls) for p in self.predicates]))
+        found: tuple[int, int] | None = cache.get(key)
+        if found is None:
+            able = self.allowed(cls).copy()
+            part = 0
+            for name, amount in cls.needs:
+                column = self.room.table.allocatable.get(name)
+                if column is None:
+                    able[:] = False
+                    continue
+                able &= column >= amount
+                part = max(part, (amount << 32) // max(1, int(column.max(initial=0))))
+            found = cache[key] = (int(np.count_nonzero(able)), -part)
         return found
 
     def allows(self, cls: TaskClass, row: int, when: When) -> bool:

@@ -84,6 +84,7 @@ class Neighbours:
 
     def __init__(self, view: View) -> None:
         self._model = view.model
+        self._emptied = view.emptied
         self._table = view.nodes
         self._couplings: dict[int, _Coupled] = {}
         self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
@@ -195,7 +196,7 @@ class Neighbours:
         """Count the snapshot's pods, once."""
         if not self._counted:
             self._counted = True
-            staying, terminating = yield from occupants(self._model, self._table)
+            staying, terminating = yield from occupants(self._model, self._table, emptied=self._emptied)
             yield from self._standing.add_all(staying)
             yield from self._leaving.add_all(terminating)
 

@@ -110,7 +110,7 @@ class Predicates(Plugin):
         self._table: NodeTable = view.nodes
         self._scopes: dict[int, Scope] = {}
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
-        self._occupancy = Occupancy(view.model, self._table)
+        self._occupancy = Occupancy(view.model, self._table, emptied=view.emptied)
         self._neighbours = Neighbours(view) if view.model.classes.coupled else None
 
     def prepare(self) -> Iterable[None]:

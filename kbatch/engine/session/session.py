@@ -15,6 +15,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.demand import ToCome, index_templates
 from kbatch.engine.plugin import Key, Plugin, Undo
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.session.limits import Capability, Limit, RoleMaximum
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
@@ -33,6 +34,8 @@ class Session:
     Attributes:
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
+        emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
+        limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
@@ -41,22 +44,24 @@ class Session:
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.now = snapshot.now
         self.model = snapshot.model
         self.nodes: NodeTable = snapshot.table
-        self.room = NodeResources(snapshot.table)
+        self.emptied = emptied is not None
+        self.room = emptied if emptied is not None else NodeResources(snapshot.table)
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
         self._queues = {
-            name: QueueState(record, deserved.get(name, {}), dict(record.allocated))
+            name: QueueState(record, deserved.get(name, {}), {} if self.emptied else dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
             if record.queue is not None
         }
         self._jobs: dict[str, JobState] = {}
+        self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self._queues), RoleMaximum()]
         self.room_moves = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
