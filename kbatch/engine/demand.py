@@ -50,7 +50,7 @@ def needs(session: Session, job: JobState) -> Resources | None:
     model = job.job
     if model.min_resources:
         return dict(model.outstanding)
-    waiting = next_tasks(job, [*unplaced(job), *_behind_our_gate(job)])
+    waiting = _next_tasks(session, job)
     found = total(task.cls.request for task in waiting)
     missing = job.missing() - len(waiting)
     if missing > 0:
@@ -59,6 +59,22 @@ def needs(session: Session, job: JobState) -> Resources | None:
             return None  # it could not run with what exists and what is to come
         found = add(found, coming)
     return found
+
+
+def _next_tasks(session: Session, job: JobState) -> list[Task]:
+    """The tasks that the minimum would take, of those that some node and the queue's capability could hold by
+    themselves; where these are too few, of all.
+    """
+    tasks = [*unplaced(job), *_behind_our_gate(job)]
+    found = next_tasks(job, tasks)
+    queue = session.queues.get(job.queue)
+    hard = (queue.record.capability or {}) if queue is not None else {}
+    large = {cls.id for cls in {task.cls for task in found} if not session.could_hold(cls, hard)}
+    if not large:
+        return found
+    large = {cls.id for cls in {task.cls for task in tasks} if not session.could_hold(cls, hard)}
+    others = next_tasks(job, [task for task in tasks if task.cls.id not in large])
+    return others if len(others) == len(found) else found
 
 
 def _of_templates(session: Session, job: JobState, count: int) -> Resources | None:

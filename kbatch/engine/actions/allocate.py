@@ -17,6 +17,7 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
@@ -241,6 +242,8 @@ class _Line:
         mark = signature(job, tasks)
         statement = Statement(session, job)
         known = context.unschedulable.known(mark, tasks)
+        if known:
+            account_for(context.rankings, statement, (When.NOW, When.LATER))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
             yield from statement.commit()
@@ -256,7 +259,7 @@ class _Line:
         if statement.refused is not None:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
             return False
-        if not (known or context.ledger):
+        if statement.searched and not (known or context.ledger):
             context.unschedulable.note(mark, tasks)
         session.refuse_room(job)
         return False

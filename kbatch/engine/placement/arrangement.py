@@ -3,7 +3,8 @@
 Depth first over (kind, node): of the kinds that are still wanted the one with the fewest nodes comes first, and nodes
 are tried from the fullest to the emptiest, because what is packed tightly leaves the most for the rest. Nodes that no
 pod of the gang could tell apart are tried once, and so is each set of placements, however it was reached. The search
-ends after a few hundred steps; the same world makes the same steps.
+ends after a few hundred steps, and only so many gangs of a cycle are searched for; the same world makes the same
+steps.
 
 It is not begun where it cannot help: where the room that is there cannot hold the minimum even if every kind were
 alone, and where all pods are alike and like pods placed one by one wherever they fit are as many as can be.
@@ -17,13 +18,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of, wanted_of
+from kbatch.engine.placement.kinds import hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.node_resources import Index
+from kbatch.model.nodes import Column
 
-STEPS: Final = 300
-"""Placements that are tried at most: each costs a look at all nodes for each kind."""
 _WIDTH: Final = 8
 """Nodes of a kind that are tried at most in one place of the search."""
 
@@ -31,9 +31,7 @@ _Move: TypeAlias = tuple[int, int]
 """A kind, by its place in the order, and a row."""
 
 
-def arranging(
-    rankings: NodeRankings, statement: Statement, when: When, mark: int
-) -> Generator[Turn, None, bool]:
+def arranging(rankings: NodeRankings, statement: Statement, when: When, mark: int) -> Generator[Turn, None, bool]:
     """Look for another arrangement of what the statement placed after the mark and what the minimum lacks besides.
 
     Returns whether there is one, and the minimum complete with it; else the statement is left as it was.
@@ -41,11 +39,25 @@ def arranging(
     steps = statement.recorded()[mark:]
     statement.rollback(mark)
     search = _Search(rankings, statement, when)
-    if search.hopeful() and (yield from search.run()):
-        return True
-    statement.rollback(mark)
+    if search.hopeful():
+        if rankings.searches <= 0:
+            statement.searched = False
+        else:
+            rankings.searches -= 1
+            if (yield from search.run()):
+                return True
+            statement.rollback(mark)
     statement.replay(steps)
     return False
+
+
+def account_for(rankings: NodeRankings, statement: Statement, moments: Sequence[When]) -> None:
+    """Count the searches that would be made for an empty statement, were it not known that they fail: who is searched
+    for must not depend on what is known.
+    """
+    for when in moments:
+        if rankings.searches > 0 and _Search(rankings, statement, when).hopeful():
+            rankings.searches -= 1
 
 
 class _Search:
@@ -63,6 +75,7 @@ class _Search:
         """How many of each kind are placed."""
         self._choice = sum(len(kind.tasks) for kind in self._kinds) > self._job.missing()
         self._room = statement.session.room
+        self._apart = any(self._coupled)
         self._names = sorted({name for kind in self._kinds for name, _ in kind.cls.needs})
 
     def hopeful(self) -> bool:
@@ -101,7 +114,7 @@ class _Search:
         seen: set[frozenset[tuple[_Move, int]]] = set()
         stack: list[Iterator[_Move]] = [self._moves()]
         path: list[tuple[int, _Move]] = []
-        for _ in range(STEPS):
+        for _ in range(self._rankings.steps):
             move = next(stack[-1], None)
             while move is None:
                 stack.pop()
@@ -154,14 +167,15 @@ class _Search:
         columns = room.idle if self._when is When.NOW else room.future
         tight = np.stack([columns[name][rows] for name in self._names])
         fits = np.stack([fit.key[rows] >= 0 for fit in self._fits])
+        apart = self._told_apart(rows) if self._apart else None
         order = np.lexsort((rows, *tight[::-1]))
         found: list[int] = []
         seen: set[tuple[object, ...]] = set()
         for position in order.tolist():
-            like = (tuple(tight[:, position].tolist()), tuple(fits[:, position].tolist()))
+            like: tuple[object, ...] = (tuple(tight[:, position].tolist()), tuple(fits[:, position].tolist()))
             row = int(rows[position])
-            if any(self._coupled):
-                like = (*like, row)
+            if self._apart:
+                like = (*like, row if apart is None else tuple(apart[:, position].tolist()))
             if like in seen:
                 continue
             seen.add(like)
@@ -169,3 +183,15 @@ class _Search:
             if len(found) == _WIDTH:
                 break
         return found
+
+    def _told_apart(self, rows: Index) -> Column | None:
+        """What else the plugins tell rows apart by, for any kind; None: by anything."""
+        found: list[Column] = []
+        for at, kind in enumerate(self._kinds):
+            if self._coupled[at]:
+                for plugin in self._rankings.far_predicates(kind.cls):
+                    columns = plugin.told_apart(kind.cls)
+                    if columns is None:
+                        return None
+                    found.extend(column[rows] for column in columns)
+        return np.stack(found) if found else np.zeros((0, len(rows)), np.int64)

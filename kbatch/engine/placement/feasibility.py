@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import Resources, scale, total
+
+_UNLIMITED: Final = 1 << 62
+_STEPS: Final = 100
+"""Of a search on emptied nodes, which is seldom needed there; it is made once for each gang, in whatever cycle, so that
+their number must not depend on what is remembered."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -208,6 +213,7 @@ class Feasibility:
                 for _ in plugin.prepare():
                     yield TURN
             rankings = NodeRankings(self._room, session.predicates, (), policy.fingerprint)
+            rankings.searches, rankings.steps = _UNLIMITED, _STEPS
             self._emptied = session, rankings
         return self._emptied
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +27,11 @@ from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
+
+SEARCHES: Final = 20
+"""Gangs of one cycle for which another arrangement is searched, the first in order: each may cost 0.1 s."""
+STEPS: Final = 300
+"""Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
 
 class When(Enum):
@@ -214,7 +220,10 @@ class NodeRanking:
 
 
 class NodeRankings:
-    """The fits of all classes against one `NodeResources`. `alone`: as though no other pod stood anywhere."""
+    """The fits of all classes against one `NodeResources`. `alone`: as though no other pod stood anywhere.
+
+    `searches` is how many gangs may still be searched an arrangement for, `steps` how long each search may be.
+    """
 
     def __init__(
         self,
@@ -232,6 +241,8 @@ class NodeRankings:
         self.every: Index = np.arange(len(room.table), dtype=np.intp)
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When], NodeRanking] = {}
+        self.searches = SEARCHES
+        self.steps = STEPS
 
     def close(self) -> None:
         """Let go of the fits, which hold this."""
@@ -254,6 +265,10 @@ class NodeRankings:
         return self.alone or all(
             p.predicate_scope(cls) is Scope.STATIC or p.one_by_one(cls) for p in self.predicates
         )  # fmt: skip
+
+    def far_predicates(self, cls: TaskClass) -> list[Plugin]:
+        """The plugins whose predicates of the class depend on more than the node asked about."""
+        return [p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER]
 
     def far(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose answers about the class depend on more than the node asked about."""

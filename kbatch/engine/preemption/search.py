@@ -339,6 +339,7 @@ def _place_with(
             (
                 task for task in unplaced(job)
                 if task.cls.id not in stuck and (not job.full(task.role) if role is None else task.role == role)
+                and context.feasibility.most(task.cls)
             ), None,
         )  # fmt: skip
         if task is None:

@@ -24,7 +24,7 @@ from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, total
 
 
@@ -220,6 +220,14 @@ class Session:
         asked = total(task.cls.request for task in tasks)
         hard = queue.record.capability or {}
         return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
+
+    def could_hold(self, cls: TaskClass, hard: Resources) -> bool:
+        """Whether the largest node of each dimension, and the cap `hard`, would hold one pod of the class."""
+        for name, amount in cls.needs:
+            column = self.nodes.allocatable.get(name)
+            if column is None or amount > int(column.max(initial=0)) or amount > hard.get(name, amount):
+                return False
+        return True
 
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""

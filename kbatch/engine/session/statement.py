@@ -34,11 +34,13 @@ class Statement:
 
     Attributes:
         refused: the first task that a limit refused, and why; None while none was. A rollback does not forget it.
+        searched: other arrangements were looked for where that could help; False where too many were in this cycle.
     """
 
     def __init__(self, session: Session, job: JobState) -> None:
         self.session = session
         self.job = job
+        self.searched = True
         self.refused: tuple[Task, Reason] | None = None
         self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
 
@@ -76,8 +78,7 @@ class Statement:
         return bool(self.place((task,), (row,)))
 
     def pipeline(self, task: Task, row: int) -> bool:
-        """Let a waiting task of the statement's job wait for a row; False where a limit refuses: nothing is done then.
-        """
+        """Let a waiting task of the job wait for a row; False where a limit refuses: nothing is done then."""
         return bool(self.place((task,), (row,), waits=True))
 
     def place(self, tasks: Sequence[Task], rows: Sequence[int], *, waits: bool = False) -> int:
