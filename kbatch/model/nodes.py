@@ -40,7 +40,8 @@ class NodeRecord:
     Attributes:
         used: requests of every pod on it that is not terminal, with `pods`; also foreign and terminating ones.
         releasing: the part of `used` whose pods are terminating.
-        foreign: the part of `used` that belongs to other schedulers, with `pods`.
+        foreign: the part of `used` that belongs to other schedulers' pods and stays, with `pods`: what is terminating
+            comes free for this scheduler's pods.
         astray: the part of `tasks` that could not come here now: since they came, labels or taints changed. Pods of
             other schedulers are left out.
         closed_by: keys of unreadable pods on it; while there is one, nothing is placed here.
@@ -65,7 +66,7 @@ class NodeRecord:
         _accumulate(self.used, needs, sign)
         if task.terminating:
             _accumulate(self.releasing, needs, sign)
-        if not task.job:
+        if not task.job and not task.terminating:
             _accumulate(self.foreign, needs, sign)
         if sign > 0:
             self.put(task)

@@ -1,25 +1,36 @@
 """The nodes as they would be without this scheduler's pods: whether a group could run there at all, and what it lacks.
 
-Only what a node itself decides counts (room, labels, taints, conditions, reachable volumes), not other pods: those are
-gone. The columns are made once for a session, and every trial is taken back.
+A trial places the minimum by the code that places it in earnest, over an emptied session of its own: the plugins are
+made once more over nodes on which only other schedulers' pods stand, so the gang's pods meet one another's
+anti-affinity, spread and host ports, and nobody else's but those. What terminates is gone. Every trial is taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from kbatch.engine.placement.ranking import NodeRankings
-from kbatch.engine.placement.shortage import shortage_of
+from kbatch.engine.cooperative import finish
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.nodes import Column, exact_sum
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import scale, total
+
+_UNLIMITED: Final = 1 << 62
+_STEPS: Final = 100
+"""Of a search on emptied nodes, which is seldom needed there; it is made once for each gang, in whatever cycle, so that
+their number must not depend on what is remembered."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -69,6 +80,7 @@ class Feasibility:
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
         self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._emptied: tuple[Session, NodeRankings] | None = None
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
         self._before = before
@@ -77,6 +89,11 @@ class Feasibility:
     def close(self) -> None:
         """Let go of what holds this."""
         self._rankings.close()
+        if self._emptied is not None:
+            session, rankings = self._emptied
+            rankings.close()
+            session.close()
+            self._emptied = None
 
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
@@ -92,7 +109,13 @@ class Feasibility:
 
     def _cannot(self, job: JobState, counts: _Counts) -> bool:
         wanted, there = job.minimum - job.job.succeeded, sum(counts.values())
-        if there < wanted:
+        most = {role.name: role.max_member for role in job.job.roles}
+        usable = 0
+        for role_name in sorted({role_name for _, role_name in counts}):
+            count = sum(count for (_, other), count in counts.items() if other == role_name)
+            limit = most.get(role_name)
+            usable += count if limit is None else min(count, max(0, limit - _succeeded(job, role_name)))
+        if usable < wanted:
             return False  # not all pods are there
         for role in job.job.roles:
             least = role.min_member - _succeeded(job, role.name)
@@ -133,15 +156,23 @@ class Feasibility:
         return _content(job, self._count(job))
 
     def attempt(self, job: JobState) -> Trial:
-        """Place the group's minimum, the smallest pods that make it up, the largest of them first.
+        """`attempting`, without turns."""
+        return finish(self.attempting(job))
 
-        Pods that do not exist yet count with those that do, where it is known what they will be.
+    def attempting(self, job: JobState) -> Generator[Turn, None, Trial]:
+        """Place the group's minimum on the emptied nodes.
+
+        Where some of its pods do not exist yet, those that do and those that are to come fill the nodes one class after
+        the other: what pods think of one another is known of pods that exist.
         """
         counts = self._count(job)
         mark = _content(job, counts)
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            found = self._attempt(job, _minimum_of(job, counts))
+            if job.job.to_come:
+                found = self._fill(job, _minimum_of(job, counts))
+            else:
+                found = yield from self._attempt(job)
         self._trials[mark] = found
         return found
 
@@ -164,7 +195,7 @@ class Feasibility:
                 counts[pair] = counts.get(pair, 0) + pods.count
         return counts
 
-    def _attempt(self, job: JobState, runs: list[_Run]) -> Trial:
+    def _fill(self, job: JobState, runs: list[_Run]) -> Trial:
         """Fill the nodes in their order with one run after the other; takes as long for a thousand pods as for one."""
         room, rankings = self._room, self._rankings
         runs.sort(key=lambda run: _size(run[0]), reverse=True)
@@ -195,6 +226,36 @@ class Feasibility:
             room.idle[name][:] = column
             room.future[name][:] = column
         return found
+
+    def _attempt(self, job: JobState) -> Generator[Turn, None, Trial]:
+        session, rankings = yield from self._ground()
+        state = _as_new(job)
+        begun = state.missing()
+        absent = begun - len(next_tasks(state, state.waiting))  # pods that do not exist count as placed
+        statement = Statement(session, state)
+        yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
+        missing = max(0, state.missing() - absent)
+        found = Trial(job.minimum, max(0, job.minimum - missing))
+        if missing:
+            left = next_tasks(state, unplaced(state))
+            short, lacking = shortage(session.nodes, self._room, left)
+            fitting, counts = rankings.histogram(left[0].cls)
+            found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
+        statement.rollback()
+        return found
+
+    def _ground(self) -> Generator[Turn, None, tuple[Session, NodeRankings]]:
+        """The emptied session, made when it is first needed: its plugins look at the same nodes, without our pods."""
+        if self._emptied is None:
+            snapshot, policy = self._session.snapshot, self._session.policy
+            session = Session(snapshot, policy, emptied=self._room)
+            for plugin in session.predicates:
+                for _ in plugin.prepare():
+                    yield TURN
+            rankings = NodeRankings(self._room, session.predicates, (), policy.fingerprint)
+            rankings.searches, rankings.steps = _UNLIMITED, _STEPS
+            self._emptied = session, rankings
+        return self._emptied
 
 
 def _content(job: JobState, counts: _Counts) -> object:
@@ -235,3 +296,15 @@ def _minimum_of(job: JobState, counts: _Counts) -> list[_Run]:
 def _size(cls: TaskClass) -> tuple[object, ...]:
     """An order of size over classes: by what is asked, dimension by dimension."""
     return (*(amount for _, amount in sorted(cls.request.items())), cls.id)
+
+
+def _as_new(job: JobState) -> JobState:
+    """The group as if nothing of it had been placed; what has succeeded counts."""
+    found = JobState(job.job, job.queue, {})
+    waiting = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+    first = {task.key: at for at, task in enumerate(job.waiting)}
+    found.waiting = sorted(waiting, key=lambda task: (first.get(task.key, len(first)), task.created, task.key))
+    found.bound = job.job.succeeded
+    for role in job.job.roles if job.job.succeeded else ():
+        found.by_role[role.name] = _succeeded(job, role.name)
+    return found

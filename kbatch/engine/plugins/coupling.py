@@ -61,26 +61,33 @@ def taking_part(
 _Rows: TypeAlias = dict[TaskClass, Index]
 
 
-def occupants(model: ClusterModel, table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+def occupants(
+    model: ClusterModel, table: NodeTable, *, emptied: bool = False
+) -> Generator[None, None, tuple[_Rows, _Rows]]:
     """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
 
-    In pieces, as it looks at all pods; the same until the model changes.
+    With `emptied`, only other schedulers' pods that stay. In pieces, as it looks at all pods; the same until the model
+    changes.
     """
-    return (yield from _until_change(model, table, "occupants", _occupants(table)))
+    standing, leaving, foreign = yield from _until_change(model, table, "occupants", _occupants(table))
+    return (foreign, {}) if emptied else (standing, leaving)
 
 
-def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows, _Rows]]:
     standing: dict[TaskClass, list[int]] = {}
     leaving: dict[TaskClass, list[int]] = {}
+    foreign: dict[TaskClass, list[int]] = {}
     work = 0
     for row, record in enumerate(table.records):
         for task in record.tasks.values():
             (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+            if not (task.job or task.terminating):
+                foreign.setdefault(task.cls, []).append(row)
         work += 1 + len(record.tasks)
         if work > _PODS_AT_ONCE:
             work = 0
             yield
-    return _arrays(standing), _arrays(leaving)
+    return _arrays(standing), _arrays(leaving), _arrays(foreign)
 
 
 def couples(model: ClusterModel, table: NodeTable) -> Generator[None, None, list[TaskClass]]:

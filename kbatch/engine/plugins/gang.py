@@ -25,8 +25,8 @@ class Gang(Plugin):
         return (job.whole,)
 
     def job_valid(self, job: JobState) -> Reason | None:
-        """Enough pods must exist, of the group and of each role."""
-        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated)
+        """Enough pods must exist, of the group and of each role; those beyond a role's maxMember do not count."""
+        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
         if exists < job.minimum:
             return NotEnoughTasks(exists, job.minimum)
         for role in job.job.roles:
@@ -54,6 +54,20 @@ class Gang(Plugin):
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return _vote(unit)
+
+
+def _beyond(job: JobState) -> int:
+    """How many of its waiting pods can never be placed, because their role would have more than its maxMember."""
+    found = 0
+    for role in job.job.roles:
+        headroom = job.role_headroom(role.name)
+        if headroom is not None:
+            waiting = sum(
+                1 for task in job.job.waiting
+                if task.role == role.name and task.key not in job.placed and task.key not in job.nominated
+            )  # fmt: skip
+            found += max(0, waiting - headroom)
+    return found
 
 
 def _vote(unit: Unit) -> Vote:

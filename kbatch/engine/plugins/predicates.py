@@ -10,7 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -39,7 +39,7 @@ from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
 from kbatch.engine.state.node_resources import Rows
 from kbatch.model import matching
-from kbatch.model.nodes import Mask, NodeTable
+from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY
@@ -111,7 +111,7 @@ class Predicates(Plugin):
         self._table: NodeTable = view.nodes
         self._scopes: dict[int, Scope] = {}
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
-        self._occupancy = Occupancy(view.model, self._table)
+        self._occupancy = Occupancy(view.model, self._table, emptied=view.emptied)
         self._neighbours = Neighbours(view) if view.model.classes.coupled else None
 
     def prepare(self) -> Iterable[None]:
@@ -180,6 +180,18 @@ class Predicates(Plugin):
     def depends(self, cls: TaskClass) -> Hashable:
         """How many waiting pods want to be where pods of the class are: the first of them makes room for all."""
         return self._neighbours.company(cls) if self._neighbours is not None else 0
+
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading
+        stops at the same counts in whatever order. Host ports and attach limits only make nodes smaller.
+        """
+        if self._occupancy.shares(cls):
+            return False
+        return self._neighbours is None or self._neighbours.on_own_kind(cls) <= 1
+
+    def told_apart(self, cls: TaskClass) -> Sequence[Column]:
+        """What the counters of other pods say of the rows; ports and volumes show in `predicate`."""
+        return self._neighbours.told_apart(cls) if self._neighbours is not None else ()
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""

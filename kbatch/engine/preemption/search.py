@@ -338,8 +338,12 @@ def _place_with(
     while job.missing():
         role, _ = shortfalls(job)[0]
         task = next(
-            (task for task in unplaced(job) if (role is None or task.role == role) and task.cls.id not in stuck), None
-        )
+            (
+                task for task in unplaced(job)
+                if task.cls.id not in stuck and (not job.full(task.role) if role is None else task.role == role)
+                and context.feasibility.most(task.cls)
+            ), None,
+        )  # fmt: skip
         if task is None:
             return False
         if not _one(statement, search, task):
@@ -354,8 +358,7 @@ def _one(statement: Statement, search: Search, task: Task) -> bool:
     row = search.make_room(statement, task)
     if row is None:
         return False
-    statement.pipeline(task, row)
-    return True
+    return statement.pipeline(task, row)
 
 
 def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
@@ -388,9 +391,12 @@ def next_step(context: CycleContext, job: JobState) -> tuple[Task | None, list[T
     if job.missing():
         if context.session.valid(job) is not None or context.feasibility.hopeless(job):
             return None
-        tasks = next_tasks(job, unplaced(job))
+        tasks = next_tasks(job, [task for task in unplaced(job) if context.feasibility.most(task.cls)])
         return (None, tasks) if len(tasks) >= job.missing() else None
-    single = next((task for task in unplaced(job) if not task.cls.best_effort), None)
-    if single is None or job.full(single.role) or not context.feasibility.most(single.cls):
-        return None
-    return single, [single]
+    single = next(
+        (
+            task for task in unplaced(job)
+            if not (task.cls.best_effort or job.full(task.role)) and context.feasibility.most(task.cls)
+        ), None,
+    )  # fmt: skip
+    return (single, [single]) if single is not None else None

@@ -13,6 +13,7 @@ from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.session.limits import Capability, Limit, RoleMaximum
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
@@ -20,7 +21,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable, exact_sum
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, total
 
 
@@ -30,6 +31,8 @@ class Session:
     Attributes:
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
+        emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
+        limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
@@ -38,24 +41,26 @@ class Session:
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.now = snapshot.now
         self.model = snapshot.model
         self.nodes: NodeTable = snapshot.table
-        self.room = NodeResources(snapshot.table)
+        self.emptied = emptied is not None
+        self.room = emptied if emptied is not None else NodeResources(snapshot.table)
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
         # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
         nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
         self._queues = {
-            name: QueueState(record, deserved.get(name, nothing), dict(record.allocated))
+            name: QueueState(record, deserved.get(name, nothing), {} if self.emptied else dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
             if record.queue is not None or record.allocated
         }
         self._jobs: dict[str, JobState] = {}
+        self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self._queues), RoleMaximum()]
         self.room_moves = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
@@ -192,6 +197,14 @@ class Session:
         asked = total(task.cls.request for task in tasks)
         hard = queue.record.capability or {}
         return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
+
+    def could_hold(self, cls: TaskClass, hard: Resources) -> bool:
+        """Whether the largest node of each dimension, and the cap `hard`, would hold one pod of the class."""
+        for name, amount in cls.needs:
+            column = self.nodes.allocatable.get(name)
+            if column is None or amount > int(column.max(initial=0)) or amount > hard.get(name, amount):
+                return False
+        return True
 
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""

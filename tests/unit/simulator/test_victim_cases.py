@@ -73,7 +73,6 @@ def test_preemption_leaves_promised_room(simulate: Callable[..., Any]) -> None:
     assert_settled(outcome)
 
 
-@pending
 def test_no_pod_is_evicted_for_a_role_that_is_full(simulate: Callable[..., Any]) -> None:
     outcome = simulate("no-victim-for-a-role-that-is-full", max_cycles=MOST_CYCLES)
     found = victims(outcome)
