@@ -148,7 +148,7 @@ class Checked(Simulation):
 
     def cycle(self) -> Decisions:
         before = _Before(self.model)
-        alone = run(self.model, self.policy, now=self.now, memo=Memo())
+        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
         found = super().cycle()
         assert alone.transactions == found.transactions, "decisions depend on the memo"
         assert alone.verdicts == found.verdicts, "verdicts depend on the memo"

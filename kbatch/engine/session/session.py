@@ -37,6 +37,10 @@ class Session:
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
+        told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
+        withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
+        committed: keys of the groups whose sums a statement has changed for good, in order.
+        stuck: keys of the terminating pods whose room is not expected any more.
         wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
@@ -64,6 +68,10 @@ class Session:
         self.due = Pace().due
         self.unfit: set[str] = set()
         self.set_aside = False
+        self.told: dict[str, str] = {}
+        self.withdrawn: dict[str, Task] = {}
+        self.committed: list[str] = []
+        self.stuck: tuple[str, ...] = ()
         self._live: list[JobState] = []
         self.commits = 0
         self.leaving: set[str] = set()
