@@ -144,7 +144,8 @@ class _Admission:
             or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
         )
-        if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
+        waits = isinstance(reason, WaitingInQueue | GangExceedsReclaimableShare)
+        if waits and self._comes_by_age(job, wanted):
             reason = None
         if reason is None and job.backing_off:
             reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)

@@ -38,8 +38,10 @@ def confirm(session: Session, rankings: NodeRankings) -> Iterator[Transaction | 
     for job in jobs:
         queue = session.queues.get(job.queue)
         if queue is not None:  # the model's sums contain them; those that stand are counted again
-            for task in job.job.nominees:
+            for number, task in enumerate(job.job.nominees, start=1):
                 queue.add(task.cls.request, -1)
+                if not number % (10 * _AT_ONCE):
+                    yield TURN
     for job in jobs:
         yield from _restore(session, job)
     again, rounds = bool(jobs), 0

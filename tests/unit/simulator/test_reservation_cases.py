@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,6 @@ from kbatch.engine import Memo, NullObserver, build_policy, cycle, take_snapshot
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import EPOCH, Simulation, group, node, pod, queue, stamp, world
 from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
-
-pending = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the engine decides otherwise as yet")
 
 beside = pytest.mark.parametrize("present", [True, False], ids=["beside", "alone"])
 
@@ -97,6 +96,8 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         each.status.nominated_node_name = "n1"
     model = world(queue(), node("n1", str(count), pods=str(2 * count)), ends, gang, waiting)
     slices = []
+    gc.collect()
+    gc.freeze()  # what other tests have left is not to be gone through meanwhile
     steps = cycle(take_snapshot(model, EPOCH + 60 * SECOND), build_policy(DEFAULT), Memo(), NullObserver())
     begin = time.process_time()
     for _ in steps:
@@ -104,6 +105,7 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         slices.append(end - begin)
         begin = time.process_time()
     slices.append(time.process_time() - begin)
+    gc.unfreeze()
     # Of the time of this process, so that what else the machine does counts little; five times what a slice may take.
     assert max(slices) < 0.1, slices
 
