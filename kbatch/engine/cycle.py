@@ -20,7 +20,7 @@ from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
-from kbatch.engine.reservation.nominations import ended
+from kbatch.engine.reservation.nominations import ending
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
@@ -107,9 +107,9 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             for step in action().run(context):
                 decided = decided or isinstance(step, Transaction)
                 yield step
-    for transaction in ended(session):
-        decided = True
-        yield transaction
+    for step in ending(session):
+        decided = decided or isinstance(step, Transaction)
+        yield step
     with observer.span("verdicts"):
         found = []
         shortages = Shortages(context, memo)

@@ -233,7 +233,7 @@ class _Before:
             if eviction.action == "allocate":
                 continue
             assert disruption != "Never"
-            assert transaction.nominations, "an eviction without a beneficiary"
+            assert eviction.beneficiary, "an eviction without a beneficiary"
             if eviction.action == "preempt":
                 assert victim_queue == claimer[2]
                 assert priority <= claimer[1]

@@ -16,7 +16,7 @@ from kbatch.api.objects import Node, Pod, PodGroup
 from kbatch.engine import CycleState, Memo, Policy
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.property.test_engine import POLICIES, World, relaxed, worlds
+from tests.property.test_engine import CLASSES, POLICIES, World, relaxed, worlds
 from tests.property.test_memo import HOST, STYLES, ZONE, styled
 from tests.unit.engine.worlds import EPOCH, Decisions, Simulation, group, node, pod, queue, run, stamp
 
@@ -107,9 +107,42 @@ def disturbed(draw: st.DrawFn) -> World:
     return found
 
 
+@st.composite
+def crowded(draw: st.DrawFn) -> World:
+    """A full cluster: gangs of high priority wait for pods that terminate, or have others evicted."""
+    found = World([*CLASSES, queue("q0")])
+    clock = 0
+    for at in range(draw(st.integers(2, 4))):
+        name, cpu = f"n{at}", draw(st.integers(1, 3))
+        found.objects.append(node(name, str(cpu), labels={HOST: name, ZONE: f"z{at % 2}"}))
+        for number in range(cpu):
+            clock += 1
+            one = pod(f"old{at}{number}", on=name, at=clock, queue="q0", priority=1)
+            if draw(st.booleans()):
+                one.metadata.deletion_timestamp = stamp(draw(st.integers(10, 60)))
+            found.objects.append(one)
+    for number in range(draw(st.integers(1, 2))):
+        clock += 1
+        count = draw(st.integers(2, 4))
+        name = f"g{number}"
+        style = draw(st.sampled_from(["spread", "spread", "plain", "apart by host", "together"]))
+        timeout = draw(st.sampled_from([20, 300]))
+        found.objects.append(
+            group(name, count, at=clock, queue="q0", priority_class_name="high", schedule_timeout_seconds=timeout)
+        )
+        for index in draw(st.permutations(range(count))):
+            clock += 1
+            one = pod(f"{name}-{index}", of=name, at=clock)
+            styled(one, name, style, index)
+            found.objects.append(one)
+    return found
+
+
 def _disturb(sim: Slow, data: st.DataObject, number: int) -> None:
     """Something happens: time passes, a pod or a node goes or comes, a pod gets stuck."""
-    what = data.draw(st.sampled_from(["time", "time", "a pod goes", "a pod is stuck", "a node goes", "a node comes", "a gang"]))
+    what = data.draw(
+        st.sampled_from(["time", "time", "a pod goes", "a pod is stuck", "a node goes", "a node comes", "a gang"])
+    )
     pods = sorted(sim.model.tasks)
     nodes = sorted(name for name, record in sim.model.nodes.items() if record.node is not None)
     if what == "a pod goes" and pods:
@@ -137,7 +170,7 @@ def _disturb(sim: Slow, data: st.DataObject, number: int) -> None:
 
 
 @relaxed
-@given(disturbed(), st.sampled_from(POLICIES), st.booleans(), st.data())
+@given(st.one_of(crowded(), disturbed()), st.sampled_from(POLICIES), st.booleans(), st.data())
 def test_an_undisturbed_world_comes_to_rest(found: World, by: Policy, remembers: bool, data: st.DataObject) -> None:
     """Also where every cycle is a new process's first."""
     sim = Slow(found, by, remembers=remembers)
@@ -148,7 +181,7 @@ def test_an_undisturbed_world_comes_to_rest(found: World, by: Policy, remembers:
 
 
 @relaxed
-@given(disturbed(), st.sampled_from(POLICIES), st.data())
+@given(st.one_of(crowded(), disturbed()), st.sampled_from(POLICIES), st.data())
 def test_every_nomination_is_used_or_given_up(found: World, by: Policy, data: st.DataObject) -> None:
     sim = Slow(found, by)
     for number in range(3):
@@ -177,13 +210,14 @@ def test_every_nomination_is_used_or_given_up(found: World, by: Policy, data: st
 def test_a_gang_that_was_whole_keeps_what_runs(
     minimum: int, surplus: int, happens: list[str], remembers: bool, by: Policy
 ) -> None:
-    nodes = [node(f"n{number}", "2") for number in range(minimum)]
+    """Also while others of its pods, made together with them, wait for room."""
+    nodes = [node(f"n{number}", "1") for number in range(minimum)]
     gang = group("g", minimum, disruption="Never")
     sim = Slow(World([queue("default"), *nodes, gang]), by, remembers=remembers)
     for number in range(minimum + surplus):
         sim.model.apply(Upsert(pod(f"g-{number}", of="g")))
     sim.rest()
-    assert len(sim.running("g-")) == minimum + surplus
+    assert len(sim.running("g-")) == minimum
     for number, what in enumerate(happens):
         held = sim.running("g-")
         if what == "pod" and held:
@@ -194,9 +228,9 @@ def test_a_gang_that_was_whole_keeps_what_runs(
                 sim.model.apply(Delete(Pod, "ns", key.removeprefix("ns/")))
             sim.model.apply(Delete(Node, "", name))
         elif what == "late":
-            sim.model.apply(Upsert(pod(f"g-late{number}", "2", of="g", at=sim.now)))
+            sim.model.apply(Upsert(pod(f"g-late{number}", of="g", at=sim.now)))
         elif what == "other":
-            sim.model.apply(Upsert(pod(f"x{number}", "2", at=sim.now, priority=100)))
+            sim.model.apply(Upsert(pod(f"x{number}", at=sim.now, priority=100)))
         else:
             sim.pass_time(100)
         before = set(sim.running("g-"))

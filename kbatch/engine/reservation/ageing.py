@@ -1,8 +1,8 @@
 """Ageing: room gathers for a group that has waited too long.
 
-Looked at is each group, in order, that waits for nothing but room; one that waits for anything else (its pods, a share, a
-promise to others), or could not use the room, is passed over. The room is that of certain nodes, as much as each of the
-group's pods needs there. It is kept from cycle to cycle while the group could use it there.
+Looked at is each group, in order, that waits for nothing but room; one that waits for anything else (its pods, a share,
+a promise to others), or could not use the room, is passed over. The room is that of certain nodes, as much as each of
+the group's pods needs there. It is kept from cycle to cycle while the group could use it there.
 """
 
 from __future__ import annotations

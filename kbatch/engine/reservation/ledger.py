@@ -72,7 +72,7 @@ class Ledger:
         return self._refusal(job, request, {name: free.get(name, 0) + amount for name, amount in request.items()})
 
     def tried(self, job: JobState) -> None:
-        """The job's minimum was tried in vain: if all its pods are there, it waits like any other, and blocks nobody."""
+        """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
         kept = self._kept()
         if job.key in kept and job.bound + len(job.job.waiting) >= job.minimum:
             self._tried.add(job.key)

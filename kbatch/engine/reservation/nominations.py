@@ -3,8 +3,8 @@
 At the start of a cycle those that the API server has are *confirmed*, all of them together and each where it stands: a
 pod is asked about with all the others in their places, its own gang's included. So what was planned in an order of its
 own (a spread, an affinity) needs no such order to be found valid again, and what is valid writes nothing. What is not
-valid any more ends, of several that have no room together the one that comes last in order; a gang that lost part of
-its nominations gets other room for that part, or lets all of them go.
+valid any more ends, of several that have no room together the one that comes last in order. A gang that lost part of
+its nominations keeps the others while the actions look for other room for that part; in the end it has all, or none.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from kbatch.model.tasks import Task, TaskClass
 
 _AT_ONCE: Final = 200
 """So many steps of a statement take a few milliseconds."""
-_ROUNDS: Final = 3
 
 
-def confirm(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
+def confirm(session: Session, rankings: NodeRankings) -> Iterator[Turn]:
     """Restore the nominations that stand; `session.withdrawn` has the others."""
     jobs = [job for job in session.live() if job.job.nominees]
     _expect(session, jobs)
@@ -44,32 +43,34 @@ def confirm(session: Session, rankings: NodeRankings) -> Iterator[Transaction | 
                     yield TURN
     for job in jobs:
         yield from _restore(session, job)
-    again, rounds = bool(jobs), 0
-    while again:
+    again = bool(jobs)
+    while again:  # what ends may have been what another sought the company of
         again = False
-        rounds += 1
         for job in reversed(jobs):
             if job.nominated and (yield from _drop_invalid(session, rankings, job)):
-                again = True
-        for job in jobs:
-            if job.nominated and job.missing():
-                # Where what one moves to keeps another from its place, this comes to an end after a few rounds.
-                found = yield from _complete(session, rankings, job, move=rounds <= _ROUNDS)
-                yield from found
                 again = True
         yield TURN
 
 
-def ended(session: Session) -> list[Transaction]:
-    """What is to be told at the end of a cycle: the nominations that ended and that nothing has replaced."""
+def ending(session: Session) -> Iterator[Transaction | Turn]:
+    """The end of a cycle: a gang waits as a whole or not at all, and what ended and was not replaced is told."""
+    for job in session.live():
+        if not (job.nominated and job.missing()):
+            continue
+        statement = Statement(session, job)
+        for number, (task, _) in enumerate(list(job.nominated.values()), start=1):
+            statement.withdraw(job, task)
+            if not number % _AT_ONCE:
+                yield TURN
+        statement.commit()
+        session.refuse_room(job)
     by_job: dict[str, list[Nomination]] = {}
     for key in sorted(session.withdrawn):
         task = session.withdrawn[key]
         by_job.setdefault(task.job, []).append(Nomination(key, task.uid, None))
     session.withdrawn.clear()
-    return [
-        Transaction(session.job(key).name, nominations=tuple(found), job=key) for key, found in sorted(by_job.items())
-    ]
+    for key, found in sorted(by_job.items()):
+        yield Transaction(session.job(key).name, nominations=tuple(found), job=key)
 
 
 def _expect(session: Session, jobs: Sequence[JobState]) -> None:
@@ -163,23 +164,6 @@ def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) 
     stands = rankings.allows(task.cls, row, When.LATER)
     statement.rollback(mark)
     return stands
-
-
-def _complete(
-    session: Session, rankings: NodeRankings, job: JobState, *, move: bool
-) -> Generator[Turn, None, list[Transaction]]:
-    """Find other room for what the job's minimum has lost (`move`), or end all its nominations: it waits as a whole."""
-    statement = Statement(session, job)
-    if move and session.valid(job) is None:
-        found = yield from placing(rankings, statement, (When.NOW, When.LATER))
-        if found and beyond_capability(session, job) is None:
-            return statement.commit()
-    statement.rollback()
-    for number, (task, _) in enumerate(list(job.nominated.values()), start=1):
-        statement.withdraw(job, task)
-        if not number % _AT_ONCE:
-            yield TURN
-    return statement.commit()
 
 
 def beyond_capability(session: Session, job: JobState) -> Reason | None:

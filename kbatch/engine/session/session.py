@@ -24,7 +24,7 @@ from kbatch.model.jobs import Job
 from kbatch.model.jobs_release import on_hold
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
+from kbatch.resources import Resources
 
 
 class Session:
@@ -214,15 +214,6 @@ class Session:
         """Whether another queue below its share waits for what the job asks for: it gets what comes free first."""
         below = self.below_share()
         return any(below.get(name, set()) - {job.queue} for name in job.asks)
-
-    def limited(self, job: JobState, tasks: Sequence[Task]) -> bool:
-        """Whether its queue's share or capability, not room, is what keeps the job waiting."""
-        queue = self._queues[job.queue]
-        if self.others_first(job) and self.overused(queue, job) is not None:
-            return True
-        asked = total(task.cls.request for task in tasks)
-        hard = queue.record.capability or {}
-        return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
 
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""

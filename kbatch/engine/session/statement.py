@@ -79,8 +79,9 @@ class Statement:
     def commit(self) -> list[Transaction]:
         """Close the statement; its decisions.
 
-        Empty where there is nothing to tell: each task is nominated to the node that its status names, for example. Of a
-        nomination that ended nothing is told as yet: the same cycle may nominate the pod again (`session.withdrawn`).
+        Empty where there is nothing to tell: each task is nominated to the node that its status names, for example. Of
+        a nomination that ended nothing is told as yet: the same cycle may nominate the pod again
+        (`session.withdrawn`).
         """
         session = self.session
         binds: dict[str, Bind] = {}
