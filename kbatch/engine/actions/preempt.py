@@ -50,7 +50,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     for job in session.live():
         if session.due():
             yield TURN
-        if not job.idle and job.in_queue and job.possible and not job.nominated:
+        if not job.idle and job.in_queue and job.possible and (not job.nominated or job.missing()):
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
     coming = _to_come(context)
     for job, _ in coming.values():

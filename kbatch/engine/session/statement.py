@@ -144,46 +144,52 @@ class Statement:
             self._do(operation, task, row, job, action)
 
     def commit(self) -> list[Transaction]:
-        """Close the statement: its decisions, one transaction for its own job and one for each whose nomination ended.
+        """Close the statement; its decisions.
 
-        Empty where nothing would change: for example where each task is nominated to the node it was nominated to.
+        Empty where there is nothing to tell: each task is nominated to the node that its status names, for example. Of
+        a nomination that ended nothing is told as yet: the same cycle may nominate the pod again
+        (`session.withdrawn`).
         """
+        session = self.session
         binds: dict[str, Bind] = {}
-        nominations: dict[str, dict[str, Nomination]] = {}
+        nominations: dict[str, Nomination] = {}
         evictions: list[Eviction] = []
-        names = self.session.nodes.names
-        ours: dict[str, Nomination] = {}
+        names = session.nodes.names
         for operation, task, row, job, action, _ in self._steps:
+            key = task.key
             if operation is Operation.ALLOCATE:
-                binds[task.key] = Bind(task.key, task.uid, names[row])
-                ours.pop(task.key, None)
+                binds[key] = Bind(key, task.uid, names[row])
+                nominations.pop(key, None)
+                session.withdrawn.pop(key, None)
             elif operation is Operation.PIPELINE:
-                if task.nominated == names[row]:
-                    ours.pop(task.key, None)
+                session.withdrawn.pop(key, None)
+                if session.told.get(key, task.nominated) == names[row]:
+                    nominations.pop(key, None)
                 else:
-                    ours[task.key] = Nomination(task.key, task.uid, names[row])
+                    nominations[key] = Nomination(key, task.uid, names[row])
             elif operation is Operation.WITHDRAW:
-                self.session.room_moves += 1
-                found = ours if job is self.job else nominations.setdefault(job.key, {})
-                found[task.key] = Nomination(task.key, task.uid, None)
+                session.room_moves += 1
+                nominations.pop(key, None)
+                if session.told.get(key, task.nominated):
+                    session.withdrawn[key] = task
+                session.committed.append(job.key)
             else:
-                self.session.room_moves += 1
-                self.session.leaving.add(task.key)
+                session.room_moves += 1
+                session.leaving.add(key)
                 beneficiary = self.job.name if action != "allocate" else ""
-                evictions.append(Eviction(task.key, task.uid, task.node, action, beneficiary))
+                evictions.append(Eviction(key, task.uid, task.node, action, beneficiary))
+        for key, nomination in nominations.items():
+            session.told[key] = nomination.node or ""
         if self._steps:
-            self.session.commits += 1
+            session.commits += 1
+            session.committed.append(self.job.key)
         self._steps = []
-        found_transactions: list[Transaction] = []
-        for key, theirs in nominations.items():
-            found_transactions.append(
-                Transaction(self.session.job(key).name, nominations=tuple(theirs.values()), job=key)
-            )
-        if binds or evictions or ours:
-            found_transactions.append(
-                Transaction(self.job.name, tuple(binds.values()), tuple(evictions), tuple(ours.values()), self.job.key)
-            )
-        return found_transactions
+        if not (binds or evictions or nominations):
+            return []
+        found = Transaction(
+            self.job.name, tuple(binds.values()), tuple(evictions), tuple(nominations.values()), self.job.key
+        )
+        return [found]
 
     def _do(self, operation: Operation, task: Task, row: int, job: JobState, action: str = "") -> None:
         self._apply(operation, task, row, job, 1)
