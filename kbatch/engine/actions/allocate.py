@@ -14,7 +14,7 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import over_capability
+from kbatch.engine.actions.common import awaits_capability, over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum, placing
@@ -75,7 +75,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
 def _settle(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
     session, rankings = context.session, context.rankings
-    waiting = [job for job in session.live() if job.nominated]
+    waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     waiting.sort(key=session.job_key)
     for job in waiting:
         promised = list(job.nominated.values())

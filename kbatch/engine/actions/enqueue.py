@@ -134,7 +134,7 @@ class _Admission:
         queue = session.queue(job.queue)
         reason = (
             session.enqueueable(job)
-            or self._over_capability(queue, wanted)
+            or self._over_capability(job, queue, wanted)
             or self._over_quota(job)
             or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
@@ -151,13 +151,18 @@ class _Admission:
         self.quotas.promise(job)
         return True
 
-    def _over_capability(self, queue: QueueState, wanted: Resources) -> Reason | None:
+    def _over_capability(self, job: JobState, queue: QueueState, wanted: Resources) -> Reason | None:
+        """Why its queue's hard cap keeps it out, with what less important victims of the queue could give freed."""
         capability = queue.record.capability or {}
         promised = self.by_queue.get(queue.name, {})
+        freed: Resources | None = None if self.preempts else {}
         for name in sorted(wanted):
             hard = capability.get(name)
             used, reserved = queue.allocated.get(name, 0), promised.get(name, 0)
-            if hard is not None and wanted[name] and used + reserved + wanted[name] > hard:
+            if hard is None or not wanted[name] or used + reserved + wanted[name] <= hard:
+                continue
+            freed = self._weaker(job, queue) if freed is None else freed
+            if used - freed.get(name, 0) + reserved + wanted[name] > hard:
                 return QueueCapabilityExceeded(queue.name, name, wanted[name], reserved, used, hard)
         return None
 

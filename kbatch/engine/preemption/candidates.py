@@ -80,8 +80,9 @@ def _single(job: JobState, task: Task) -> Unit:
 
 
 def _whole(job: JobState) -> Unit | None:
+    """All that its group holds; None where that is nothing, or a bind under way would outlast it."""
     tasks = tuple(task for task in _holding(job) if task.key not in job.evicted)
-    if not tasks:
+    if not tasks or job.placed or any(task.holds and task.assumed for task in job.job.tasks.values()):
         return None
     return Unit(job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
 
@@ -109,11 +110,19 @@ class CandidateIndex:
         """Whether all candidates are single pods, so that `bounds` may look at what they give."""
         for candidates in rows.values():
             candidates.sort(key=lambda candidate: candidate.order)
+        self._ordered: list[Candidate] | None = None
         self._place = {row: at for at, row in enumerate(rows)}
         self._index: Index = np.fromiter(rows, np.intp, len(rows))
         self._first: list[Cost] = [_bound(candidates, 1) for candidates in rows.values()]
         self._more: dict[int, dict[int, Cost]] = {}
         self._columns: dict[str, tuple[Column, Column]] = {}
+
+    def ordered(self) -> list[Candidate]:
+        """All candidates, each once, those that go first at the front; some may be gone by now."""
+        if self._ordered is None:
+            each = {id(candidate): candidate for candidates in self.rows.values() for candidate in candidates}
+            self._ordered = sorted(each.values(), key=lambda candidate: candidate.order)
+        return self._ordered
 
     def first(self, row: int) -> Cost:
         """The least that any set from the row could cost."""

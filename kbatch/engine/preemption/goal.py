@@ -1,0 +1,113 @@
+"""What is to be placed for a preemptor, and whether it can be once some units are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn
+from kbatch.engine.placement.gang import place_minimum, placing
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.plugin import Preemptor, Unit
+from kbatch.engine.preemption.polling import evict
+from kbatch.engine.session.statement import Statement
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources
+
+Bound: TypeAlias = Callable[[Resources], Resources]
+"""By how much a sum would be passed with so much more placed than now; empty where it would not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One step of a job.
+
+    Attributes:
+        preemptor: for whom.
+        single: the one pod that is to be placed; None: the job's minimum.
+        bounds: sums that the session, as it stands and with so much more placed, would pass, and which victims of the
+            preemptor free: by how much, dimension by dimension.
+        share: what the job's queue may hold in all, of what is asked for; victims change nothing about that.
+    """
+
+    preemptor: Preemptor
+    single: Task | None = None
+    bounds: tuple[Bound, ...] = ()
+    share: Resources = field(default_factory=dict)
+
+    @property
+    def asked(self) -> tuple[Task, ...]:
+        """The pods of the job that may be placed."""
+        return (self.single,) if self.single is not None else tuple(self.preemptor.job.waiting)
+
+    def short(self, more: Resources) -> Resources:
+        """What victims would still have to free for so much more to be placed, beside room on nodes."""
+        found: Resources = {}
+        for bound in self.bounds:
+            for name, amount in bound(more).items():
+                found[name] = max(amount, found.get(name, 0))
+        return found
+
+
+class Attempt:
+    """Tries to reach a goal with some units gone. What is tried stays in the statement.
+
+    Where the pods heed others (`coupled`), they are placed as though those who leave were gone already: they all wait.
+    """
+
+    def __init__(self, context: CycleContext, statement: Statement, goal: Goal, action: str) -> None:
+        self.context = context
+        self.coupled = any(context.rankings.of(task.cls, When.LATER).stepwise for task in classes(goal.asked))
+        self._when = (When.LATER,) if self.coupled else (When.NOW, When.LATER)
+        self.statement = statement
+        self.goal = goal
+        self.action = action
+
+    def works(self, units: Sequence[Unit]) -> bool:
+        """Evict just these, place the step in what room there is then, and stay within the limits."""
+        self.evict(units)
+        return self.place() and self.within()
+
+    def working(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
+        """The same with more effort, in pieces."""
+        self.evict(units)
+        if self.goal.single is not None:
+            return self.place() and self.within()
+        placed = yield from placing(self.context.rankings, self.statement, self._when)
+        self.statement.pipeline_all()
+        return placed and self.within()
+
+    def within(self) -> bool:
+        """Whether all that limits the step is kept, as the session stands."""
+        job, share = self.statement.job, self.goal.share
+        if share:
+            allocated = self.statement.session.queue(job.queue).allocated
+            over = {name for name, most in share.items() if allocated.get(name, 0) > most}
+            if over and any(task.cls.request.get(name) for task, _ in job.nominated.values() for name in over):
+                return False
+        return not self.goal.short({})
+
+    def evict(self, units: Sequence[Unit]) -> None:
+        """Evict all of these."""
+        for unit in units:
+            evict(self.statement, unit, self.action)
+
+    def place(self) -> bool:
+        """Place the step, or of a minimum as much as there is room for; whether all is placed."""
+        rankings, single = self.context.rankings, self.goal.single
+        if single is None:
+            return place_minimum(rankings, self.statement, self._when)
+        rows = rankings.of(single.cls, When.LATER).choose(1)
+        if rows:
+            self.statement.pipeline(single, rows[0])
+        return single.key in self.statement.job.nominated
+
+
+def classes(tasks: Iterable[Task]) -> list[Task]:
+    """One task of each class, in order."""
+    found: dict[int, Task] = {}
+    for task in tasks:
+        found.setdefault(task.cls.id, task)
+    return list(found.values())
