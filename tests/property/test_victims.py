@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kbatch.engine import Policy
 from kbatch.engine.context import CycleContext
+from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.goal import Attempt, Goal
@@ -53,10 +54,10 @@ def check(context: CycleContext, statement: Statement, goal: Goal, action: str) 
     attempt = Attempt(context, statement, goal, action)
     for unit in units:
         statement.rollback()
-        assert not attempt.works([other for other in units if other is not unit]), unit
+        assert not finish(attempt.works([other for other in units if other is not unit])), unit
     statement.rollback()
     if units:
-        assert attempt.works(units)
+        assert finish(attempt.works_at_all(units))
     statement.rollback()
     statement.replay(steps)
     return len(units)

@@ -55,6 +55,7 @@ class Attempt:
     """Tries to reach a goal with some units gone. What is tried stays in the statement.
 
     Where the pods heed others (`coupled`), they are placed as though those who leave were gone already: they all wait.
+    `thorough` says that other arrangements are tried where the first does not hold all.
     """
 
     def __init__(self, context: CycleContext, statement: Statement, goal: Goal, action: str) -> None:
@@ -64,20 +65,27 @@ class Attempt:
         self.statement = statement
         self.goal = goal
         self.action = action
+        self.thorough = False
 
-    def works(self, units: Sequence[Unit]) -> bool:
-        """Evict just these, place the step in what room there is then, and stay within the limits."""
+    def works(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
+        """Evict just these, place the step in what room there is then, and stay within the limits; in pieces."""
         self.evict(units)
-        return self.place() and self.within()
-
-    def working(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
-        """The same with more effort, in pieces."""
-        self.evict(units)
-        if self.goal.single is not None:
-            return self.place() and self.within()
-        placed = yield from placing(self.context.rankings, self.statement, self._when)
-        self.statement.pipeline_all()
+        placed = yield from self._place()
         return placed and self.within()
+
+    def works_at_all(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
+        """The same, and from now on with all effort if it takes that; what is tried first is undone then."""
+        mark = len(self.statement)
+        if (yield from self.works(units)):
+            return True
+        if self.thorough or self.goal.single is not None:
+            return False
+        self.statement.rollback(mark)
+        self.thorough = True
+        if (yield from self.works(units)):
+            return True
+        self.thorough = False
+        return False
 
     def within(self) -> bool:
         """Whether all that limits the step is kept, as the session stands."""
@@ -94,15 +102,19 @@ class Attempt:
         for unit in units:
             evict(self.statement, unit, self.action)
 
-    def place(self) -> bool:
+    def _place(self) -> Generator[Turn, None, bool]:
         """Place the step, or of a minimum as much as there is room for; whether all is placed."""
-        rankings, single = self.context.rankings, self.goal.single
-        if single is None:
-            return place_minimum(rankings, self.statement, self._when)
-        rows = rankings.of(single.cls, When.LATER).choose(1)
-        if rows:
-            self.statement.pipeline(single, rows[0])
-        return single.key in self.statement.job.nominated
+        rankings, statement, single = self.context.rankings, self.statement, self.goal.single
+        if single is not None:
+            rows = rankings.of(single.cls, When.LATER).choose(1)
+            if rows:
+                statement.pipeline(single, rows[0])
+            return single.key in statement.job.nominated
+        if not self.thorough:
+            return place_minimum(rankings, statement, self._when)
+        placed = yield from placing(rankings, statement, self._when)
+        statement.pipeline_all()
+        return placed
 
 
 def classes(tasks: Iterable[Task]) -> list[Task]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
@@ -27,6 +28,10 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
+
+
+_FEW: Final = 16
+"""Of so many victims it is looked for other arrangements with which one of them could stay."""
 
 
 def planning(
@@ -79,12 +84,15 @@ class _Plan:
         units = search.poll.units
         if found and self._attempt.coupled and units:
             statement.rollback()  # pods were placed before the last had gone, and some may have been their company
-            found = yield from self._attempt.working(units)
+            found = yield from self._attempt.works_at_all(units)
         if not found:
             units = yield from self._clear(search)
             if not units:
                 return None
         left = yield from reprieve(self._attempt, units)
+        if left and self._attempt.coupled and not self._attempt.thorough and len(left) <= _FEW:
+            self._attempt.thorough = True
+            left = yield from reprieve(self._attempt, left)
         search.over = search.over or len(left) < len(units)
         return left if self._hold(search.poll, left) else None
 
@@ -96,7 +104,7 @@ class _Plan:
         search.over = True
         search.poll.taken.clear()
         units = yield from clearing(self._attempt, search.poll, search.index, self._searches.budget)
-        if units is None or not (yield from self._attempt.working(units)):
+        if units is None or not (yield from self._attempt.works_at_all(units)):
             return []
         return units
 

@@ -38,7 +38,7 @@ def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, l
             if not slack.without(unit):
                 continue
             trial = [other for other in needed if other is not unit]
-            if attempt.works(trial):
+            if (yield from attempt.works(trial)):
                 needed, found = trial, True
                 slack.drop(unit)
                 steps = statement.recorded()
