@@ -2,7 +2,8 @@
 
 Queues in queue order, first come first served inside a queue; a group that does not fit blocks nobody. What a group
 will need at least (its minResources beyond what its pods hold; without minResources, what its pods and templates say)
-must fit its queue's capability, its namespace's quotas, and one of: the room that is there less what is promised
+must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
+namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
 important pods of its own queue could give (where preempt can).
 """

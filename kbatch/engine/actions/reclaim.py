@@ -128,10 +128,26 @@ def _take(
     if single is not None and (job.bound < job.minimum or job.job.roles) and any(each.job is job for each in aside):
         return False  # its minimum is not decided yet: nobody is evicted for what stands on it
     exceeds = _exceeds(session, queue, wanted.request)
-    if exceeds is not None and (single is not None or len(wanted.tasks) == len(unplaced(job))):
+    if exceeds is not None and (single is not None or _no_choice(job, wanted)):
         if single is None:
             session.refuse(job, exceeds)
         return False
+    moved = yield from _take_from(context, queue, job, wanted, searches)
+    if exceeds is not None and not moved:
+        session.refuse(job, exceeds)
+    return moved
+
+
+def _no_choice(job: JobState, wanted: Wanted) -> bool:
+    """Whether the minimum asks for the same, whichever of its pods are placed."""
+    rest = unplaced(job)
+    return len(wanted.tasks) == len(rest) or len({task.cls.id for task in rest}) == 1
+
+
+def _take_from(
+    context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    session, single = context.session, wanted.single
     preemptor = Preemptor(
         job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
@@ -149,8 +165,6 @@ def _take(
     )  # fmt: skip
     if found is None:
         context.unschedulable.note_hopeless(mark)
-        if exceeds is not None:
-            session.refuse(job, exceeds)
         return False
     yield from found.commit()
     return True

@@ -29,7 +29,6 @@ from kbatch.engine.state.minimum import shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
-
 _FEW: Final = 16
 """Of so many victims it is looked for other arrangements with which one of them could stay."""
 
