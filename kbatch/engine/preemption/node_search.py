@@ -44,6 +44,8 @@ class NodeSearch:
         self._allowed = context.rankings.static(task.cls)[0]
         self._votes: dict[tuple[str, object], tuple[int | None, Resources]] = {}
         """What was said of the kinds of pods before any has gone: that is the same for each node."""
+        self._own = None if poll.preemptor.intra else poll.preemptor.job
+        """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
         self._sets = _SETS
         self._spent = self._lowers = False
 
@@ -54,8 +56,6 @@ class NodeSearch:
         if self._fits(row):
             return []
         candidates: Sequence[Candidate] = self._index.rows.get(row, ())
-        if not self._poll.preemptor.intra and any(each.job is self._poll.preemptor.job for each in candidates):
-            candidates = [each for each in candidates if each.job is not self._poll.preemptor.job]
         self._lowers = False
         for below in (False, True):
             found = self._in_order(row, candidates, below=below)
@@ -71,9 +71,16 @@ class NodeSearch:
         mark = len(self._statement)
         victims: list[Victim] = []
         done = self._spent = False
-        short = self._short(row)
+        short, votes = self._short(row), self._votes
         for candidate in candidates:
-            if (not victims and self._known_not_to_go(candidate, below=below)) or not self._helps(candidate, short):
+            if candidate.job is self._own:
+                continue
+            if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
+                known = votes.get((candidate.job.key, candidate.kind))
+                if known is not None and (known[0] is None or (known[1] and not below)):
+                    self._lowers = self._lowers or known[0] is not None
+                    continue
+            if not self._helps(candidate, short):
                 continue
             victim = self._ask(candidate, victims, below=below)
             if victim is None:
@@ -91,16 +98,6 @@ class NodeSearch:
             victims = self._needed(row, victims, mark)
         self._statement.rollback(mark)
         return victims if done else None
-
-    def _known_not_to_go(self, candidate: Candidate, *, below: bool) -> bool:
-        """Whether it was said of its kind that such a pod does not go, as the first."""
-        known = self._votes.get((candidate.job.key, candidate.kind)) if candidate.task is not None else None
-        if known is None:
-            return False
-        if known[0] is not None and known[1] and not below:
-            self._lowers = True
-            return True
-        return known[0] is None
 
     def _helps(self, candidate: Candidate, short: Sequence[str]) -> bool:
         """Whether its going could help: where only room matters and some is short, it must give of that."""
@@ -143,7 +140,9 @@ class NodeSearch:
     # --- as a set -----------------------------------------------------------------------------------------------------
 
     def _in_the_way(self, row: int, candidates: Iterable[Candidate], *, below: bool) -> list[Victim] | None:
-        alone = [each for each in candidates if self._ask(each, (), below=below) is not None]
+        alone = [
+            each for each in candidates if each.job is not self._own and self._ask(each, (), below=below) is not None
+        ]
         for order in (alone, sorted(alone, key=self._size, reverse=True)):
             left = list(order)
             for _ in range(_ROUNDS):
