@@ -73,7 +73,7 @@ class _Plan:
         if placed and self._attempt.within():
             return None  # it fits as things are: nobody needs to go
         statement.pipeline_all()
-        search = self._searches.search(goal.preemptor, self._donors)
+        search = yield from self._searches.search(goal.preemptor, self._donors)
         if search.empty:
             return None
         yield TURN

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeAlias
 
 from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidates import CandidatePool
 from kbatch.engine.preemption.clearing import Budget
@@ -26,7 +27,7 @@ class Searches:
         self._evictor = evictor
         self._known: dict[_Mark, Search] = {}
 
-    def search(self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]]) -> Search:
+    def search(self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]]) -> Generator[Turn, None, Search]:
         """That of the job's last step, of a step which no vote tells from it, or a new one."""
         own: _Mark = (preemptor.job.key, *_asked(preemptor))
         alike: _Mark = ("", *likeness(preemptor), *_asked(preemptor))
@@ -37,7 +38,9 @@ class Searches:
                 found.again(preemptor)
                 break
         else:
-            found = Search(self._context, self._evictor, preemptor, self.pool.index(preemptor, donors()))
+            index = yield from self.pool.index(preemptor, donors())
+            yield from index.preparing(task.cls for task in preemptor.tasks)
+            found = Search(self._context, self._evictor, preemptor, index)
         self._known[own] = found
         if not preemptor.intra:
             self._known[alike] = found
