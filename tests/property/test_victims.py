@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from kbatch.engine import Policy
 from kbatch.engine.context import CycleContext
+from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
-from kbatch.engine.plugin import Preemptor, Unit
-from kbatch.engine.preemption.reprieve import can_place
-from kbatch.engine.preemption.search import Evictor, Searches, planning
+from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.goal import Attempt, Goal
+from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
@@ -44,16 +47,17 @@ def units_of(statement: Statement) -> list[Unit]:
     return found
 
 
-def check(context: CycleContext, statement: Statement, action: str, single: Task | None) -> int:
+def check(context: CycleContext, statement: Statement, goal: Goal, action: str) -> int:
     """Leave out each unit in turn and plan again; leaves the plan as it was. Returns how many units it has."""
     units = units_of(statement)
     steps = statement.recorded()
+    attempt = Attempt(context, statement, goal, action)
     for unit in units:
         statement.rollback()
-        assert not can_place(context, statement, action, [other for other in units if other is not unit], single), unit
+        assert not finish(attempt.works([other for other in units if other is not unit])), unit
     statement.rollback()
     if units:
-        assert can_place(context, statement, action, units, single)
+        assert finish(attempt.works_at_all(units))
     statement.rollback()
     statement.replay(steps)
     return len(units)
@@ -66,16 +70,14 @@ def checked_plans() -> Iterator[list[int]]:
 
     def plan_and_check(
         context: CycleContext,
-        action: Evictor,
-        preemptor: Preemptor,
+        evictor: Evictor,
+        goal: Goal,
         donors: Callable[[], Iterable[JobState]],
-        *,
-        single: Task | None,
         searches: Searches,
     ) -> Generator[Turn, None, Statement | None]:
-        found = yield from planning(context, action, preemptor, donors, single=single, searches=searches)
+        found = yield from planning(context, evictor, goal, donors, searches)
         if found is not None:
-            counts.append(check(context, found, action.name, single))
+            counts.append(check(context, found, goal, evictor.name))
         return found
 
     modules = [importlib.import_module(f"kbatch.engine.actions.{name}") for name in ("preempt", "reclaim")]

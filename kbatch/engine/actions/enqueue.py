@@ -2,7 +2,8 @@
 
 Queues in queue order, first come first served inside a queue; a group that does not fit blocks nobody. What a group
 will need at least (its minResources beyond what its pods hold; without minResources, what its pods and templates say)
-must fit its queue's capability, its namespace's quotas, and one of: the room that is there less what is promised
+must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
+namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
 important pods of its own queue could give (where preempt can).
 """
@@ -138,7 +139,7 @@ class _Admission:
         queue = session.queue(job.queue)
         reason = (
             session.enqueueable(job)
-            or self._over_capability(queue, wanted)
+            or self._over_capability(job, queue, wanted)
             or self._over_quota(job)
             or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
@@ -156,13 +157,18 @@ class _Admission:
         self.quotas.promise(job)
         return True
 
-    def _over_capability(self, queue: QueueState, wanted: Resources) -> Reason | None:
+    def _over_capability(self, job: JobState, queue: QueueState, wanted: Resources) -> Reason | None:
+        """Why its queue's hard cap keeps it out, with what less important victims of the queue could give freed."""
         capability = queue.record.capability or {}
         promised = self.by_queue.get(queue.name, {})
+        freed: Resources | None = None if self.preempts else {}
         for name in sorted(wanted):
             hard = capability.get(name)
             used, reserved = queue.allocated.get(name, 0), promised.get(name, 0)
-            if hard is not None and wanted[name] and used + reserved + wanted[name] > hard:
+            if hard is None or not wanted[name] or used + reserved + wanted[name] <= hard:
+                continue
+            freed = self._weaker(job, queue) if freed is None else freed
+            if used - freed.get(name, 0) + reserved + wanted[name] > hard:
                 return QueueCapabilityExceeded(queue.name, name, wanted[name], reserved, used, hard)
         return None
 

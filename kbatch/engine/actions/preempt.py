@@ -8,7 +8,8 @@ made, is cleared room of its queue's surplus.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
@@ -17,14 +18,20 @@ from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.goal import Goal
+from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
-from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
+from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.steps import lacking, next_steps
+from kbatch.engine.preemption.sums import capability, promised
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.makers import ToCome
+from kbatch.model.tasks import Task
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
 
@@ -77,38 +84,52 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
 def _step(
     context: CycleContext, queue: QueueState, job: JobState, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
-    """One preemptor of a job; returns whether room was made for it."""
-    session = context.session
-    step = next_step(context, job)
-    if step is None:
-        return False
-    single, tasks = step
-    request = total(task.cls.request for task in tasks)
-    lacks = lacking(context, tasks)
-
-    held = dict(job.allocated)
-    attempts: list[tuple[Preemptor, Callable[[], list[JobState]]]] = [
-        (Preemptor(job, tuple(tasks), request, lacks=lacks, held=held), lambda: _rivals(session, queue, job))
-    ]
-    if single is not None and job.job.holding:
-        attempts.append((Preemptor(job, tuple(tasks), request, intra=True, lacks=lacks, held=held), lambda: [job]))
-    for preemptor, donors in attempts:
-        mark = (
-            "preempt", job.queue, job.priority, job.key if preemptor.intra or _ends(job) else "",
-            tuple(sorted(held.items())), signature(job, tasks if single is not None else unplaced(job)),
-        )  # fmt: skip
-        if context.unschedulable.hopeless(mark):
-            continue
-        found = yield from planning(context, _EVICTOR, preemptor, donors, single=single, searches=searches)
-        if found is None:
-            context.unschedulable.note_hopeless(mark)
-            continue
-        if _over_capability(queue, request):
-            found.rollback()
-            continue
-        yield from found.commit()
-        return True
+    """One step of a job, the first that can be taken; returns whether room was made for one."""
+    for wanted in next_steps(context, job):
+        preemptor = _preemptor(context, job, wanted.tasks)
+        if (yield from _take(context, queue, preemptor, wanted.single, searches)):
+            return True
+        if wanted.single is not None and job.job.holding:
+            inside = replace(preemptor, intra=True)
+            if (yield from _take(context, queue, inside, wanted.single, searches)):
+                return True
     return False
+
+
+def _preemptor(context: CycleContext, job: JobState, tasks: Sequence[Task], *, ahead: bool = False) -> Preemptor:
+    request = total(task.cls.request for task in tasks)
+    return Preemptor(
+        job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated), ahead=ahead
+    )  # fmt: skip
+
+
+def _take(
+    context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    """Make room for one step, by pods of other jobs, or by the job's own; returns whether it was made."""
+    session, job = context.session, preemptor.job
+    mark = (
+        "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
+        signature(job, preemptor.tasks if single is not None else unplaced(job)),
+    )  # fmt: skip
+    if context.unschedulable.hopeless(mark):
+        return False
+    donors = (lambda: [job]) if preemptor.intra else (lambda: _rivals(session, queue, job))
+    found = yield from planning(context, _EVICTOR, _goal(context, queue, preemptor, single), donors, searches)
+    if found is None:
+        context.unschedulable.note_hopeless(mark)
+        return False
+    yield from found.commit()
+    return True
+
+
+def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
+    """The step, within the queue's capability; and beside what others were promised, if it was promised nothing."""
+    job, names = preemptor.job, preemptor.request
+    bounds = capability(queue, names)
+    if single is not None or job.job.shadow:
+        bounds += promised(context, job, names)
+    return Goal(preemptor, single, bounds)
 
 
 def _rivals(session: Session, queue: QueueState, job: JobState) -> list[JobState]:
@@ -138,18 +159,19 @@ def _clear(
     if context.feasibility.hopeless(job):
         return
     session = context.session
-    existing = job.waiting
-    job.waiting = [*existing, *(yield from awaited(session, job, pods))]
-    found = yield from _plan_ahead(context, queue, job, searches)
-    if found is not None:
-        steps = found.recorded()
-        found.rollback()
-        found.replay(step for step in steps if step[0] is Operation.EVICT)
-        for operation, task, row, _, _ in steps:
-            if operation is Operation.PIPELINE:
-                session.room.pipeline(task.cls, row)
-        yield from found.commit()
-    job.waiting = existing
+    whole = replace(job, waiting=[*job.waiting, *(yield from awaited(session, job, pods))])  # the same sums
+    found = yield from _plan_ahead(context, queue, whole, searches)
+    if found is None:
+        return
+    rows = list(whole.nominated.values())
+    units = [(other, task) for operation, task, _, other, _ in found.recorded() if operation is Operation.EVICT]
+    found.rollback()
+    clearing = Statement(session, job)
+    for other, task in units:
+        clearing.evict(other, task, _EVICTOR.name)
+    for task, row in rows:
+        session.room.pipeline(task.cls, row)
+    yield from clearing.commit()
 
 
 def _plan_ahead(
@@ -162,18 +184,9 @@ def _plan_ahead(
     statement.rollback()
     if not fresh(job) or _reclaims(context, queue, job) or behind(session, job):
         return None
-    tasks = next_tasks(job, unplaced(job))
-    preemptor = Preemptor(
-        job, tuple(tasks), total(task.cls.request for task in tasks), lacks=lacking(context, tasks),
-        held=dict(job.allocated), ahead=True,
-    )  # fmt: skip
-    found = yield from planning(
-        context, _EVICTOR, preemptor, lambda: _rivals(session, queue, job), single=None, searches=searches
-    )
-    if found is not None and _over_capability(queue, preemptor.request):
-        found.rollback()
-        return None
-    return found
+    preemptor = _preemptor(context, job, next_tasks(job, unplaced(job)), ahead=True)
+    goal = Goal(preemptor, None, capability(queue, preemptor.request))
+    return (yield from planning(context, _EVICTOR, goal, lambda: _rivals(session, queue, job), searches))
 
 
 def _reclaims(context: CycleContext, queue: QueueState, job: JobState) -> bool:
@@ -184,13 +197,3 @@ def _reclaims(context: CycleContext, queue: QueueState, job: JobState) -> bool:
     return all(
         queue.allocated.get(name, 0) + promised[name] <= queue.deserved.get(name, 0) for name in job.job.outstanding
     )
-
-
-def _ends(job: JobState) -> bool:
-    return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
-
-
-def _over_capability(queue: QueueState, request: dict[str, int]) -> bool:
-    """Whether, with the victims gone and the preemptor placed, the queue is over its hard cap in what is claimed."""
-    capability = queue.record.capability or {}
-    return any(queue.allocated.get(name, 0) > capability[name] for name in request if name in capability)

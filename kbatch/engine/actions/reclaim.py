@@ -19,13 +19,18 @@ from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
-from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
+from kbatch.engine.preemption.goal import Goal
+from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.steps import Wanted, lacking, next_steps
+from kbatch.engine.preemption.sums import promised
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import signature, unplaced
 from kbatch.engine.state.queues import QueueState
-from kbatch.resources import total
+from kbatch.model.tasks import Task
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")
 
@@ -81,58 +86,106 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             heapq.heappop(heap)
     for statement in reversed(aside):
         statement.rollback()
-    session.commits += len(aside)
+    session.room_set_aside()
 
 
 def _step(
     context: CycleContext, queue: QueueState, job: JobState, aside: list[Statement], searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
-    """One preemptor of a job; returns whether room was found for it."""
-    session = context.session
-    step = next_step(context, job)
-    if step is None:
-        return False
-    single, tasks = step
-    request = total(task.cls.request for task in tasks)
-    if over_capability(queue, tasks) is not None:
-        return False
-    known = single is None and context.unschedulable.known(signature(job, unplaced(job)), unplaced(job))
+    """One step of a job, the first that can be taken; returns whether room was found for one."""
+    for wanted in next_steps(context, job):
+        if over_capability(queue, list(wanted.tasks)) is None and (
+            _set_aside(context, job, wanted, aside) or (yield from _take(context, queue, job, wanted, aside, searches))
+        ):
+            return True
+    return False
+
+
+def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: list[Statement]) -> bool:
+    """Keep room that is there for the step until the action ends, if there is enough of it."""
+    session, single = context.session, wanted.single
     statement = Statement(session, job)
-    if known:
-        fits = False
-    elif single is None:
-        fits = place_minimum(context.rankings, statement, (When.NOW, When.LATER))
-    else:
+    if single is not None:
         rows = context.rankings.of(single.cls, When.LATER).choose(1)
-        fits = bool(rows)
         if rows:
             statement.pipeline(single, rows[0])
-    if fits:
-        aside.append(statement)
-        session.commits += 1  # what was in vain without it need not be so beside it
-        return True
-    statement.rollback()
+        fits = single.key in job.nominated
+    else:
+        known = context.unschedulable.known(signature(job, unplaced(job)), unplaced(job))
+        fits = not known and place_minimum(context.rankings, statement, (When.NOW, When.LATER))
+    if not fits:
+        statement.rollback()
+        return False
+    aside.append(statement)
+    session.room_set_aside()
+    return True
+
+
+def _take(
+    context: CycleContext,
+    queue: QueueState,
+    job: JobState,
+    wanted: Wanted,
+    aside: list[Statement],
+    searches: Searches,
+) -> Generator[Transaction | Turn, None, bool]:
+    """Take room for the step from other queues; returns whether there was any to take."""
+    session, single = context.session, wanted.single
     if single is not None and (job.bound < job.minimum or job.job.roles) and any(each.job is job for each in aside):
         return False  # its minimum is not decided yet: nobody is evicted for what stands on it
-    exceeds = _exceeds(session, queue, request)
-    if exceeds is not None:
+    exceeds = _exceeds(session, queue, wanted.request)
+    if exceeds is not None and (single is not None or _no_choice(job, wanted)):
         if single is None:
             session.refuse(job, exceeds)
         return False
-    preemptor = Preemptor(job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated))
+    moved = yield from _take_from(context, queue, job, wanted, searches)
+    if exceeds is not None and not moved:
+        session.refuse(job, exceeds)
+    return moved
+
+
+def _no_choice(job: JobState, wanted: Wanted) -> bool:
+    """Whether the minimum asks for the same, whichever of its pods are placed."""
+    rest = unplaced(job)
+    return len(wanted.tasks) == len(rest) or len({task.cls.id for task in rest}) == 1
+
+
+def _take_from(
+    context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    session, single = context.session, wanted.single
+    preemptor = Preemptor(
+        job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
+    )  # fmt: skip
     if not any(_gives(other, preemptor.lacks) for other in session.queues.values() if other is not queue):
         return False
-    mark = ("reclaim", job.queue, signature(job, tasks if single is not None else unplaced(job)), single is not None)
+    mark = (
+        "reclaim", likeness(preemptor), signature(job, wanted.tasks if single is not None else unplaced(job)),
+        single is not None,
+    )  # fmt: skip
     if context.unschedulable.hopeless(mark):
         return False
     found = yield from planning(
-        context, _EVICTOR, preemptor, lambda: _donors(session, queue, preemptor), single=single, searches=searches
+        context, _EVICTOR, _goal(context, queue, preemptor, single), lambda: _donors(session, queue, preemptor),
+        searches,
     )  # fmt: skip
     if found is None:
         context.unschedulable.note_hopeless(mark)
         return False
     yield from found.commit()
     return True
+
+
+def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
+    """The step, within the queue's share and capability; and beside what others were promised, if it was not."""
+    job = preemptor.job
+    names = {name for task in job.waiting for name, amount in task.cls.request.items() if amount}
+    share = {name: queue.deserved[name] for name in sorted(names) if name in queue.deserved}
+    for name, most in (queue.record.capability or {}).items():
+        if name in names:
+            share[name] = min(most, share.get(name, most))
+    bounds = promised(context, job, sorted(names)) if single is not None or job.job.shadow else ()
+    return Goal(preemptor, single, bounds, share)
 
 
 def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> GangExceedsReclaimableShare | None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
-from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, View, Vote
 from kbatch.engine.state.jobs import JobState
 
 
 class Gang(Plugin):
     """Groups that lack their minimum come before those that have it. Takes no arguments.
 
-    Victims: VETO of a unit that would leave a group with some pods, but fewer than its minimum or a role's.
+    Victims: VETO of a unit that would leave a group with some pods, but fewer than its minimum or a role's. Pods whose
+    bind is yet to be made, or under way, do not count: it may fail.
     """
 
     name: ClassVar[str] = "gang"
     agrees: ClassVar[frozenset[str]] = frozenset()
     votes_by_class: ClassVar[bool] = True
     reasons: ClassVar[tuple[type[Reason], ...]] = (NotEnoughTasks,)
+
+    def __init__(self, arguments: Any, view: View) -> None:
+        super().__init__(arguments, view)
+        self._under_way: dict[str, list[str]] | None = None
 
     def job_order_key(self, job: JobState) -> Key:
         """First who is not whole."""
@@ -49,11 +56,38 @@ class Gang(Plugin):
 
     def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
-        return _vote(unit)
+        return self._vote(unit)
 
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
-        return _vote(unit)
+        return self._vote(unit)
+
+    def _vote(self, unit: Unit) -> Vote:
+        job = unit.job
+        if unit.whole or not job.job.gang:
+            return ABSTAIN
+        under_way = self._assumed().get(job.key, ())
+        if job.bound - len(under_way) - len(unit.tasks) < job.minimum:
+            return Vote.VETO
+        if job.job.roles:
+            leaving = Counter(task.role for task in unit.tasks)
+            unsure = Counter(under_way)
+            unsure.update(task.role for task, _ in (*job.placed.values(), *job.nominated.values()))
+            for role in job.job.roles:
+                left = job.role_count(role.name) - unsure[role.name] - leaving[role.name]
+                if leaving[role.name] and left < role.min_member:
+                    return Vote.VETO
+        return ABSTAIN
+
+    def _assumed(self) -> Mapping[str, Sequence[str]]:
+        """By group the roles of its pods whose bind is under way: it may fail yet."""
+        if self._under_way is None:
+            self._under_way = {}
+            for key in self.view.model.marks()[0]:
+                task = self.view.model.tasks.get(key)
+                if task is not None and task.assumed and task.holds:
+                    self._under_way.setdefault(task.job, []).append(task.role)
+        return self._under_way
 
 
 def _beyond(job: JobState) -> int:
@@ -68,16 +102,3 @@ def _beyond(job: JobState) -> int:
             )  # fmt: skip
             found += max(0, waiting - headroom)
     return found
-
-
-def _vote(unit: Unit) -> Vote:
-    job = unit.job
-    if unit.whole or not job.job.gang:
-        return ABSTAIN
-    if job.ready - len(unit.tasks) < job.minimum:
-        return Vote.VETO
-    for role in job.job.roles:
-        leaving = sum(1 for task in unit.tasks if task.role == role.name)
-        if leaving and job.role_count(role.name) - leaving < role.min_member:
-            return Vote.VETO
-    return ABSTAIN

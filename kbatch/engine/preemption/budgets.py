@@ -29,7 +29,10 @@ class Budgets:
             return True
         asked: dict[str, int] = {}
         for task in unit.tasks:
-            for key in self._matching(task):
+            keys = self._matching(task)
+            if len(keys) > 1:
+                return False  # the eviction API refuses a pod that counts in several budgets, whatever they allow
+            for key in keys:
                 asked[key] = asked.get(key, 0) + 1
         return all(count <= self._left[key] for key, count in asked.items())
 

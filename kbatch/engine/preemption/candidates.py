@@ -7,7 +7,7 @@ answers (a `CandidateIndex`) serves every further preemptor that is answered the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import Any, Final, TypeAlias
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
@@ -82,8 +83,9 @@ def _single(job: JobState, task: Task) -> Unit:
 
 
 def _whole(job: JobState) -> Unit | None:
+    """All that its group holds; None where that is nothing, or a bind under way would outlast it."""
     tasks = tuple(task for task in _holding(job) if task.key not in job.evicted)
-    if not tasks:
+    if not tasks or job.placed or any(task.holds and task.assumed for task in job.job.tasks.values()):
         return None
     return Unit(job, tasks, whole=True, request=add(*(task.cls.request for task in tasks)))
 
@@ -103,19 +105,28 @@ def _gives(candidate: Candidate, name: str) -> int:
 
 
 class CandidateIndex:
-    """Offers by row, sorted, with lower bounds of what it costs to make room on a row. Shrinks as pods are evicted."""
+    """Candidates by row, each row sorted, with lower bounds of what it costs to make room on a row.
+
+    Shrinks as pods are evicted.
+    """
 
     def __init__(self, rows: dict[int, list[Candidate]], *, exact: bool) -> None:
         self.rows = rows
         self.exact = exact
         """Whether all candidates are single pods, so that `bounds` may look at what they give."""
-        for candidates in rows.values():
-            candidates.sort(key=lambda candidate: candidate.order)
+        self._ordered: list[Candidate] | None = None
         self._place = {row: at for at, row in enumerate(rows)}
         self._index: Index = np.fromiter(rows, np.intp, len(rows))
         self._first: list[Cost] = [_bound(candidates, 1) for candidates in rows.values()]
         self._more: dict[int, dict[int, Cost]] = {}
         self._columns: dict[str, tuple[Column, Column]] = {}
+
+    def ordered(self) -> list[Candidate]:
+        """All candidates, each once, those that go first at the front; some may be gone by now."""
+        if self._ordered is None:
+            each = {id(candidate): candidate for candidates in self.rows.values() for candidate in candidates}
+            self._ordered = sorted(each.values(), key=lambda candidate: candidate.order)
+        return self._ordered
 
     def first(self, row: int) -> Cost:
         """The least that any set from the row could cost."""
@@ -132,6 +143,13 @@ class CandidateIndex:
         self._more.pop(row, None)
         for name, (most, whole) in self._columns.items():
             most[at], whole[at] = _most_and_sum(candidates, name)
+
+    def preparing(self, classes: Iterable[TaskClass]) -> Iterator[Turn]:
+        """Work out what `bounds` will ask for, in pieces."""
+        yield TURN
+        for name in dict.fromkeys(name for cls in classes for name, _ in cls.needs) if self.exact else ():
+            self._column(name)
+            yield TURN
 
     def bounds(self, context: CycleContext, classes: Iterable[TaskClass]) -> list[tuple[Cost, int]]:
         """For each row that could be made to take a pod of one of the classes, the least that this could cost there.
@@ -236,8 +254,8 @@ class CandidatePool:
             for index in self._indexes.values():
                 index.drop(row, key)
 
-    def index(self, preemptor: Preemptor, donors: Iterable[JobState]) -> CandidateIndex:
-        """The candidates among the donors for a preemptor."""
+    def index(self, preemptor: Preemptor, donors: Iterable[JobState]) -> Generator[Turn, None, CandidateIndex]:
+        """The candidates among the donors for a preemptor; in pieces."""
         self.refresh()
         consent, ballot = self._consent, self._ballot
         found: list[tuple[JobState, object, int]] = []
@@ -247,7 +265,8 @@ class CandidatePool:
             if model.disruption == "Never" or model.holding == 0 or consent.too_young(job):
                 continue
             if not model.gang or job.ready > job.minimum or model.roles:
-                for kind, tasks in self._kinds_of(job).tasks.items():
+                kinds = yield from self._kinds_of(job)
+                for kind, tasks in kinds.tasks.items():
                     task, _ = next(iter(tasks.values()))
                     rank = consent.rank(ballot, preemptor, _single(job, task))
                     if rank is not None:
@@ -261,27 +280,33 @@ class CandidatePool:
         mark = tuple([(job.key, kind, rank) for job, kind, rank in found])
         index = None if groups else self._indexes.pop(mark, None)
         if index is None:
-            index = self._make(found, groups)
+            index = yield from self._make(found, groups)
         if not groups:
             self._indexes[mark] = index  # again the latest
             if len(self._indexes) > _INDEXES:
                 del self._indexes[next(iter(self._indexes))]
         return index
 
-    def _kinds_of(self, job: JobState) -> _Kinds:
+    def _kinds_of(self, job: JobState) -> Generator[Turn, None, _Kinds]:
         kinds = self._kinds.get(job.key)
         if kinds is None:
             kinds = self._kinds[job.key] = _Kinds()
             for task in _holding(job):
+                if self._session.due():
+                    yield TURN
                 if task.key not in job.evicted:
                     kind = self._consent.vote_key(self._ballot, task)
                     kinds.tasks.setdefault(kind, {})[task.key] = task, order_of(_single(job, task))
         return kinds
 
-    def _make(self, found: list[tuple[JobState, object, int]], groups: list[Candidate]) -> CandidateIndex:
+    def _make(
+        self, found: list[tuple[JobState, object, int]], groups: list[Candidate]
+    ) -> Generator[Turn, None, CandidateIndex]:
         row_of = self._session.nodes.row
         rows: dict[int, list[Candidate]] = {}
         for job, kind, rank in found:
+            if self._session.due(1 + len(self._kinds[job.key].tasks[kind]) // 5):
+                yield TURN
             for task, order in self._kinds[job.key].tasks[kind].values():
                 row = row_of.get(task.node, -1)
                 if row >= 0:
@@ -293,4 +318,8 @@ class CandidatePool:
                 row = row_of.get(node, -1)
                 if row >= 0:
                     rows.setdefault(row, []).append(candidate)
+        for candidates in rows.values():
+            candidates.sort(key=lambda candidate: candidate.order)
+            if self._session.due(1 + len(candidates) // 4):
+                yield TURN
         return CandidateIndex(rows, exact=not groups)

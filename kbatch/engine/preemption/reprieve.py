@@ -6,37 +6,28 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
-from kbatch.engine.session.statement import Statement
+from kbatch.engine.preemption.goal import Attempt
 from kbatch.engine.state.minimum import unplaced
 from kbatch.model.nodes import Column
-from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
 
 
-def evict(statement: Statement, unit: Unit, action: str) -> None:
-    """Evict the pods of a unit."""
-    for task in unit.tasks:
-        statement.evict(unit.job, task, action)
+def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit]]:
+    """Drop every unit without which the goal can still be reached, those that cost most first; returns the others.
 
-
-def reprieve(
-    context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
-) -> Generator[Turn, None, bool]:
-    """Drop every unit without which the step can still be taken, those that cost most first; whether there were any.
-
-    In the end none of those left can be left out: where one was dropped, the others are tried again.
+    In the end none of those left can be left out: where one was dropped, the others are tried again. The statement
+    holds the plan with those that are left.
     """
     if not units:
-        return False
+        return []
+    statement = attempt.statement
     steps = statement.recorded()
     statement.rollback()
-    slack = _Slack(context, statement, action, units, single)
+    slack = _Slack(attempt, units)
     needed = sorted(units, key=order_of, reverse=True)
     found = True
     while found:
@@ -47,14 +38,14 @@ def reprieve(
             if not slack.without(unit):
                 continue
             trial = [other for other in needed if other is not unit]
-            if can_place(context, statement, action, trial, single):
+            if (yield from attempt.works(trial)):
                 needed, found = trial, True
                 slack.drop(unit)
                 steps = statement.recorded()
             statement.rollback()
             yield TURN
     statement.replay(steps)
-    return len(needed) < len(units)
+    return needed
 
 
 class _Slack:
@@ -64,9 +55,8 @@ class _Slack:
     pods for which room is not all, it says nothing.
     """
 
-    def __init__(
-        self, context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
-    ) -> None:
+    def __init__(self, attempt: Attempt, units: Sequence[Unit]) -> None:
+        context, statement, single = attempt.context, attempt.statement, attempt.goal.single
         session, job = statement.session, statement.job
         self._session = session
         tasks = [single] if single is not None else unplaced(job)
@@ -76,8 +66,7 @@ class _Slack:
         self._knows = self._knows and not fit.stepwise
         if not self._knows:
             return
-        for unit in units:
-            evict(statement, unit, action)
+        attempt.evict(units)
         self._wanted: int = 1 if single is not None else job.missing()
         self._room: dict[str, Column] = {name: session.room.future[name].copy() for name, _ in self._cls.needs}
         statement.rollback()
@@ -123,18 +112,3 @@ class _Slack:
                 room = int(self._room[name][row]) - gives.get(name, 0)
                 found[row] = min(found[row], max(0, room) // amount)
         return found
-
-
-def can_place(
-    context: CycleContext, statement: Statement, action: str, units: Sequence[Unit], single: Task | None
-) -> bool:
-    """Evict just these and place the step in what room there is then."""
-    for unit in units:
-        evict(statement, unit, action)
-    if single is None:
-        return place_minimum(context.rankings, statement, (When.NOW, When.LATER))
-    rows = context.rankings.of(single.cls, When.LATER).choose(1)
-    if not rows:
-        return False
-    statement.pipeline(single, rows[0])
-    return True

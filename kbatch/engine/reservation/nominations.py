@@ -185,7 +185,7 @@ def beyond_capability(session: Session, job: JobState) -> Reason | None:
 
 def settle(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
-    waiting = [job for job in session.live() if job.nominated]
+    waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     waiting.sort(key=session.job_key)
     for job in waiting:
         if job.whole:
@@ -193,6 +193,27 @@ def settle(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
         elif _may_bind(rankings, job):
             yield from _settle_whole(session, rankings, job)
         yield TURN
+
+
+def awaits_capability(session: Session, job: JobState) -> bool:
+    """Whether the nominated pods of the job have to wait until others of its queue are gone: with both there, the
+    queue would hold more than its hard cap.
+    """
+    queue = session.queues.get(job.queue)
+    if queue is None or not queue.record.capability:
+        return False
+    asked = {name for task, _ in job.nominated.values() for name in task.cls.request}
+    leaving: dict[str, int] = {}
+    for other in queue.record.jobs.values():
+        if other.terminating:
+            for task in other.tasks.values():
+                if task.terminating and task.node and not task.terminal:
+                    for name, amount in task.cls.request.items():
+                        leaving[name] = leaving.get(name, 0) + amount
+    return any(
+        leaving.get(name, 0) and queue.allocated.get(name, 0) + leaving[name] > hard
+        for name, hard in queue.record.capability.items() if name in asked
+    )  # fmt: skip
 
 
 def _may_bind(rankings: NodeRankings, job: JobState) -> bool:

@@ -108,7 +108,7 @@ class Consent:
 def surplus(unit: Unit) -> bool:
     """Whether the unit is one pod beyond its group's minimum, that of its role, and its minResources."""
     job = unit.job
-    if unit.whole or job.ready - len(unit.tasks) < job.minimum:
+    if unit.whole or job.bound - len(unit.tasks) < job.minimum:
         return False
     for role in job.job.roles:
         if any(task.role == role.name for task in unit.tasks) and job.role_count(role.name) <= role.min_member:

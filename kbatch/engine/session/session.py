@@ -188,6 +188,10 @@ class Session:
                         below.setdefault(name, set()).add(queue)
         return self._below
 
+    def room_set_aside(self) -> None:
+        """Room was set aside, or was given back: what was in vain before need not be so now."""
+        self.commits += 1
+
     def refresh_below(self) -> None:
         """Decisions have fallen since `below_share` was worked out."""
         self._below = None

@@ -7,6 +7,7 @@ import pytest
 
 from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
 from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
+from kbatch.model.events import Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
     EPOCH,
@@ -344,3 +345,46 @@ def test_a_plugin_may_tell_pods_of_one_class_apart() -> None:
         group("b", priority_class_name="high", at=1), members("b", 1),
     )  # fmt: skip
     assert run(model, dataclasses.replace(by, plugins=(part, *others))).evicted == ["a-1"]
+
+
+def test_a_group_goes_as_a_whole_only_when_no_bind_of_it_is_under_way() -> None:
+    model = world(
+        CLASSES, [queue("q"), node("n1", "2"), node("n2", "1")],
+        group("low", 2, queue="q", priority_class_name="low", disruption="Whole"),
+        [pod("low-0", of="low", on="n1"), pod("low-1", of="low", on="n1"), pod("low-2", of="low")],
+        group("high", 2, queue="q", priority_class_name="high", at=1), members("high", 2, at=1),
+    )  # fmt: skip
+    model.assume("ns/low-2", "u-low-2", "n2")
+    assert run(model, policy(EVERYTHING), now=5).evicted == []
+    model.apply(Upsert(pod("low-2", of="low", on="n2")))
+    assert run(model, policy(EVERYTHING), now=5).evicted == ["low-0", "low-1", "low-2"]
+
+
+def test_a_pod_whose_bind_is_yet_to_be_made_keeps_up_no_minimum() -> None:
+    objects = [
+        CLASSES, [queue("q"), node("n1", "2", labels={"disk": "hdd"}), node("n2", "1", labels={"disk": "ssd"})],
+        group("low", 2, queue="q", priority_class_name="low"),
+        [pod("low-0", of="low", on="n1"), pod("low-1", of="low", on="n1")],
+        pod("low-2", of="low", node_selector={"disk": "ssd"}),
+        group("high", 1, queue="q", priority_class_name="high", at=1),
+        pod("high-0", of="high", at=1, node_selector={"disk": "hdd"}),
+    ]  # fmt: skip
+    sim = Simulation(world(*objects), recreate=False)
+    first = sim.cycle()
+    assert first.binds == {"low-2": "n2"}
+    assert first.evicted == []
+    assert len(sim.cycle().evicted) == 1
+
+
+def test_nobody_goes_for_a_preemptor_like_one_that_may_not_preempt() -> None:
+    never = [pod("a-0", of="a", at=1, preemption_policy="Never")]
+    sim = Simulation(
+        world(
+            CLASSES, [queue("q"), node("n1", "1")],
+            group("low", queue="q", priority_class_name="low"), pod("low-0", of="low", on="n1"),
+            group("a", queue="q", priority_class_name="high", at=1), never,
+            group("b", queue="q", priority_class_name="high", at=2), pod("b-0", of="b", at=2),
+        ), policy(EVERYTHING.replace("enqueue, ", "")), recreate=False,
+    )  # fmt: skip
+    assert sim.cycle().evicted == ["low-0"]
+    assert sim.last.nominated == {"b-0": "n1"}

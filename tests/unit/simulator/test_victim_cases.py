@@ -9,8 +9,6 @@ import pytest
 
 from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
 
-pending = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the engine decides otherwise as yet")
-
 
 def victims(outcome: Any) -> dict[str, tuple[float, str, str]]:
     """Of each evicted pod of `default`: when (in seconds), by which action, for which group."""
@@ -21,7 +19,6 @@ def victims(outcome: Any) -> dict[str, tuple[float, str, str]]:
     }
 
 
-@pending
 def test_reclaim_keeps_within_the_share_with_the_pods_it_places(simulate: Callable[..., Any]) -> None:
     outcome = simulate("reclaim-keeps-within-the-share-with-the-pods-it-places", max_cycles=MOST_CYCLES)
     assert most_held(outcome, {"g-a-small": 1000, "g-b-small": 1000, "g-c-big": 4000}) <= 4000
@@ -30,7 +27,6 @@ def test_reclaim_keeps_within_the_share_with_the_pods_it_places(simulate: Callab
     assert_settled(outcome)
 
 
-@pending
 def test_a_spread_gang_reclaims(simulate: Callable[..., Any]) -> None:
     outcome = simulate("spread-gang-reclaims", max_cycles=MOST_CYCLES)
     found = victims(outcome)
@@ -42,7 +38,6 @@ def test_a_spread_gang_reclaims(simulate: Callable[..., Any]) -> None:
     assert_settled(outcome)
 
 
-@pending
 def test_a_spread_gang_preempts(simulate: Callable[..., Any]) -> None:
     outcome = simulate("spread-gang-preempts", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {f"low{number}": (0.0, "preempt", "h") for number in range(4)}
@@ -51,7 +46,6 @@ def test_a_spread_gang_preempts(simulate: Callable[..., Any]) -> None:
     assert_settled(outcome)
 
 
-@pending
 def test_an_affinity_gang_takes_the_zone_that_holds_it(simulate: Callable[..., Any]) -> None:
     outcome = simulate("affinity-gang-takes-the-zone-that-holds-it", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"low0": (0.0, "preempt", "h"), "low1": (0.0, "preempt", "h")}
@@ -61,7 +55,6 @@ def test_an_affinity_gang_takes_the_zone_that_holds_it(simulate: Callable[..., A
     assert_settled(outcome)
 
 
-@pending
 def test_preemption_leaves_promised_room(simulate: Callable[..., Any]) -> None:
     outcome = simulate("preemption-leaves-promised-room", max_cycles=MOST_CYCLES)
     bound = times(outcome)
@@ -85,7 +78,7 @@ def test_no_pod_is_evicted_for_a_role_that_is_full(simulate: Callable[..., Any])
     assert_settled(outcome)
 
 
-@pytest.mark.parametrize("present", [pytest.param(True, marks=pending), False], ids=["behind", "alone"])
+@pytest.mark.parametrize("present", [True, False], ids=["behind", "alone"])
 def test_a_preemptor_too_large_silences_no_smaller_one(simulate: Callable[..., Any], *, present: bool) -> None:
     case = "preemptor-too-large-silences-no-smaller-one"
     outcome = simulate(case if present else without(case, "a-five"), max_cycles=MOST_CYCLES)
@@ -94,7 +87,7 @@ def test_a_preemptor_too_large_silences_no_smaller_one(simulate: Callable[..., A
     assert_settled(outcome)
 
 
-@pytest.mark.parametrize("present", [pytest.param(True, marks=pending), False], ids=["behind", "alone"])
+@pytest.mark.parametrize("present", [True, False], ids=["behind", "alone"])
 def test_a_preemptor_too_small_silences_no_larger_one(simulate: Callable[..., Any], *, present: bool) -> None:
     case = "preemptor-too-small-silences-no-larger-one"
     outcome = simulate(case if present else without(case, "a-one"), max_cycles=MOST_CYCLES)
@@ -105,7 +98,6 @@ def test_a_preemptor_too_small_silences_no_larger_one(simulate: Callable[..., An
     assert_settled(outcome)
 
 
-@pending
 def test_preemption_goes_on_at_the_capability(simulate: Callable[..., Any]) -> None:
     outcome = simulate("preemption-at-the-capability", max_cycles=MOST_CYCLES)
     found = victims(outcome)
@@ -117,7 +109,6 @@ def test_preemption_goes_on_at_the_capability(simulate: Callable[..., Any]) -> N
     assert_settled(outcome)
 
 
-@pending
 def test_a_pod_under_two_budgets_is_no_victim(simulate: Callable[..., Any]) -> None:
     outcome = simulate("pod-under-two-budgets-is-no-victim", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"v0": (0.0, "preempt", "h")}
@@ -125,7 +116,6 @@ def test_a_pod_under_two_budgets_is_no_victim(simulate: Callable[..., Any]) -> N
     assert_settled(outcome)
 
 
-@pending
 def test_reclaim_asks_for_the_pod_in_the_way(simulate: Callable[..., Any]) -> None:
     outcome = simulate("reclaim-asks-for-the-pod-in-the-way", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"v0": (0.0, "reclaim", "g")}
@@ -133,7 +123,6 @@ def test_reclaim_asks_for_the_pod_in_the_way(simulate: Callable[..., Any]) -> No
     assert_settled(outcome)
 
 
-@pending
 def test_a_budget_is_kept_for_the_pod_that_helps(simulate: Callable[..., Any]) -> None:
     outcome = simulate("budget-is-kept-for-the-pod-that-helps", max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"v-big": (0.0, "preempt", "h")}

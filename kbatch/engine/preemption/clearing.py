@@ -1,0 +1,166 @@
+"""Victims for pods that heed others, where the search pod by pod finds none: away with many, then back with most.
+
+Where pods spread, keep apart or stay together, a unit may stand in the way of a pod on another node, the first pod
+decides where the rest can go, and a unit may even be company that is needed. So all candidates are taken away at once,
+or all but some that share a node or labels, and the gang is placed as any other. Where that succeeds all are let stay
+that can, the dearest first. Consent is asked for what is left, as a set; who is refused stays, and it begins anew.
+
+The work is bounded, for each search and for all of an action together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.candidates import CandidateIndex
+from kbatch.engine.preemption.goal import Attempt
+from kbatch.engine.preemption.polling import Poll
+from kbatch.model.tasks import Task
+
+_EACH: Final = 3_000
+_ALL: Final = 15_000
+"""Pods evicted or placed in trials, for one search and for all of one action: a tenth of a second, and half of one."""
+_ONE_BY_ONE: Final = 40
+"""Up to so many candidates, sets without one of them, or without two, are tried as well."""
+_REFUSALS: Final = 16
+_THOROUGH: Final = 100
+"""What it costs besides to place a gang with all effort."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The work that is left to an action for such searches."""
+
+    left: int = _ALL
+
+
+def clearing(
+    attempt: Attempt, poll: Poll, index: CandidateIndex, budget: Budget
+) -> Generator[Turn, None, list[Unit] | None]:
+    """Units without which the goal can be reached and that may all go; None: none were found. Leaves no trace."""
+    search = _Clearing(attempt, poll, budget)
+    units = search.candidates(index)
+    refused: list[Unit] = []
+    while len(refused) <= _REFUSALS and units:
+        found = yield from search.first(units)
+        if found is None:
+            return None
+        no = poll.assents(attempt.statement, found)
+        if no is None:
+            return found
+        refused.append(no)
+        units = [unit for unit in units if unit is not no]
+    return None
+
+
+class _Clearing:
+    """One such search."""
+
+    def __init__(self, attempt: Attempt, poll: Poll, budget: Budget) -> None:
+        self._attempt = attempt
+        self._poll = poll
+        self._budget = budget
+        self._left = min(_EACH, budget.left)
+
+    def candidates(self, index: CandidateIndex) -> list[Unit]:
+        """The units that would go, were each the only one; those that go first at the front."""
+        preemptor = self._poll.preemptor
+        found: list[Unit] = []
+        for candidate in index.ordered():
+            unit = candidate.unit()
+            if unit is None or (candidate.job is preemptor.job and not preemptor.intra):
+                continue
+            if self._poll.ask(unit, (), below=True) is not None:
+                found.append(unit)
+                if len(found) * 2 > self._left:
+                    break
+        return found
+
+    def first(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
+        """Of the first set that works, those that must go."""
+        self._attempt.thorough = False
+        if (yield from self._works(units, at_all=True)):
+            for some in _growing(units):
+                if (yield from self._works(some)):
+                    return (yield from self._needed(some))
+            return (yield from self._needed(units))
+        if not any(_wants_company(task) for task in self._attempt.goal.asked):
+            return None  # what all of them would not make room for, some of them do not
+        for at_all in (False, True):
+            for some in _leaving_some(units, pairs=not at_all):
+                if self._left <= 0:
+                    return None
+                if (yield from self._works(some, at_all=at_all)):
+                    return (yield from self._needed(some))
+        return None
+
+    def _needed(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
+        """Let stay whoever can, the dearest first: many at once, then ever fewer."""
+        kept = list(reversed(units))
+        size = max(1, len(kept) // 2)
+        while True:
+            at, before = 0, len(kept)
+            while at < len(kept):
+                if self._left <= 0:
+                    return None
+                trial = kept[:at] + kept[at + size :]
+                if (yield from self._works(trial, at_all=False)):
+                    kept = trial
+                else:
+                    at += size
+            if size == 1 and len(kept) == before:
+                return list(reversed(kept))
+            size = (size + 1) // 2
+
+    def _works(self, units: Sequence[Unit], *, at_all: bool = False) -> Generator[Turn, None, bool]:
+        attempt = self._attempt
+        work = 5 + attempt.statement.job.missing() + sum(len(unit.tasks) for unit in units)
+        if at_all or attempt.thorough:
+            work += _THOROUGH
+        self._left -= work
+        self._budget.left -= work
+        units = _without_parts(units)
+        works = yield from (attempt.works_at_all(units) if at_all else attempt.works(units))
+        attempt.statement.rollback()
+        yield TURN
+        return works
+
+
+def _without_parts(units: Sequence[Unit]) -> list[Unit]:
+    """Of a group that goes as a whole, no part besides."""
+    whole = {unit.job.key for unit in units if unit.whole}
+    return [unit for unit in units if unit.whole or unit.job.key not in whole]
+
+
+def _wants_company(task: Task) -> bool:
+    """Whether others have to stand where the pod can go: then to evict more may make less of it."""
+    affinity = task.cls.spec.affinity
+    return bool(task.cls.spec.topology_spread_constraints or (affinity is not None and affinity.pod_affinity))
+
+
+def _growing(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """The first of them, twice as many each time, but not all."""
+    size = 2
+    while size < len(units):
+        yield units[:size]
+        size *= 2
+
+
+def _leaving_some(units: Sequence[Unit], *, pairs: bool) -> Iterator[Sequence[Unit]]:
+    """All but those on a node, all but those alike in labels; where they are few, all but one, and all but two."""
+    groups: dict[Hashable, set[int]] = {}
+    for at, unit in enumerate(units):
+        for task in unit.tasks:
+            groups.setdefault(("node", task.node), set()).add(at)
+            groups.setdefault(("labels", *sorted(task.cls.labels.items())), set()).add(at)
+    if len(units) <= _ONE_BY_ONE:
+        groups.update({at: {at} for at in range(len(units))})
+        if pairs:
+            groups.update({(one, other): {one, other} for one in range(len(units)) for other in range(one)})
+    for kept in dict.fromkeys(frozenset(group) for group in groups.values()):
+        if len(kept) < len(units):
+            yield [unit for at, unit in enumerate(units) if at not in kept]

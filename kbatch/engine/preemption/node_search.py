@@ -1,0 +1,244 @@
+"""Room for one pod, node by node: on each the cheapest set of units that stand in its way there.
+
+First the candidates are taken in order until there is room, and those that turn out to be needless stay. Where consent
+(a share, a disruption budget, a group's surplus) was spent on units that do not help, it is the other way round: all
+that would go are thought away, whoever need not go stays, the dearest or the smallest first, and the rest is asked for
+as a set; who is refused then stays too, and so on for a few rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.preemption.candidates import Candidate, CandidateIndex
+from kbatch.engine.preemption.polling import Poll, Victim, evict
+from kbatch.engine.session.statement import Statement
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, add
+
+_T = TypeVar("_T")
+
+_ROUNDS: Final = 4
+"""How often a set that is refused is made anew, on one node and in one order."""
+_SETS: Final = 400
+"""How many such sets are made in all for one pod."""
+
+
+class NodeSearch:
+    """The search for one task. All nodes are tried against the same state; the statement is left as it was."""
+
+    def __init__(
+        self, context: CycleContext, statement: Statement, poll: Poll, index: CandidateIndex, task: Task
+    ) -> None:
+        self._statement = statement
+        self._poll = poll
+        self._index = index
+        self._task = task
+        self._room = context.session.room
+        self._names = context.session.nodes.names
+        self._room.ensure(task.cls)
+        self._fit = context.rankings.of(task.cls, When.LATER)
+        self._allowed = context.rankings.static(task.cls)[0]
+        self._votes: dict[tuple[str, object], tuple[int | None, Resources]] = {}
+        """What was said of the kinds of pods before any has gone: that is the same for each node."""
+        self._own = None if poll.preemptor.intra else poll.preemptor.job
+        """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
+        self._sets = _SETS
+        self._spent = self._lowers = False
+
+    def cheapest(self, row: int) -> list[Victim] | None:
+        """The units that would have to go from this row, none where there is room; None: no set of them helps."""
+        if not self._allowed[row]:
+            return None
+        if self._fits(row):
+            return []
+        candidates: Sequence[Candidate] = self._index.rows.get(row, ())
+        self._lowers = False
+        for below in (False, True):
+            found = self._in_order(row, candidates, below=below)
+            if found is None and self._spent:
+                found = self._in_the_way(row, candidates, below=below)
+            if found is not None or not self._lowers:
+                return found
+        return None
+
+    # --- in order -----------------------------------------------------------------------------------------------------
+
+    def _in_order(self, row: int, candidates: Iterable[Candidate], *, below: bool) -> list[Victim] | None:
+        mark = len(self._statement)
+        victims: list[Victim] = []
+        done = self._spent = False
+        short, votes = self._short(row), self._votes
+        for candidate in candidates:
+            if candidate.job is self._own:
+                continue
+            if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
+                known = votes.get((candidate.job.key, candidate.kind))
+                if known is not None and (known[0] is None or (known[1] and not below)):
+                    self._lowers = self._lowers or known[0] is not None
+                    continue
+            if not self._helps(candidate, short):
+                continue
+            victim = self._ask(candidate, victims, below=below)
+            if victim is None:
+                self._spent = self._spent or bool(victims)
+                continue
+            if victim.unit.whole:
+                victim = self._take_in_parts(candidate, victim, victims, mark)
+            self._evict(victim)
+            victims.append(victim)
+            short = self._short(row)
+            if not short and self._fits(row):
+                done = True
+                break
+        if done and len(victims) > 1:
+            victims = self._needed(row, victims, mark)
+        self._statement.rollback(mark)
+        return victims if done else None
+
+    def _helps(self, candidate: Candidate, short: Sequence[str]) -> bool:
+        """Whether its going could help: where only room matters and some is short, it must give of that."""
+        if candidate.task is None or self._fit.stepwise or not short:
+            return True
+        request = candidate.task.cls.request
+        return any(name == PODS or request.get(name, 0) for name in short)
+
+    def _take_in_parts(self, candidate: Candidate, victim: Victim, victims: list[Victim], mark: int) -> Victim:
+        """A whole group takes in its pods that were to go one by one."""
+        if not any(other.unit.job is victim.unit.job for other in victims):
+            return victim
+        victims[:] = [other for other in victims if other.unit.job is not victim.unit.job]
+        self._statement.rollback(mark)
+        for other in victims:
+            self._evict(other)
+        whole = candidate.unit()
+        return Victim(whole, victim.rank, victim.deficit) if whole is not None else victim
+
+    def _needed(self, row: int, victims: list[Victim], mark: int) -> list[Victim]:
+        """Leave out those that need not go, the dearest first."""
+        if self._fit.stepwise:
+            return self._needed_of(row, victims, self._evict, mark)
+        spare = {name: int(self._room.future[name][row]) - amount for name, amount in self._task.cls.needs}
+        kept = list(victims)
+        for victim in reversed(victims[:-1]):
+            gives = self._gives(victim, row)
+            if all(gives.get(name, 0) <= left for name, left in spare.items()):
+                kept.remove(victim)
+                spare = {name: left - gives.get(name, 0) for name, left in spare.items()}
+        return kept
+
+    def _gives(self, victim: Victim, row: int) -> Resources:
+        found: Resources = {}
+        for task in victim.unit.tasks:
+            if task.node == self._names[row]:
+                found = add(found, task.cls.request, {PODS: 1})
+        return found
+
+    # --- as a set -----------------------------------------------------------------------------------------------------
+
+    def _in_the_way(self, row: int, candidates: Iterable[Candidate], *, below: bool) -> list[Victim] | None:
+        alone = [
+            each for each in candidates if each.job is not self._own and self._ask(each, (), below=below) is not None
+        ]
+        for order in (alone, sorted(alone, key=self._size, reverse=True)):
+            left = list(order)
+            for _ in range(_ROUNDS):
+                self._sets -= 1
+                if self._sets < 0:
+                    return None
+                mark = len(self._statement)
+                needed = self._needed_of(row, left, self._evict_candidate, mark)
+                self._statement.rollback(mark)
+                if not needed:
+                    break
+                victims, refused = self._as_set(row, needed, below=below)
+                if refused is None:
+                    return victims
+                left.remove(refused)
+        return None
+
+    def _size(self, candidate: Candidate) -> tuple[int, ...]:
+        """How much it gives of what the task asks for."""
+        unit = candidate.unit()
+        return tuple([unit.request.get(name, 0) if unit is not None else 0 for name, _ in self._task.cls.needs])
+
+    def _needed_of(self, row: int, each: Sequence[_T], go: Callable[[_T], None], mark: int) -> list[_T]:
+        """Of these, without which there is room, those that must go: the last are let stay first. Empty: no room."""
+        statement, marks = self._statement, list[int]()
+        statement.rollback(mark)
+        for one in each:
+            marks.append(len(statement))
+            go(one)
+        needed: list[_T] = []
+        if not self._fits(row):
+            return needed
+        for one, before in zip(reversed(each), reversed(marks), strict=True):
+            statement.rollback(before)
+            for other in needed:
+                go(other)
+            if not self._fits(row):
+                needed.append(one)
+        return needed
+
+    def _as_set(self, row: int, needed: Iterable[Candidate], *, below: bool) -> tuple[list[Victim], Candidate | None]:
+        """Ask for all of them, whole groups first; the first that is refused, if any."""
+        mark = len(self._statement)
+        victims: list[Victim] = []
+        refused = None
+        for candidate in sorted(needed, key=lambda each: (each.task is not None, each.order)):
+            if candidate.unit() is None:
+                continue  # its group goes as a whole
+            victim = self._ask(candidate, victims, below=below)
+            if victim is None:
+                refused = candidate
+                break
+            self._evict(victim)
+            victims.append(victim)
+        self._statement.rollback(mark)
+        return victims, refused
+
+    # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _ask(self, candidate: Candidate, victims: Sequence[Victim], *, below: bool) -> Victim | None:
+        """The candidate as a victim, besides those that are evicted already."""
+        mark = candidate.job.key, candidate.kind
+        known = self._votes.get(mark) if candidate.task is not None and not victims else None
+        if known is not None and known[0] is None:
+            return None
+        unit = candidate.unit()
+        if unit is None:
+            return None
+        rank, deficit = known or self._poll.vote(unit)
+        if candidate.task is not None and not victims:
+            self._votes[mark] = rank, deficit
+        if rank is None:
+            return None
+        if deficit and not below:
+            self._lowers = True
+            return None
+        if deficit and not self._poll.bearable(deficit, victims):
+            return None
+        return Victim(unit, rank, deficit)
+
+    def _evict(self, victim: Victim) -> None:
+        evict(self._statement, victim.unit, self._poll.evictor.name)
+
+    def _evict_candidate(self, candidate: Candidate) -> None:
+        unit = candidate.unit()
+        if unit is not None:
+            evict(self._statement, unit, self._poll.evictor.name)
+
+    def _short(self, row: int) -> list[str]:
+        """The dimensions in which the row lacks room."""
+        future = self._room.future
+        return [name for name, amount in self._task.cls.needs if future[name][row] < amount]
+
+    def _fits(self, row: int) -> bool:
+        """Whether the row, which the pod may use at all, takes it; scores do not matter here."""
+        future = self._room.future
+        if not all(future[name][row] >= amount for name, amount in self._task.cls.needs):
+            return False
+        return not self._fit.stepwise or bool(self._fit.refresh()[row] >= 0)

@@ -1,0 +1,192 @@
+"""A plan for one step of a job: where its pods will stand, and which units have to go for that.
+
+Pods are placed where there is room; for each that finds none the cheapest set on one node is evicted (`search`), and
+units anywhere for what a sum is short of, such as the queue's capability. Where pods heed others and this fails,
+`clearing` looks further. In the end whoever need not go stays (`reprieve`), and what is left was consented to for the
+very pods that are placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.ranking import When
+from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.clearing import clearing
+from kbatch.engine.preemption.goal import Attempt, Goal
+from kbatch.engine.preemption.polling import Evictor, Poll
+from kbatch.engine.preemption.reprieve import reprieve
+from kbatch.engine.preemption.reuse import Searches
+from kbatch.engine.preemption.search import Search
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import shortfalls, unplaced
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, total
+
+_FEW: Final = 16
+"""Of so many victims it is looked for other arrangements with which one of them could stay."""
+
+
+def planning(
+    context: CycleContext,
+    evictor: Evictor,
+    goal: Goal,
+    donors: Callable[[], Iterable[JobState]],
+    searches: Searches,
+) -> Generator[Turn, None, Statement | None]:
+    """A statement that reaches the goal with an irreducible set of victims; open, and all of it waits.
+
+    None: no set of victims was found that helps, or none is needed for a minimum; nothing is left in the session.
+    `searches` is the action's own store of searches that may go on.
+    """
+    statement = Statement(context.session, goal.preemptor.job)
+    plan = _Plan(Attempt(context, statement, goal, evictor.name), donors, searches)
+    units = yield from plan.units()
+    if units is None:
+        statement.rollback()
+        return None
+    statement.pipeline_all()
+    return statement
+
+
+class _Plan:
+    """One plan in the making."""
+
+    def __init__(self, attempt: Attempt, donors: Callable[[], Iterable[JobState]], searches: Searches) -> None:
+        self._attempt = attempt
+        self._context = attempt.context
+        self._statement = attempt.statement
+        self._goal = attempt.goal
+        self._donors = donors
+        self._searches = searches
+
+    def units(self) -> Generator[Turn, None, list[Unit] | None]:
+        """The victims of the plan that the statement then holds; None: there is none."""
+        goal, statement = self._goal, self._statement
+        placed = goal.single is None and place_minimum(self._context.rankings, statement, (When.NOW, When.LATER))
+        if placed and self._attempt.within():
+            return None  # it fits as things are: nobody needs to go
+        statement.pipeline_all()
+        search = yield from self._searches.search(goal.preemptor, self._donors)
+        if search.empty:
+            return None
+        yield TURN
+        found = yield from self._node_by_node(search)
+        if not found:
+            search.over = True  # what it found out held with victims that stay after all
+        units = search.poll.units
+        if found and self._attempt.coupled and units:
+            statement.rollback()  # pods were placed before the last had gone, and some may have been their company
+            found = yield from self._attempt.works_at_all(units)
+        if not found:
+            units = yield from self._clear(search)
+            if not units:
+                return None
+        left = yield from reprieve(self._attempt, units)
+        if left and self._attempt.coupled and not self._attempt.thorough and len(left) <= _FEW:
+            self._attempt.thorough = True
+            left = yield from reprieve(self._attempt, left)
+        search.over = search.over or len(left) < len(units)
+        return left if self._hold(search.poll, left) else None
+
+    def _clear(self, search: Search) -> Generator[Turn, None, list[Unit]]:
+        """The other way, for pods that heed others; the plan is in the statement then."""
+        if not self._attempt.coupled or self._goal.preemptor.ahead:
+            return []
+        self._statement.rollback()
+        search.over = True
+        search.poll.taken.clear()
+        units = yield from clearing(self._attempt, search.poll, search.index, self._searches.budget)
+        if units is None or not (yield from self._attempt.works_at_all(units)):
+            return []
+        return units
+
+    def _hold(self, poll: Poll, units: Sequence[Unit]) -> bool:
+        """Whether all of them may go for the very pods that are placed."""
+        placed = [task for task in self._goal.asked if task.key in self._statement.job.nominated]
+        request = total(task.cls.request for task in placed)
+        if request == poll.preemptor.request:
+            return True
+        steps = self._statement.recorded()
+        self._statement.rollback()
+        exactly = Poll(
+            self._context, poll.evictor, replace(poll.preemptor, tasks=tuple(placed), request=request)
+        )  # fmt: skip
+        refused = exactly.assents(self._statement, units)
+        self._statement.replay(steps)
+        return refused is None
+
+    # --- node by node -------------------------------------------------------------------------------------------------
+
+    def _node_by_node(self, search: Search) -> Generator[Turn, None, bool]:
+        """Place the rest, evicting for each pod that finds no room."""
+        goal, job = self._goal, self._statement.job
+        if goal.single is not None:
+            return (yield from self._one(search, goal.single))
+        if not self._free(search, {}):
+            return False
+        stuck: set[tuple[int, str]] = set()
+        while job.missing():
+            role, _ = shortfalls(job)[0]
+            task = next((task for task in unplaced(job) if self._may(task, role, stuck)), None)
+            if task is None:
+                return False
+            if not (yield from self._one(search, task)):
+                stuck.add((task.cls.id, task.role))
+            else:  # what one victim gave may hold several pods
+                place_minimum(self._context.rankings, self._statement, (When.LATER,))
+                if not self._free(search, {}):
+                    return False
+            yield TURN
+        return True
+
+    def _may(self, task: Task, role: str | None, stuck: set[tuple[int, str]]) -> bool:
+        """Whether the task may be the next of the minimum: of the role that lacks some, and not of one that is full."""
+        job = self._statement.job
+        of_role = not job.full(task.role) if role is None else task.role == role
+        return of_role and (task.cls.id, task.role) not in stuck
+
+    def _one(self, search: Search, task: Task) -> Generator[Turn, None, bool]:
+        """Let one task wait for the node where that costs least; nothing is done where that cannot be."""
+        statement, taken = self._statement, search.poll.taken
+        mark, before = len(statement), len(taken)
+        row = yield from search.make_room(statement, task)
+        if row is not None and self._free(search, task.cls.request):
+            statement.pipeline(task, row)
+            if task.key in statement.job.nominated:
+                return True
+        statement.rollback(mark)
+        del taken[before:]
+        return False
+
+    def _free(self, search: Search, more: Resources) -> bool:
+        """Evict units, wherever they stand, until sums allow so much more; whether they do then."""
+        short = self._goal.short(more)
+        if not short:
+            return True
+        poll, statement = search.poll, self._statement
+        for candidate in search.index.ordered():
+            unit = candidate.unit()
+            if unit is None or (candidate.job is poll.preemptor.job and not poll.preemptor.intra):
+                continue
+            if not any(unit.request.get(name, 0) for name in short):
+                continue
+            victim = poll.ask(unit, (), below=False)
+            if victim is None:
+                continue
+            mark = len(statement)
+            poll.take(statement, victim)
+            now = self._goal.short(more)
+            if not now:
+                return True
+            if now == short:
+                statement.rollback(mark)
+                poll.taken.pop()
+            short = now
+        return False

@@ -1,0 +1,69 @@
+"""What a search has found out serves the next one that could not find otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeAlias
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn
+from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.candidates import CandidatePool
+from kbatch.engine.preemption.clearing import Budget
+from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.search import Search
+from kbatch.engine.state.jobs import JobState
+
+_Mark: TypeAlias = tuple[object, ...]
+
+
+class Searches:
+    """The searches of one run of an action, by all in their preemptors that a vote may depend on."""
+
+    def __init__(self, context: CycleContext, evictor: Evictor) -> None:
+        self.pool = CandidatePool(context, evictor.ballot)
+        self.budget = Budget()
+        self._context = context
+        self._evictor = evictor
+        self._known: dict[_Mark, Search] = {}
+
+    def search(self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]]) -> Generator[Turn, None, Search]:
+        """That of the job's last step, of a step which no vote tells from it, or a new one."""
+        own: _Mark = (preemptor.job.key, *_asked(preemptor))
+        alike: _Mark = ("", *likeness(preemptor), *_asked(preemptor))
+        for mark in (own,) if preemptor.intra else (own, alike):
+            found = self._known.get(mark)
+            if found is not None and not found.over:
+                self.pool.refresh()
+                found.again(preemptor)
+                break
+        else:
+            index = yield from self.pool.index(preemptor, donors())
+            yield from index.preparing(task.cls for task in preemptor.tasks)
+            found = Search(self._context, self._evictor, preemptor, index)
+        self._known[own] = found
+        if not preemptor.intra:
+            self._known[alike] = found
+        return found
+
+
+def likeness(preemptor: Preemptor) -> _Mark:
+    """What a vote on others may depend on, of the preemptor: preemptors alike in it and in what they ask get the same.
+
+    Its own pods are no victims of its own; they are none of one like it either, which holds as much.
+    """
+    job = preemptor.job
+    return job.queue, job.priority, preemptor.never, ends(job), tuple(sorted(preemptor.held.items()))
+
+
+def ends(job: JobState) -> bool:
+    """Whether its group has a lifetime."""
+    return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
+
+
+def _asked(preemptor: Preemptor) -> _Mark:
+    """What it asks for."""
+    return (
+        frozenset(task.cls.id for task in preemptor.tasks), tuple(sorted(preemptor.request.items())), preemptor.lacks,
+        preemptor.intra, preemptor.ahead,
+    )  # fmt: skip
