@@ -149,7 +149,9 @@ class _Search:
         open_: list[tuple[int, int, Index]] = []
         for at, kind in enumerate(self._kinds):
             if wanted.of(kind.role) and self._left(at):
-                rows = np.flatnonzero(self._fits[at].refresh() >= 0)
+                open_rows = self._fits[at].refresh() >= 0
+                among = self._statement.rows(kind.tasks[0])
+                rows = np.flatnonzero(open_rows if among is None else open_rows & among)
                 if len(rows):
                     open_.append((len(rows), at, rows))
                 elif not (self._choice or any(self._coupled)):
