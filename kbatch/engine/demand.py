@@ -67,6 +67,8 @@ def _next_tasks(session: Session, job: JobState) -> list[Task]:
     """
     tasks = [*unplaced(job), *_behind_our_gate(job)]
     found = next_tasks(job, tasks)
+    if len(found) == len(tasks):
+        return found
     queue = session.queues.get(job.queue)
     hard = (queue.record.capability or {}) if queue is not None else {}
     large = {cls.id for cls in {task.cls for task in found} if not session.could_hold(cls, hard)}

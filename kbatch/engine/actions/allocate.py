@@ -225,12 +225,15 @@ class _Line:
             session.refuse(job, reason)
             return False
         tasks = unplaced(job)
-        following = next_tasks(job, [task for task in tasks if context.feasibility.most(task.cls)])
-        if len(following) < job.missing():
-            following = next_tasks(job, tasks)
+        following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
-        reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
+        reason = None
+        if no_choice(job, tasks):
+            reason = over_capability(self.queue, following)
+        else:
+            able = next_tasks(job, [task for task in tasks if context.feasibility.most(task.cls)])
+            following = able if len(able) == len(following) else following
         if reason is None and job.job.shadow:
             reason = context.ledger.refuses(job, following)
         if reason is not None:
