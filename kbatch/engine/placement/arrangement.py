@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.kinds import hardest_first, kinds_of, wanted_of
+from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.node_resources import Index
