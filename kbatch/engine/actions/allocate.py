@@ -246,7 +246,7 @@ class _Line:
         statement = Statement(session, job)
         known = context.unschedulable.known(mark, tasks)
         if known:
-            account_for(context.rankings, statement, (When.NOW, When.LATER))
+            account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
             yield from statement.commit()

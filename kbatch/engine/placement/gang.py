@@ -35,7 +35,7 @@ def placing(
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
     the others that the statement binds wait with it. With `search`, other arrangements are tried where the first does
-    not hold all.
+    not hold all in the room that is idle.
     """
     job = statement.job
     if (yield from _together(rankings, statement, when, search=search)):
@@ -81,14 +81,12 @@ def _anywhere(
     """Place what the minimum lacks; returns whether any pod waits for its room."""
     job = statement.job
     waits = False
-    begun = len(statement)
     for moment in when:
         mark = len(statement)
         yield from _place(rankings, statement, moment)
-        later = moment is When.LATER
-        if search and job.missing():
-            yield from arranging(rankings, statement, moment, begun if later else mark)
-        waits = later and len(statement) > mark
+        if search and moment is When.NOW and job.missing():
+            yield from arranging(rankings, statement, moment, mark)
+        waits = moment is When.LATER and len(statement) > mark
         if not job.missing():
             break
     return waits
