@@ -194,9 +194,7 @@ class _Line:
             session.refuse(job, reason)
             return False
         tasks = unplaced(job)
-        following = next_tasks(job, [task for task in tasks if context.feasibility.most(task.cls)])
-        if len(following) < job.missing():
-            following = next_tasks(job, tasks)
+        following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
         reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
@@ -210,7 +208,7 @@ class _Line:
         statement = Statement(session, job)
         known = context.unschedulable.known(mark, tasks)
         if known:
-            account_for(context.rankings, statement, (When.NOW, When.LATER))
+            account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None

@@ -92,7 +92,9 @@ class UnschedulableCache:
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
 
     def _independent(self, classes: Sequence[TaskClass]) -> bool:
-        return len(classes) == 1 and not self._rankings.coupled(classes[0])
+        return (
+            len(classes) == 1 and not self._rankings.coupled(classes[0]) and not self._session.gathering
+        )  # fmt: skip
 
 
 def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:

@@ -102,6 +102,7 @@ class Session:
         self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
         self._overused = [plugin.overused for plugin in those("overused")]
         self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
+        self.gathering: Sequence[Plugin] = those("node_sets")
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
         self.placed_hooks: list[Callable[[Task, int], Undo]] = [plugin.placed for plugin in those("placed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]

@@ -34,6 +34,7 @@ class Statement:
 
     Attributes:
         refused: the first task that a limit refused, and why; None while none was. A rollback does not forget it.
+        within: the rows to which the placement keeps a task for now; None: none in particular.
         searched: other arrangements were looked for where that could help; False where too many were in this cycle.
     """
 
@@ -41,6 +42,7 @@ class Statement:
         self.session = session
         self.job = job
         self.searched = True
+        self.within: Callable[[Task], Mask | None] | None = None
         self.refused: tuple[Task, Reason] | None = None
         self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
 
@@ -58,8 +60,8 @@ class Statement:
         return least
 
     def rows(self, task: Task) -> Mask | None:
-        """The rows that the limits leave to the task; None: all."""
-        allowed: Mask | None = None
+        """The rows that the limits, and `within`, leave to the task; None: all."""
+        allowed = self.within(task) if self.within is not None else None
         for limit in self.session.limits:
             found = limit.rows(self.job, task)
             if found is not None:
