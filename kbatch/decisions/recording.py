@@ -53,6 +53,16 @@ class RecordedModel(ClusterModel):
         self._note(Mark("not_evicting", pod_key, uid))
         super().not_evicting(pod_key, uid)
 
+    def refuse_bind(self, pod_key: str, uid: str, node: str, until: int | None, why: str = "") -> None:
+        """As `ClusterModel.refuse_bind`."""
+        self._note(Mark("refuse_bind", pod_key, uid, node, until, why))
+        super().refuse_bind(pod_key, uid, node, until, why)
+
+    def refuse_eviction(self, pod_key: str, uid: str, until: int | None, why: str = "") -> None:
+        """As `ClusterModel.refuse_eviction`."""
+        self._note(Mark("refuse_eviction", pod_key, uid, "", until, why))
+        super().refuse_eviction(pod_key, uid, until, why)
+
     def _note(self, delta: Delta) -> None:
         if self.journal is not None:
             self.journal.append(delta)

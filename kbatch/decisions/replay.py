@@ -115,6 +115,7 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
         tuple(objects),
         standing.assumed,
         standing.evicting,
+        standing.refused,
         tuple(unreadable),
     )
     model = build_model(image)
@@ -140,8 +141,7 @@ def _policy(text: PolicyText) -> Policy:
 def _apply(model: ClusterModel, delta: object) -> None:
     """Tell the model what the recorded one was told; what broke that one breaks this one alike."""
     if isinstance(delta, Mark):
-        arguments = (delta.pod, delta.uid, delta.node) if delta.what == "assume" else (delta.pod, delta.uid)
-        getattr(model, delta.what)(*arguments)
+        delta.tell(model)
     else:
         with contextlib.suppress(Exception):
             model.apply(delta)  # type: ignore[arg-type]

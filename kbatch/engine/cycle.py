@@ -18,6 +18,7 @@ from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
+from kbatch.engine.preemption.refusals import RefusedVictims
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
@@ -73,6 +74,10 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     budgets = Budgets(session.model)
     consent.guards.append(budgets)
     session.removed_hooks.append(budgets.removed)
+    refusals = session.model.refusals
+    if refusals.evictions:
+        consent.guards.append(RefusedVictims(refusals.evictions))
+    session.wake.extend(refusals.ends())
     trials = memo.trials if memo.trials_at == snapshot.capacity_generation else {}
     return CycleContext(
         session,

@@ -9,7 +9,8 @@ labels that are selected by: an index label that differs in each pod does not sp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,8 @@ from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
 from kbatch.model.requests import effective_request
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
+
+_MOST_AVOIDING: Final = 10_000
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -34,6 +37,8 @@ class TaskClass:
         namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
+        avoids: nodes that refused the pod: it is of a class of its own while they do. like: id of the class that it
+            has without them.
     """
 
     id: int
@@ -44,6 +49,8 @@ class TaskClass:
     labels: dict[str, str]
     couples: bool
     volumes: tuple[str, ...] = ()
+    avoids: frozenset[str] = frozenset()
+    like: int = 0
 
     @property
     def best_effort(self) -> bool:
@@ -170,6 +177,7 @@ class ClassTable:
     _by_template: dict[bytes, tuple[TaskClass, bytes]] = field(default_factory=dict)
     _by_content: dict[bytes, TaskClass] = field(default_factory=dict)
     _variants: dict[tuple[int, str, tuple[tuple[str, str], ...]], TaskClass] = field(default_factory=dict)
+    _avoiding: dict[tuple[int, frozenset[str]], TaskClass] = field(default_factory=dict)
     _count: int = 0
     selected_keys: set[str] = field(default_factory=set)
     coupled: bool = False
@@ -211,6 +219,18 @@ class ClassTable:
             )
             self._variants[key] = variant
         return variant
+
+    def avoiding(self, cls: TaskClass, nodes: frozenset[str]) -> TaskClass:
+        """The class of pods that are like these but for the nodes that refused them."""
+        if not nodes:
+            return cls
+        found = self._avoiding.get((cls.id, nodes))
+        if found is None:
+            if len(self._avoiding) >= _MOST_AVOIDING:  # of refusals that are over, long ago
+                self._avoiding.clear()
+            self._count += 1
+            found = self._avoiding[cls.id, nodes] = replace(cls, id=self._count, avoids=nodes, like=cls.id)
+        return found
 
     def _meet(self, pod: Pod, volumes: tuple[str, ...]) -> tuple[TaskClass, bytes]:
         """A template not seen before: the class of its content, which another template may share."""

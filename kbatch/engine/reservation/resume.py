@@ -194,7 +194,7 @@ def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterat
         session.wake.append(until)
         return
     for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
-        if task.holds and not task.assumed:
+        if task.holds and not task.assumed and task.key not in session.model.refusals.evictions:
             statement.evict(job, task, "allocate")
     yield from statement.commit()
     send_back(session, job)

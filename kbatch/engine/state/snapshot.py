@@ -23,7 +23,8 @@ class Snapshot:
     state: CycleState = field(default_factory=CycleState)
 
     def open(self) -> Iterator[None]:
-        """Bring the model's sums up to date, in pieces of a few milliseconds. The cycle does this first of all."""
+        """Bring the model up to this instant, in pieces of a few milliseconds. The cycle does this first of all."""
+        self.model.lapse(self.now)
         return self.model.refreshing()
 
     @property

@@ -47,7 +47,8 @@ def check(heard: Hearing) -> int:
 
 def test_every_way_into_the_model_is_recorded() -> None:
     """A new method that changes the model must be noted by `RecordedModel`, or logs would lie."""
-    readers = {"claims", "deserved", "marks", "priority_class", "refresh", "refreshing", "validate"}
+    # Refusals lapse with the time of the snapshot, which a log tells.
+    readers = {"claims", "deserved", "lapse", "marks", "priority_class", "refresh", "refreshing", "validate"}
     methods = {
         name for name, member in inspect.getmembers(ClusterModel, inspect.isfunction) if not name.startswith("_")
     }  # fmt: skip
@@ -232,3 +233,18 @@ def test_logs_say_in_which_format_they_are() -> None:
     assert last.now == START + SECOND
     with pytest.raises(LogError, match="a log of format 3; this kbatch reads 1 and 2"):
         list(replay([log[0].replace(b'"format":2', b'"format":3'), *log[1:]]))
+
+
+def test_refusals_are_decided_on_again_alike() -> None:
+    heard = Hearing()
+    for obj in (queue(), node("n"), node("m"), *gang("g", 2)):
+        heard.model.apply(Upsert(obj))
+    heard.model.refuse_bind("ns/g-0", "uid-g-0", "m", heard.now + 2 * SECOND, "before the log")
+    heard.cycle(assume=False)
+    heard.model.refuse_bind("ns/g-1", "uid-g-1", "n", heard.now + 3 * SECOND, "in the log")
+    binds = [heard.cycle(assume=False) for _ in range(5)]
+    assert len({str(each) for each in binds}) > 1, "they make a difference"
+    heard.cycle()
+    heard.model.refuse_eviction("ns/g-1", "uid-g-1", None)
+    heard.cycle()
+    assert check(heard) == 8
