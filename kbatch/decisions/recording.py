@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from kbatch.decisions.records import Delta, Mark, PolicyText
-from kbatch.engine import Memo, Observer, Outcome, Policy, Snapshot, Step, Transaction, Turn, Verdict
+from kbatch.engine import CycleState, Memo, Observer, Outcome, Policy, Snapshot, Step, Transaction, Turn, Verdict
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event
 from kbatch.model.image import Image, take_image
@@ -92,8 +92,8 @@ class Sink(Protocol):
     def ready(self) -> bool:
         """Whether a new log may start now."""
 
-    def start(self, image: Image, policy: PolicyText) -> None:
-        """A new log; the one before, if any, has ended."""
+    def start(self, image: Image, policy: PolicyText, state: CycleState) -> None:
+        """A new log, of cycles that go on from `state`; the log before, if any, has ended."""
 
     def cycle(self, heard: Heard) -> bool:
         """One more cycle; False where the log has ended and this cycle is no part of it."""
@@ -170,7 +170,7 @@ class Recorder:
         self._model.journal = None
         if not self._sink.ready():
             return None, memo
-        self._sink.start(take_image(self._model), self._text())
+        self._sink.start(take_image(self._model), self._text(), snapshot.state)
         self._model.journal = []
         self._policy, self._last = policy, []
         return Heard(self._number, snapshot.now, [], None, fresh=False, decisions=[]), Memo()

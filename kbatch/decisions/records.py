@@ -213,12 +213,13 @@ class Object(msgspec.Struct, frozen=True, tag="object", tag_field="record"):
 
 
 class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="record", omit_defaults=True, kw_only=True):
-    """What no object says, at the beginning."""
+    """What no object says, at the beginning; `state` is what the cycle before left, nothing where a process began."""
 
     assumed: tuple[Assumed, ...] = ()
     evicting: tuple[Evicting, ...] = ()
     refused: tuple[Refused, ...] = ()
     unreadable: tuple[LeftOut, ...] = ()
+    state: dict[str, Any] | None = None
 
 
 class Cycle(msgspec.Struct, frozen=True, tag="cycle", tag_field="record", omit_defaults=True, kw_only=True):

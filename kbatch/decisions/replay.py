@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import AnyObject, PersistentVolumeClaim
 from kbatch.decisions.records import (
@@ -28,6 +30,7 @@ from kbatch.decisions.records import (
     read_object,
     write_decision,
 )
+from kbatch.decisions.state import read_state
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
@@ -65,8 +68,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
     source = iter(lines)
-    start, model, policy = _start(source)
-    memo, state = Memo(), CycleState()
+    start, model, policy, state = _start(source)
+    memo = Memo()
     before: tuple[bytes, ...] = ()
     for line in source:
         record = decode_line(line)
@@ -88,7 +91,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         before = recorded
 
 
-def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
+def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy, CycleState]:
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
@@ -120,7 +123,12 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
     )
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
-    return start, model, _policy(start.policy)
+    policy = _policy(start.policy)
+    try:
+        state = read_state(standing.state, policy)
+    except msgspec.MsgspecError as error:
+        raise LogError(f"the recorded state cannot be used here: {error}") from None
+    return start, model, policy, state
 
 
 def _next(source: Iterator[bytes]) -> Line:

@@ -1,8 +1,9 @@
 """The cluster as one model, fed by events: what the scheduler decides on and the queue operator reports from.
 
 `apply` is the only way in for what the API server says; `assume` and `evicting` hold what this process has decided and
-the API server has not confirmed, `refuse_bind` and `refuse_eviction` what it has refused. Events are cheap (one dictionary operation per dimension of a pod); sums over a group
-are worked out again by the first reader after a change (`refresh`), so their cost follows what changed.
+the API server has not confirmed, `refuse_bind` and `refuse_eviction` what it has refused. Events are cheap (one
+dictionary operation per dimension of a pod); sums over a group are worked out again by the first reader after a change
+(`refresh`), so their cost follows what changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A whole model taken down and built again: its objects, and what it knows that no object says.
 
 A model that was built again decides as the one it was taken from. What no object says is little: binds and evictions
-under way or refused, objects that cannot be read, and which labels count. Objects are never changed once they are in a model, so
-an image only refers to them.
+under way or refused, objects that cannot be read, and which labels count. Objects are never changed once they are in a
+model, so an image only refers to them.
 """
 
 from __future__ import annotations

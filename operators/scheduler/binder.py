@@ -1,8 +1,9 @@
 """Binds pods in parallel, so many at a time, each exactly once, however its answer is lost.
 
 A pod counts on its node from the decision on, until the watch confirms it or the bind has failed for certain: then its
-room stays its own for a pause that grows, and the pod waits again. Where the server refused this very bind, the model is
-told that this node is not for this pod for a while longer, so that it is tried on others. Pods whose volumes are not made yet wait for them.
+room stays its own for a pause that grows, and the pod waits again. Where the server refused this very bind, the
+model is told that this node is not for this pod for a while longer, so that it is tried on others. Pods whose volumes
+are not made yet wait for them.
 """
 
 from __future__ import annotations
@@ -275,8 +276,8 @@ class Binder:
         else:
             self._failed(one, error)
             ends = isinstance(error, ApiError) and error.namespace_ends
-            refused = isinstance(error, ApiError) and error.of_this_object and not ends
-            self._release_later(one, for_good=ends, refused=str(error) if refused else "")
+            of_this_node = isinstance(error, ApiError) and error.of_this_object and not ends
+            self._release_later(one, for_good=ends, refused=str(error) if of_this_node else "")
 
     def _failed(self, one: Bind, error: Exception) -> None:
         namespace, name = split_key(one.pod)

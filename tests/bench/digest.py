@@ -446,8 +446,8 @@ class _Log:
     def ready(self) -> bool:
         return not self.lines
 
-    def start(self, image: Image, policy: PolicyText) -> None:
-        self.lines.extend(beginning(image, policy, "digest"))
+    def start(self, image: Image, policy: PolicyText, *state: Any) -> None:
+        self.lines.extend(beginning(image, policy, *state, "digest"))
 
     def cycle(self, heard: Heard) -> bool:
         self.lines.append(line_of(heard))

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """Empty is where a process begins.
+    """Empty is where a process begins. Fields are plain data that JSON can hold, but for what plugins keep.
 
     Attributes:
         plugins: by plugin name what each plugin with a `State` keeps.

@@ -122,12 +122,12 @@ def test_a_refusal_ends_with_the_pod_that_it_was_about() -> None:
     model = world([queue(), node("a"), group("g")], members("g", 1), pod("v", on="a"))
     model.refuse_bind("ns/g-0", "another", "a", None)
     model.refuse_eviction("ns/v", "another", None)
-    assert not (model.refusals.binds or model.refusals.evictions), "said of other pods of these names"
+    assert dict(model.refusals.binds) == dict(model.refusals.evictions) == {}, "said of other pods of these names"
     model.refuse_bind("ns/g-0", "u-g-0", "a", None)
     model.refuse_eviction("ns/v", "u-v", None)
     model.apply(Delete(Pod, "ns", "g-0"))
     model.apply(Delete(Pod, "ns", "v"))
-    assert not (model.refusals.binds or model.refusals.evictions)
+    assert dict(model.refusals.binds) == dict(model.refusals.evictions) == {}
 
 
 def test_a_refusal_that_a_wrong_clock_dated_holds_nobody_up() -> None:
