@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, Observer, Step, Transaction, Verdict
+from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
@@ -22,6 +22,7 @@ from kbatch.engine.preemption.refusals import RefusedVictims
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
+from kbatch.engine.session.guarding import failing_after, own_up
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import CycleState
 from kbatch.engine.state.snapshot import Snapshot
@@ -35,11 +36,13 @@ class Outcome:
         memo: saves the next cycle work, and changes none of its decisions.
         state: goes into the next snapshot (`take_snapshot(model, now, state)`), and changes what is decided.
         next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch, or None.
+        errors: what was raised while a group was worked on; see `kbatch.engine.session.guarding`.
     """
 
     memo: Memo
     state: CycleState
     next_wake: int | None
+    errors: tuple[GroupError, ...] = ()
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
@@ -97,7 +100,10 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     with observer.span("session"):
         yield TURN
         yield from session.open()
+        own_up(session)
+        session.caches += [context.rankings.close, context.feasibility.forget]
     decided = False
+    session.phase = "resume"
     with observer.span("resume"):
         for step in resume(session, context.rankings):
             decided = decided or isinstance(step, Transaction)
@@ -105,10 +111,12 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     if not decided:
         context.unschedulable.begin()
     for action in policy.action_types:
+        session.phase = action.name
         with observer.span(f"action:{action.name}"):
             for step in action().run(context):
                 decided = decided or isinstance(step, Transaction)
                 yield step
+    session.phase = "verdicts"
     with observer.span("verdicts"):
         found = []
         shortages = Shortages(context, memo)
@@ -116,11 +124,15 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             if isinstance(word, Verdict):
                 found.append(word)
             yield word
+    for withdrawal in session.ended:
+        decided = True
+        yield withdrawal
     wake = session.next_wake()
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
     shortages.keep(after)
-    if not decided:
+    if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake, tuple(found))
-    return Outcome(after, CycleState(session.plugin_states()), wake)
+    state = CycleState(plugins=session.plugin_states(), failing=failing_after(session))
+    return Outcome(after, state, wake, tuple(session.errors.values()))

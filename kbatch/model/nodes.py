@@ -29,6 +29,9 @@ DEFAULT_PODS = 110
 _ROWS_AT_ONCE: Final = 1000
 """So many rows take a millisecond or two."""
 
+_MOST: Final = 2**62
+"""The largest sum in a column: with what a node may have (2^53), it can be added to and subtracted from."""
+
 
 @dataclass(eq=False, slots=True)
 class NodeRecord:
@@ -114,8 +117,19 @@ def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, 
         found[2].extend([record.releasing.get(name, 0) for record in part])
         found[3].extend([record.foreign.get(name, 0) for record in part])
         yield
-    allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
-    return allocatable, used, releasing, foreign
+    allocatable, used, releasing, foreign = found
+    return np.array(allocatable, np.int64), _column(used), _column(releasing, _MOST // 2), _column(foreign)
+
+
+def _column(amounts: Sequence[int], most: int = _MOST) -> Column:
+    """Sums over pods as a column. What no column could hold stands as so much: the node is more than full anyway.
+
+    What is released is bounded lower than what is used, so that none of it seems to come free.
+    """
+    try:
+        return np.array(amounts, np.int64)
+    except OverflowError:
+        return np.array([min(amount, most) for amount in amounts], np.int64)
 
 
 class NodeTable:
@@ -228,11 +242,11 @@ class NodeTable:
         picked = [self.records[row] for row in index]
         schedulable = [record.schedulable for record in picked]
         for name, idle in self.idle.items():
-            used = np.array([record.used.get(name, 0) for record in picked], np.int64)
-            foreign = np.array([record.foreign.get(name, 0) for record in picked], np.int64)
+            used = _column([record.used.get(name, 0) for record in picked])
+            foreign = _column([record.foreign.get(name, 0) for record in picked])
             allocatable = self.allocatable[name][index]
             idle[index] = allocatable - used
-            self.releasing[name][index] = [record.releasing.get(name, 0) for record in picked]
+            self.releasing[name][index] = _column([record.releasing.get(name, 0) for record in picked], _MOST // 2)
             self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
         self.open[index] = [not record.closed_by for record in picked]
 

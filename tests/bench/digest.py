@@ -447,7 +447,8 @@ class _Log:
         return not self.lines
 
     def start(self, image: Image, policy: PolicyText, *state: Any) -> None:
-        self.lines.extend(beginning(image, policy, *state, "digest"))
+        arguments: tuple[Any, ...] = (image, policy, *state, "digest")
+        self.lines.extend(beginning(*arguments))
 
     def cycle(self, heard: Heard) -> bool:
         self.lines.append(line_of(heard))

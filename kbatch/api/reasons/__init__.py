@@ -30,6 +30,7 @@ from kbatch.api.reasons.named import (
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
+    EngineError,
     Gated,
     Reserved,
     VictimsTerminating,
@@ -48,6 +49,7 @@ __all__ = [
     "GROUP_REASONS",
     "BindFailed",
     "ClusterTooSmall",
+    "EngineError",
     "GangExceedsReclaimableShare",
     "Gated",
     "JobSuspended",
@@ -70,6 +72,7 @@ __all__ = [
 ]
 
 GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
+    EngineError,
     PodGroupNotFound,
     QueueNotFound,
     QueueClosed,

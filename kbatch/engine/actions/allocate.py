@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
 from kbatch.api.reasons import Reason
@@ -20,6 +21,8 @@ from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
+from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, signature, unplaced
@@ -76,37 +79,42 @@ def _settle(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
     session, rankings = context.session, context.rankings
     waiting = [job for job in session.live() if job.nominated]
-    waiting.sort(key=session.job_key)
-    for job in waiting:
-        promised = list(job.nominated.values())
-        statement = Statement(session, job)
-        for task, _ in promised:
-            statement.withdraw(job, task)
-        if job.missing():
-            mark = len(statement)
-            for task, row in promised:
-                _bind_there(rankings, statement, task, row)
-            whole = yield from placing(rankings, statement, (When.NOW,))
-            if not whole and len(statement) > mark:
-                statement.rollback(mark)  # it may be that only other nodes leave room for all
-                whole = yield from placing(rankings, statement, (When.NOW,))
-            if whole:
-                for task, row in promised:
-                    if task.key not in job.placed:
-                        _bind_one(rankings, statement, task, row)
-                yield from statement.commit()
-            else:
-                statement.rollback()
-                yield TURN
-            continue
-        statement.rollback()
+    keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
+    for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):
+        yield from working(session, job, partial(_settle_one, session, rankings, job), None)
+
+
+def _settle_one(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    """The same for one job."""
+    promised = list(job.nominated.values())
+    statement = Statement(session, job)
+    for task, _ in promised:
+        statement.withdraw(job, task)
+    if job.missing():
+        mark = len(statement)
         for task, row in promised:
-            statement = Statement(session, job)
-            statement.withdraw(job, task)
-            if _bind_one(rankings, statement, task, row):
-                yield from statement.commit()
-            else:
-                statement.rollback()
+            _bind_there(rankings, statement, task, row)
+        whole = yield from placing(rankings, statement, (When.NOW,))
+        if not whole and len(statement) > mark:
+            statement.rollback(mark)  # it may be that only other nodes leave room for all
+            whole = yield from placing(rankings, statement, (When.NOW,))
+        if whole:
+            for task, row in promised:
+                if task.key not in job.placed:
+                    _bind_one(rankings, statement, task, row)
+            yield from statement.commit()
+        else:
+            statement.rollback()
+            yield TURN
+        return
+    statement.rollback()
+    for task, row in promised:
+        statement = Statement(session, job)
+        statement.withdraw(job, task)
+        if _bind_one(rankings, statement, task, row):
+            yield from statement.commit()
+        else:
+            statement.rollback()
 
 
 def _take_over(context: CycleContext, statement: Statement) -> bool:
@@ -178,7 +186,7 @@ class _Line:
     def begin(self) -> Iterator[Turn]:
         """Bring those that were put off back into line."""
         for job in self._put_off:
-            self._heap.append((self.session.job_key(job), job))
+            self._stand(job)
             if self.session.due():
                 yield TURN
         self._put_off = []
@@ -187,7 +195,7 @@ class _Line:
     def end(self) -> Iterator[Turn]:
         """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
         for job, reason in self._passed.values():
-            if job.missing() and self.session.others_first(job):
+            if job.possible and job.missing() and self.session.others_first(job):
                 self.session.refuse(job, reason)
             if self.session.due():
                 yield TURN
@@ -195,6 +203,20 @@ class _Line:
     def step(self, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         """Try the first job's next step. Returns whether the queue's sums changed."""
         job = heapq.heappop(self._heap)[1]
+        if not job.possible:
+            return False  # another one's step has found it failing
+        done = yield from working(self.session, job, partial(self._try, job, modest=modest), False)
+        if done and not job.idle and job.possible:
+            self._stand(job)
+        return done
+
+    def _stand(self, job: JobState) -> None:
+        """Put the job into the line at its place."""
+        key = key_of(self.session, job)
+        if key is not None:
+            heapq.heappush(self._heap, (key, job))
+
+    def _try(self, job: JobState, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         if modest:
             reason = self.session.overused(self.queue, job)
             if reason is not None:
@@ -205,16 +227,16 @@ class _Line:
                 return False
         ledger = self.context.ledger
         lifted = ledger.lift(job)
-        if job.missing():
-            done = yield from self._minimum(job)
-        else:
-            done = job.whole and (yield from self._one_more(job))
-        if lifted:
-            ledger.lay()
+        try:
+            if job.missing():
+                done = yield from self._minimum(job)
+            else:
+                done = job.whole and (yield from self._one_more(job))
+        finally:
+            if lifted:
+                ledger.lay()
         if not done:
             yield TURN
-        if done and not job.idle:
-            heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done
 
     def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kbatch.api import conditions
@@ -31,6 +32,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.session.guarding import attempt
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 from kbatch.engine.state.queues import QueueState
@@ -81,13 +83,7 @@ class _Admission:
                 continue
             if job.in_queue:
                 if job.missing() and not job.job.shadow:
-                    if self._robbed(job):
-                        continue
-                    wanted = needs(session, job)
-                    if wanted is not None:
-                        self._promise(job, wanted)
-                        self.quotas.promise(job)
-                    self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing
+                    attempt(session, job, partial(self._keep, job), None)
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -102,11 +98,22 @@ class _Admission:
                 continue
             places[name] += 1
             job = line[place]
-            if self._let_in(job, waiting[name]):
+            if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
                 heapq.heapreplace(heap, (self._key(name), name))
             else:
                 waiting[name] += 1
             yield TURN
+
+    def _keep(self, job: JobState) -> None:
+        """Go on promising room to a group in queue, unless it is sent back."""
+        session = self.session
+        if self._robbed(job):
+            return
+        wanted = needs(session, job)
+        if wanted is not None:
+            self._promise(job, wanted)
+            self.quotas.promise(job)
+        self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing
 
     def _key(self, name: str) -> Any:
         """Order of a queue, with what its groups were promised counted as held."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
@@ -20,6 +21,7 @@ from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.search import Evictor, Searches, lacking, next_step, planning
+from kbatch.engine.session.guarding import attempt, key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
@@ -51,12 +53,13 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if session.due():
             yield TURN
         if not job.idle and job.in_queue and job.possible and not job.nominated:
-            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+            _stand(session, lines, job)
     coming = _to_come(context)
     for job, _ in coming.values():
         if job.idle:
-            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+            _stand(session, lines, job)
     searches = Searches(context, _EVICTOR)
+    session.caches.append(searches.known.clear)
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)
@@ -64,14 +67,24 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         while line:
             job = heapq.heappop(line)[1]
             pods = coming.pop(job.key, None)
+            if not job.possible:
+                continue  # another one's step has found it failing
             if pods is not None:
-                yield from _clear(context, queue, job, pods[1], searches)
+                yield from working(session, job, partial(_clear, context, queue, job, pods[1], searches), None)
                 yield TURN
                 continue
-            moved = gives and (yield from _step(context, queue, job, searches))
+            moved = gives and (yield from working(session, job, partial(_step, context, queue, job, searches), False))
             yield TURN
-            if moved:
-                heapq.heappush(line, (session.job_key(job), job))
+            key = key_of(session, job) if moved and job.possible else None
+            if key is not None:
+                heapq.heappush(line, (key, job))
+
+
+def _stand(session: Session, lines: dict[str, list[tuple[Any, JobState]]], job: JobState) -> None:
+    """Put the job into the line of its queue."""
+    key = key_of(session, job)
+    if key is not None:
+        lines.setdefault(job.queue, []).append((key, job))
 
 
 def _step(
@@ -127,7 +140,8 @@ def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:
         return {}
     if not short_of(add(*(amounts for _, amounts in promises)), session.usable()):
         return {}
-    found = {job.key: (job, foreseen(session, job)) for job, _ in promises}
+    none: list[ToCome] = []
+    found = {job.key: (job, attempt(session, job, partial(foreseen, session, job), none)) for job, _ in promises}
     return {key: (job, pods) for key, (job, pods) in found.items() if pods}
 
 
@@ -138,16 +152,18 @@ def _clear(
     session = context.session
     existing = job.waiting
     job.waiting = [*existing, *awaited(session, job, pods)]
-    found = yield from _plan_ahead(context, queue, job, searches)
-    if found is not None:
-        steps = found.recorded()
-        found.rollback()
-        found.replay(step for step in steps if step[0] is Operation.EVICT)
-        for operation, task, row, _, _ in steps:
-            if operation is Operation.PIPELINE:
-                session.room.pipeline(task.cls, row)
-        yield from found.commit()
-    job.waiting = existing
+    try:
+        found = yield from _plan_ahead(context, queue, job, searches)
+        if found is not None:
+            steps = found.recorded()
+            found.rollback()
+            found.replay(step for step in steps if step[0] is Operation.EVICT)
+            for operation, task, row, _, _ in steps:
+                if operation is Operation.PIPELINE:
+                    session.room.pipeline(task.cls, row)
+            yield from found.commit()
+    finally:
+        job.waiting = existing
 
 
 def _plan_ahead(

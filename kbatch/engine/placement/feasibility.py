@@ -75,6 +75,10 @@ class Feasibility:
         """Let go of what holds this."""
         self._rankings.close()
 
+    def forget(self) -> None:
+        """Work the rankings out anew: an error may have left them half made."""
+        self._rankings.close()
+
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
 
@@ -161,9 +165,18 @@ class Feasibility:
         return self._trials
 
     def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
-        room, rankings = self._room, self._rankings
+        room = self._room
         tasks.sort(key=_size, reverse=True)
         done: list[tuple[TaskClass, int]] = []
+        try:
+            return self._place(job, tasks, done)
+        finally:
+            for cls, row in reversed(done):
+                room.allocate(cls, row, -1)
+
+    def _place(self, job: JobState, tasks: list[Task], done: list[tuple[TaskClass, int]]) -> Trial:
+        """Place the tasks in order, noting each in `done`."""
+        room, rankings = self._room, self._rankings
         left: list[Task] = []
         at = 0
         while at < len(tasks):
@@ -186,8 +199,6 @@ class Feasibility:
             short, missing = shortage(self._session.nodes, room, left)
             fitting, counts = rankings.histogram(left[0].cls)
             found = Trial(found.needed, found.placeable, short, missing, fitting, counts, left[0].role)
-        for cls, row in reversed(done):
-            room.allocate(cls, row, -1)
         return found
 
 

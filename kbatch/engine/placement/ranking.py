@@ -65,12 +65,12 @@ class NodeRanking:
         log = self._room.log
         if self._cursor < len(log):
             changed = sorted(set(log[self._cursor :]))
-            self._cursor = len(log)
             if len(changed) * 4 > len(self._every):
                 self._near = self._evaluate(self._every, whole=True)
             else:
                 index = np.array(changed, np.intp)
                 self._near[index] = self._evaluate(index)
+            self._cursor = len(log)
         self.key = self._near
         if self._far_predicates or self._far_scores:
             self.key = self._with_others()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.session.guarding import working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.tasks import Task, TaskClass
 
@@ -32,22 +35,29 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
         if session.now < due:
             session.wake.append(due)
             return  # the others are younger
-        tasks = unplaced(job)
-        if session.valid(job) is not None or session.limited(job, next_tasks(job, tasks)):
-            continue
-        if feasibility.hopeless(job):
-            continue
-        statement = Statement(session, job)
-        fits = yield from placing(ledger.rankings, statement, (When.NOW,))
-        statement.rollback()
-        if fits:
+        if (yield from working(session, job, partial(_gather, session, feasibility, ledger, job), False)):
             return
-        yield TURN
-        if feasibility.attempt(job).fits:
-            rows = _rows_for(session, ledger.rankings, next_tasks(job, tasks))
-            if rows:
-                ledger.begin(job, rows)
-                return
+
+
+def _gather(session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState) -> Generator[Turn, None, bool]:
+    """Keep room for the group if it could use some; whether nobody else is to be looked at."""
+    tasks = unplaced(job)
+    if session.valid(job) is not None or session.limited(job, next_tasks(job, tasks)):
+        return False
+    if feasibility.hopeless(job):
+        return False
+    statement = Statement(session, job)
+    fits = yield from placing(ledger.rankings, statement, (When.NOW,))
+    statement.rollback()
+    if fits:
+        return True
+    yield TURN
+    if feasibility.attempt(job).fits:
+        rows = _rows_for(session, ledger.rankings, next_tasks(job, tasks))
+        if rows:
+            ledger.begin(job, rows)
+            return True
+    return False
 
 
 def _rows_for(session: Session, rankings: NodeRankings, tasks: Sequence[Task]) -> list[tuple[TaskClass, int]]:

@@ -51,6 +51,9 @@ class Ledger:
     def lift(self, job: JobState) -> bool:
         """Let a job take of what is kept if it is ahead of the holder in their queue; whether it is, until `lay`."""
         holder = self._holder
+        if holder is not None and holder.key in self.session.failed:
+            self.end()
+            return False
         if holder is None or job is holder or job.queue != holder.queue:
             return False
         if self.session.job_key(job) > self.session.job_key(holder):
@@ -70,9 +73,11 @@ class Ledger:
             return None
         self._apply(-1)
         statement = Statement(self.session, job)
-        fits = place_minimum(self.rankings, statement, (When.NOW, When.LATER))
-        statement.rollback()
-        self._apply(1)
+        try:
+            fits = place_minimum(self.rankings, statement, (When.NOW, When.LATER))
+            statement.rollback()
+        finally:
+            self._apply(1)
         if not fits:
             return None
         kept = total(cls.request for cls, _ in self._rows)
@@ -93,6 +98,8 @@ class Ledger:
                 if job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
                 and job.bound + len(job.job.waiting) < job.minimum
             ]  # fmt: skip
+        if self.session.failed:
+            self._promises = [(job, amounts) for job, amounts in self._promises if job.possible]
         return self._promises
 
     def refuses(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:

@@ -5,7 +5,8 @@ All of it is read from the API server's objects; nothing is remembered here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import partial
 
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
@@ -20,6 +21,7 @@ from kbatch.api.reasons import (
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -35,16 +37,19 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
     for job in jobs:
-        _admit(session, job)
+        if job.key not in session.failed:
+            attempt(session, job, partial(_admit, session, job), None)
         if session.due():
             yield TURN
     for job in jobs:
         if job.job.nominees:
-            ended = _nominations(session, rankings, job)
+            _uncount(session, job)
+            ended = attempt(session, job, partial(_nominations, session, rankings, job), None)
+            ended = _ended(session, job) if job.key in session.failed else ended
             yield ended if ended is not None else TURN
     for job in jobs:
         if job.in_queue and _bound_in_part(job):
-            yield from _complete(session, rankings, job)
+            yield from working(session, job, partial(_complete, session, rankings, job), None)
             yield TURN
 
 
@@ -119,10 +124,6 @@ def send_back(session: Session, job: JobState) -> None:
 
 def _nominations(session: Session, rankings: NodeRankings, job: JobState) -> Transaction | None:
     """Restore the job's nominations, or end them all: a gang waits as a whole."""
-    queue = session.queues.get(job.queue)
-    if queue is not None:
-        for task in job.job.nominees:  # the model's sums contain them; those that stand are counted again below
-            queue.add(task.cls.request, -1)
     statement = Statement(session, job)
     stands = job.in_queue and job.possible
     for task in sorted(job.job.nominees, key=lambda task: task.key):
@@ -138,6 +139,19 @@ def _nominations(session: Session, rankings: NodeRankings, job: JobState) -> Tra
         statement.commit()
         return None
     statement.rollback()
+    return _ended(session, job)
+
+
+def _uncount(session: Session, job: JobState) -> None:
+    """Leave nominees out of their queue's sum, which has them from the model: those that stand are counted again."""
+    queue = session.queues.get(job.queue)
+    if queue is not None:
+        for task in job.job.nominees:
+            queue.add(task.cls.request, -1)
+
+
+def _ended(session: Session, job: JobState) -> Transaction:
+    """The end of all of the job's nominations."""
     session.room_moves += 1
     ended = tuple(Nomination(task.key, task.uid, None) for task in sorted(job.job.nominees, key=lambda task: task.key))
     return Transaction(job.name, nominations=ended, job=job.key)
@@ -176,7 +190,7 @@ def _bound_in_part(job: JobState) -> bool:
     return job.bound + early >= job.minimum
 
 
-def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterator[Transaction]:
+def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction, None, None]:
     """Place the rest before anything else; after the time-out take back what is bound."""
     statement = Statement(session, job)
     if job.possible:

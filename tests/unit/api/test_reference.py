@@ -15,6 +15,7 @@ from kbatch.api.reasons import (
     GROUP_REASONS,
     BindFailed,
     ClusterTooSmall,
+    EngineError,
     GangExceedsReclaimableShare,
     Gated,
     JobSuspended,
@@ -41,6 +42,7 @@ GI = 2**30
 GPU = "nvidia.com/gpu"
 
 EXAMPLES: list[Reason] = [
+    EngineError("ValueError", "allocate"),
     PodGroupNotFound("qj-1"),
     QueueNotFound("demo"),
     QueueClosed("demo"),
