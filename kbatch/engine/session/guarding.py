@@ -9,9 +9,7 @@ error that is about no group (a plugin that cannot be made, the order of queues)
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeVar
 
 from kbatch.api.reasons import EngineError
@@ -30,6 +28,7 @@ FIRST_PAUSE: Final = SECOND
 LONGEST_PAUSE: Final = 300 * SECOND
 """For how long a group that failed once, or again and again, is left out."""
 
+_NONE: Final[Mapping[int, int]] = {}
 _MOST_TEXT: Final = 2_000
 """Characters of an error's text that are kept."""
 
@@ -39,21 +38,31 @@ def working(
 ) -> Generator[_S, None, _T]:
     """Work on one group; `otherwise` where that raised. Work that another group made fail is done again without it."""
     while True:
-        guard = _Guard(session, job)
-        with guard:
-            return (yield from work())
-        if not guard.again:
-            return otherwise
+        marks = _marks(session)
+        try:
+            found = yield from work()
+        except Exception as error:  # noqa: BLE001 -- whatever is raised is this group's own affair
+            if not _undone(session, job, error, marks):
+                return otherwise
+        else:
+            if session.mishaps:
+                own_up(session)
+            return found
 
 
 def attempt(session: Session, job: JobState, call: Callable[[], _T], otherwise: _T) -> _T:
     """`working`, for a plain call."""
     while True:
-        guard = _Guard(session, job)
-        with guard:
-            return call()
-        if not guard.again:
-            return otherwise
+        marks = _marks(session)
+        try:
+            found = call()
+        except Exception as error:  # noqa: BLE001 -- as above
+            if not _undone(session, job, error, marks):
+                return otherwise
+        else:
+            if session.mishaps:
+                own_up(session)
+            return found
 
 
 def key_of(session: Session, job: JobState) -> tuple[Any, ...] | None:
@@ -107,34 +116,24 @@ def reason_of(failing: Failing) -> EngineError:
     return EngineError(failing.error, failing.phase)
 
 
-class _Guard(AbstractContextManager["_Guard"]):
-    """Undoes what was begun inside where that raises. `again`: the fault was another group's, which is out now."""
+def _marks(session: Session) -> Mapping[int, int]:
+    """How far the open statements have come."""
+    if not session.open_statements:
+        return _NONE
+    return {key: len(statement) for key, statement in session.open_statements.items()}
 
-    def __init__(self, session: Session, job: JobState) -> None:
-        self.again = False
-        self._session = session
-        self._job = job
-        self._marks = {id(statement): len(statement) for statement in session.open_statements.values()}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        session, culprit = self._session, self._job
-        if error is None:
-            own_up(session)
-        if not isinstance(error, Exception):
-            return False
-        if isinstance(error, CulpritError):
-            culprit, error = error.job, _cause(error)
-        for key, statement in reversed(list(session.open_statements.items())):
-            statement.rollback(self._marks.get(key, 0))
-        for forget in session.caches:
-            forget()
-        known = culprit.key in session.failed
-        fail(session, self._job if known else culprit, error)
-        own_up(session)
-        self.again = culprit is not self._job and not known
-        return True
+def _undone(session: Session, job: JobState, error: Exception, marks: Mapping[int, int]) -> bool:
+    """Undo what was begun and leave out whose fault it was; whether it was another group's, so that work may go on."""
+    culprit = error.job if isinstance(error, CulpritError) else job
+    known = culprit.key in session.failed
+    for key, statement in reversed(list(session.open_statements.items())):
+        statement.rollback(marks.get(key, 0))
+    for forget in session.caches:
+        forget()
+    fail(session, job if known else culprit, _cause(error) if isinstance(error, CulpritError) else error)
+    own_up(session)
+    return culprit is not job and not known
 
 
 def _cause(error: CulpritError) -> BaseException:

@@ -146,7 +146,8 @@ class Statement:
         if hooks:
             done: list[Callable[[], None]] = []
             try:
-                done.extend(hook(task, row) for hook in hooks)  # one by one: those before an error stay in the list
+                for hook in hooks:
+                    done.append(hook(task, row))  # noqa: PERF401 -- those before an error must be known
             except Exception as error:
                 try:
                     _undo(done)
