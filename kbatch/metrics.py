@@ -220,6 +220,12 @@ class SchedulerMetrics:
         self.failures: Final = Counter(
             "kbatch_scheduler_cycle_failures_total", "Cycles that an error ended", registry=registry
         )
+        self.group_errors: Final = Counter(
+            "kbatch_scheduler_group_errors_total",
+            "Errors raised while one group was worked on, by part of the cycle: others went on",
+            ["phase"],
+            registry=registry,
+        )
         self.span: Final = Histogram(
             "kbatch_scheduler_span_seconds", "Time of a part of a cycle", ["span"], buckets=_FAST, registry=registry
         )

@@ -214,6 +214,7 @@ ROWS: Final = (
                 (
                     Query("sum(rate(kbatch_scheduler_cycle_seconds_count[$__rate_interval]))", "cycles"),
                     Query("sum(rate(kbatch_scheduler_cycle_failures_total[$__rate_interval]))", "failed"),
+                    Query("sum(rate(kbatch_scheduler_group_errors_total[$__rate_interval]))", "errors of one group"),
                 ),
                 unit="ops",
                 width=6,

@@ -160,6 +160,14 @@ class NodeReserved(NodeReason):
     words: ClassVar[str] = "reserved"
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedPod(NodeReason):
+    """The API server refused to bind the pod to the node a moment ago."""
+
+    code: ClassVar[str] = "RefusedPod"
+    words: ClassVar[str] = "refused the pod"
+
+
 NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     Insufficient,
     UntoleratedTaint,
@@ -176,5 +184,6 @@ NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     TopologySpreadViolated,
     VolumeUnavailable,
     NodeReserved,
+    RefusedPod,
 )
-"""All that kbatch's own predicates may answer."""
+"""All that nodes are counted under."""

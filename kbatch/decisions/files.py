@@ -20,6 +20,7 @@ from typing import BinaryIO, Final, TypeAlias
 from kbatch.decisions.recording import Heard
 from kbatch.decisions.records import End, LogError, PolicyText, encode_line
 from kbatch.decisions.writing import beginning, line_of
+from kbatch.engine import CycleState
 from kbatch.model.image import Image
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ _LEVEL: Final = 1
 _READ: Final = 1 << 16
 _CHUNK: Final = 1 << 16
 
-_Item: TypeAlias = tuple[Image, PolicyText] | Heard | str | None
+_Beginning: TypeAlias = tuple[Image, PolicyText, CycleState]
+_Item: TypeAlias = _Beginning | Heard | str | None
 """What the thread is told: begin a log, one more cycle, end it and why, or leave."""
 
 
@@ -84,14 +86,14 @@ class LogFolder:
         """Whether a new log may start: nothing waits to be written, and the last beginning is some time ago."""
         return not self._open and not self._waiting and self._clock() >= self._not_before
 
-    def start(self, image: Image, policy: PolicyText) -> None:
+    def start(self, image: Image, policy: PolicyText, state: CycleState) -> None:
         """Begin a new log."""
         self._not_before = self._clock() + self._rest
         self._open = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
             self._thread.start()
-        self._put((image, policy))
+        self._put((image, policy, state))
 
     def cycle(self, heard: Heard) -> bool:
         """Write one more cycle; False where the log has ended."""
@@ -143,7 +145,7 @@ class LogFolder:
                 with self._work:
                     self._waiting -= _weight(item)
 
-    def _handle(self, item: tuple[Image, PolicyText] | Heard | str, *, flush: bool) -> None:
+    def _handle(self, item: _Beginning | Heard | str, *, flush: bool) -> None:
         if isinstance(item, tuple):
             self._begin(*item)
         elif isinstance(item, str):
@@ -156,14 +158,14 @@ class LogFolder:
                 self._open = False
                 self._end("full")
 
-    def _begin(self, image: Image, policy: PolicyText) -> None:
+    def _begin(self, image: Image, policy: PolicyText, state: CycleState) -> None:
         self._end("another begins")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._prune()
         self._sequence += 1
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self._file = file = _File(self._folder / f"{_PREFIX}{stamp}-{self._sequence:06}{SUFFIX}")
-        for line in beginning(image, policy, self._written_by):
+        for line in beginning(image, policy, state, self._written_by):
             file.write(line)
             if file.size > self._max_bytes // 2:
                 break

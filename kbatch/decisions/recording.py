@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from kbatch.decisions.records import Delta, Mark, PolicyText
-from kbatch.engine import Memo, Observer, Outcome, Policy, Snapshot, Step, Transaction, Turn, Verdict
+from kbatch.engine import CycleState, Memo, Observer, Outcome, Policy, Snapshot, Step, Transaction, Turn, Verdict
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event
 from kbatch.model.image import Image, take_image
@@ -53,6 +53,16 @@ class RecordedModel(ClusterModel):
         self._note(Mark("not_evicting", pod_key, uid))
         super().not_evicting(pod_key, uid)
 
+    def refuse_bind(self, pod_key: str, uid: str, node: str, until: int | None, why: str = "") -> None:
+        """As `ClusterModel.refuse_bind`."""
+        self._note(Mark("refuse_bind", pod_key, uid, node, until, why))
+        super().refuse_bind(pod_key, uid, node, until, why)
+
+    def refuse_eviction(self, pod_key: str, uid: str, until: int | None, why: str = "") -> None:
+        """As `ClusterModel.refuse_eviction`."""
+        self._note(Mark("refuse_eviction", pod_key, uid, "", until, why))
+        super().refuse_eviction(pod_key, uid, until, why)
+
     def _note(self, delta: Delta) -> None:
         if self.journal is not None:
             self.journal.append(delta)
@@ -82,8 +92,8 @@ class Sink(Protocol):
     def ready(self) -> bool:
         """Whether a new log may start now."""
 
-    def start(self, image: Image, policy: PolicyText) -> None:
-        """A new log; the one before, if any, has ended."""
+    def start(self, image: Image, policy: PolicyText, state: CycleState) -> None:
+        """A new log, of cycles that go on from `state`; the log before, if any, has ended."""
 
     def cycle(self, heard: Heard) -> bool:
         """One more cycle; False where the log has ended and this cycle is no part of it."""
@@ -160,7 +170,7 @@ class Recorder:
         self._model.journal = None
         if not self._sink.ready():
             return None, memo
-        self._sink.start(take_image(self._model), self._text())
+        self._sink.start(take_image(self._model), self._text(), snapshot.state)
         self._model.journal = []
         self._policy, self._last = policy, []
         return Heard(self._number, snapshot.now, [], None, fresh=False, decisions=[]), Memo()

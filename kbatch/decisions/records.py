@@ -14,8 +14,9 @@ import msgspec
 from kbatch.api.objects import AnyObject
 from kbatch.api.reasons import Reason
 from kbatch.engine import Transaction, Verdict
+from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
-from kbatch.model.image import Assumed, Evicting, Orphaned
+from kbatch.model.image import Assumed, Evicting, Orphaned, Refused
 from kbatch.times import MILLISECOND
 
 FORMAT: Final = 2
@@ -38,16 +39,39 @@ class LogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One call of the model by this process: `what` is the name of the method."""
+    """One call of the model by this process: `what` is the name of the method, the others are its arguments.
+
+    `until` and `why` are those of refusals (`until` in microseconds since the epoch).
+    """
 
     what: str
     pod: str
     uid: str
     node: str = ""
+    until: int | None = None
+    why: str = ""
+
+    def tell(self, model: ClusterModel) -> None:
+        """Make the call."""
+        match self.what:
+            case "assume":
+                model.assume(self.pod, self.uid, self.node)
+            case "forget":
+                model.forget(self.pod, self.uid)
+            case "evicting":
+                model.evicting(self.pod, self.uid)
+            case "not_evicting":
+                model.not_evicting(self.pod, self.uid)
+            case "refuse_bind":
+                model.refuse_bind(self.pod, self.uid, self.node, self.until, self.why)
+            case "refuse_eviction":
+                model.refuse_eviction(self.pod, self.uid, self.until, self.why)
+            case _:
+                raise LogError(f"unknown mark {self.what!r}")
 
 
 Delta: TypeAlias = Event | Mark
-MARKS: Final = frozenset({"assume", "forget", "evicting", "not_evicting"})
+MARKS: Final = frozenset({"assume", "forget", "evicting", "not_evicting", "refuse_bind", "refuse_eviction"})
 
 
 class Put(msgspec.Struct, frozen=True, tag="put", tag_field="delta", omit_defaults=True):
@@ -77,12 +101,14 @@ class LeftOut(msgspec.Struct, frozen=True, tag="unreadable", tag_field="delta", 
 
 
 class Marked(msgspec.Struct, frozen=True, tag="mark", tag_field="delta", omit_defaults=True):
-    """A bind or an eviction under way, or no longer."""
+    """A bind or an eviction under way, or no longer, or refused."""
 
     what: str
     pod: str
     uid: str
     node: str = ""
+    until: int | None = None
+    why: str = ""
 
 
 AnyDelta: TypeAlias = Put | Gone | LeftOut | Marked
@@ -116,7 +142,7 @@ def write_delta(delta: Delta) -> AnyDelta:
         return Gone(delta.kind.__name__, delta.name, delta.namespace)
     if isinstance(delta, Unreadable):
         return LeftOut(delta.kind.__name__, delta.name, delta.namespace, delta.uid, delta.node_name, delta.why)
-    return Marked(delta.what, delta.pod, delta.uid, delta.node)
+    return Marked(delta.what, delta.pod, delta.uid, delta.node, delta.until, delta.why)
 
 
 def read_delta(record: AnyDelta) -> Delta:
@@ -130,7 +156,7 @@ def read_delta(record: AnyDelta) -> Delta:
     if isinstance(record, Marked):
         if record.what not in MARKS:
             raise LogError(f"unknown mark {record.what!r}")
-        return Mark(record.what, record.pod, record.uid, record.node)
+        return Mark(record.what, record.pod, record.uid, record.node, record.until, record.why)
     kind = KINDS.get(record.kind)
     if kind is None:
         raise LogError(f"unknown kind {record.kind!r}")
@@ -189,12 +215,14 @@ class Object(msgspec.Struct, frozen=True, tag="object", tag_field="record"):
 
 
 class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="record", omit_defaults=True, kw_only=True):
-    """What no object says, at the beginning."""
+    """What no object says, at the beginning; `state` is what the cycle before left, nothing where a process began."""
 
     assumed: tuple[Assumed, ...] = ()
     evicting: tuple[Evicting, ...] = ()
+    refused: tuple[Refused, ...] = ()
     unreadable: tuple[LeftOut, ...] = ()
     orphaned: tuple[Orphaned, ...] = ()
+    state: dict[str, Any] | None = None
 
 
 class Cycle(msgspec.Struct, frozen=True, tag="cycle", tag_field="record", omit_defaults=True, kw_only=True):

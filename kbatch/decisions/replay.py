@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import AnyObject, PersistentVolumeClaim
 from kbatch.decisions.records import (
@@ -28,6 +30,7 @@ from kbatch.decisions.records import (
     read_object,
     write_decision,
 )
+from kbatch.decisions.state import read_state
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, Turn, build_policy, cycle, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Unreadable
@@ -65,8 +68,8 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
     source = iter(lines)
-    start, model, policy = _start(source)
-    memo, state = Memo(), CycleState()
+    start, model, policy, state = _start(source)
+    memo = Memo()
     before: tuple[bytes, ...] = ()
     for line in source:
         record = decode_line(line)
@@ -88,7 +91,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         before = recorded
 
 
-def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
+def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy, CycleState]:
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
@@ -115,12 +118,18 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
         tuple(objects),
         standing.assumed,
         standing.evicting,
+        standing.refused,
         tuple(unreadable),
         standing.orphaned,
     )
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
-    return start, model, _policy(start.policy)
+    policy = _policy(start.policy)
+    try:
+        state = read_state(standing.state, policy)
+    except msgspec.MsgspecError as error:
+        raise LogError(f"the recorded state cannot be used here: {error}") from None
+    return start, model, policy, state
 
 
 def _next(source: Iterator[bytes]) -> Line:
@@ -141,8 +150,7 @@ def _policy(text: PolicyText) -> Policy:
 def _apply(model: ClusterModel, delta: object) -> None:
     """Tell the model what the recorded one was told; what broke that one breaks this one alike."""
     if isinstance(delta, Mark):
-        arguments = (delta.pod, delta.uid, delta.node) if delta.what == "assume" else (delta.pod, delta.uid)
-        getattr(model, delta.what)(*arguments)
+        delta.tell(model)
     else:
         with contextlib.suppress(Exception):
             model.apply(delta)  # type: ignore[arg-type]

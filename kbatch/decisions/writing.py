@@ -20,10 +20,12 @@ from kbatch.decisions.records import (
     write_decision,
     write_delta,
 )
+from kbatch.decisions.state import write_state
+from kbatch.engine import CycleState
 from kbatch.model.image import Image
 
 
-def beginning(image: Image, policy: PolicyText, written_by: str) -> Iterator[bytes]:
+def beginning(image: Image, policy: PolicyText, state: CycleState, written_by: str) -> Iterator[bytes]:
     """The lines that a log starts with, one by one."""
     yield encode_line(
         Start(
@@ -43,7 +45,14 @@ def beginning(image: Image, policy: PolicyText, written_by: str) -> Iterator[byt
         LeftOut(one.kind.__name__, one.name, one.namespace, one.uid, one.node_name, one.why) for one in image.unreadable
     )
     yield encode_line(
-        Standing(assumed=image.assumed, evicting=image.evicting, unreadable=unreadable, orphaned=image.orphaned)
+        Standing(
+            assumed=image.assumed,
+            evicting=image.evicting,
+            refused=image.refused,
+            unreadable=unreadable,
+            orphaned=image.orphaned,
+            state=write_state(state),
+        )
     )
 
 

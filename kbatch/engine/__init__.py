@@ -16,6 +16,7 @@ from kbatch.engine.cycle import Outcome, cycle
 from kbatch.engine.decisions import (
     Bind,
     Eviction,
+    GroupError,
     Nomination,
     NullObserver,
     Observer,
@@ -34,6 +35,7 @@ __all__ = [
     "Bind",
     "CycleState",
     "Eviction",
+    "GroupError",
     "Memo",
     "Nomination",
     "NullObserver",

@@ -11,19 +11,21 @@ from dataclasses import dataclass
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, Observer, Step, Transaction, Verdict
+from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
+from kbatch.engine.preemption.refusals import RefusedVictims
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.nominations import ending
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
+from kbatch.engine.session.guarding import failing_after, own_up
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import CycleState
 from kbatch.engine.state.snapshot import Snapshot
@@ -37,11 +39,13 @@ class Outcome:
         memo: saves the next cycle work, and changes none of its decisions.
         state: goes into the next snapshot (`take_snapshot(model, now, state)`), and changes what is decided.
         next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch, or None.
+        errors: what was raised while a group was worked on; see `kbatch.engine.session.guarding`.
     """
 
     memo: Memo
     state: CycleState
     next_wake: int | None
+    errors: tuple[GroupError, ...] = ()
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
@@ -76,6 +80,10 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     budgets = Budgets(session.model)
     consent.guards.append(budgets)
     session.removed_hooks.append(budgets.removed)
+    refusals = session.model.refusals
+    if refusals.evictions:
+        consent.guards.append(RefusedVictims(refusals.evictions))
+    session.wake.extend(refusals.ends())
     trials = memo.trials if memo.trials_at == snapshot.capacity_generation else {}
     return CycleContext(
         session,
@@ -95,7 +103,10 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     with observer.span("session"):
         yield TURN
         yield from session.open()
+        own_up(session)
+        session.caches += [context.rankings.close, context.feasibility.forget]
     decided = False
+    session.phase = "resume"
     with observer.span("resume"):
         for step in resume(session, context.rankings):
             decided = decided or isinstance(step, Transaction)
@@ -103,13 +114,16 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     if not decided and not session.withdrawn:
         context.unschedulable.begin()
     for action in policy.action_types:
+        session.phase = action.name
         with observer.span(f"action:{action.name}"):
             for step in action().run(context):
                 decided = decided or isinstance(step, Transaction)
                 yield step
+    session.phase = "ending"
     for step in ending(session):
         decided = decided or isinstance(step, Transaction)
         yield step
+    session.phase = "verdicts"
     with observer.span("verdicts"):
         found = []
         shortages = Shortages(context, memo)
@@ -117,14 +131,17 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             if isinstance(word, Verdict):
                 found.append(word)
             yield word
+    for withdrawal in session.ended:
+        decided = True
+        yield withdrawal
     wake = session.next_wake()
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
     shortages.keep(after)
-    if not decided:
+    if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake, tuple(found))
-    return Outcome(after, _state_after(context), wake)
+    return Outcome(after, _state_after(context), wake, tuple(session.errors.values()))
 
 
 def _state_after(context: CycleContext) -> CycleState:
@@ -135,4 +152,5 @@ def _state_after(context: CycleContext) -> CycleState:
         clocks=clocks_after(session, gathered.job if gathered is not None else None),
         gathered=gathered,
         binding=binding_after(session),
+        failing=failing_after(session),
     )

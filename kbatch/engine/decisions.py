@@ -86,6 +86,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupError:
+    """An error that was raised while a group was worked on. What had been begun for it is undone.
+
+    Attributes:
+        job: the group's key in the model. group: `namespace/name`.
+        phase: the part of the cycle, such as `allocate`.
+        text: type and message. trace: with the traceback, for a log.
+    """
+
+    job: str
+    group: str
+    phase: str
+    text: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """Nothing is decided here, but some work is done: the cycle's caller may do something else before it goes on.
 

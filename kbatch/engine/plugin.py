@@ -12,6 +12,7 @@ engine works it out again only for what a decision touched.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -192,7 +193,8 @@ class Plugin:
 
     State: ClassVar[type[msgspec.Struct] | None] = None
     """What the plugin keeps across cycles, in `self.state`: given at construction (made without arguments the first
-    time), returned with the cycle's outcome, recorded in the decision log. No other plugin reads it.
+    time), returned with the cycle's outcome, recorded in the decision log. No other plugin reads it. It is the
+    plugin's own copy: a cycle that does not end leaves what was.
     """
 
     @classmethod
@@ -211,7 +213,7 @@ class Plugin:
         self.state: Any = None
         if self.State is not None:
             kept = view.plugin_state(self.name)
-            self.state = kept if isinstance(kept, self.State) else self.State()
+            self.state = copy.deepcopy(kept) if isinstance(kept, self.State) else self.State()
 
     def wake(self) -> int | None:
         """The instant at which this plugin's opinion on an unchanged cluster changes by itself; None: never."""

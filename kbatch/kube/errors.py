@@ -69,6 +69,14 @@ class ApiError(KubeError):
         return any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
     @property
+    def of_this_object(self) -> bool:
+        """Whether the answer is about the very object that was asked for, so that another might be answered otherwise.
+
+        Not where the server is in trouble or busy, wants other credentials, or met another write.
+        """
+        return self.disrupts_budget or self.status in (400, 403, 422)
+
+    @property
     def namespace_ends(self) -> bool:
         """Whether something was refused because its namespace is being terminated: no attempt will ever succeed."""
         return any(cause.reason == "NamespaceTerminating" for cause in self.causes)

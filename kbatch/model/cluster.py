@@ -1,8 +1,9 @@
 """The cluster as one model, fed by events: what the scheduler decides on and the queue operator reports from.
 
 `apply` is the only way in for what the API server says; `assume` and `evicting` hold what this process has decided and
-the API server has not confirmed. Events are cheap (one dictionary operation per dimension of a pod); sums over a group
-are worked out again by the first reader after a change (`refresh`), so their cost follows what changed.
+the API server has not confirmed, `refuse_bind` and `refuse_eviction` what it has refused. Events are cheap (one
+dictionary operation per dimension of a pod); sums over a group are worked out again by the first reader after a change
+(`refresh`), so their cost follows what changed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kbatch.model.makers import Maker
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
 from kbatch.model.others import STATIC_KINDS, OtherObjects
+from kbatch.model.refusals import Refusal, Refusals
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import ClassTable, Task, TaskClass, read_task, same_class, same_task
 from kbatch.model.usable import Astray, Usable
@@ -42,6 +44,7 @@ class ClusterModel:
         capacity_generation: moves with every change of what nodes offer were this scheduler's pods all gone.
         unreadable: why objects were left out, by type and key.
         classes: the pods' classes.
+        refusals: what the API server refused to do, as long as that holds.
     """
 
     def __init__(self, scheduler_name: str = DEFAULT_SCHEDULER_NAME, default_queue: str = DEFAULT_QUEUE) -> None:
@@ -60,6 +63,7 @@ class ClusterModel:
         self._groups = GroupIndex(default_queue, self._others, self.classes.selections, scheduler_name)
         self._assumed: dict[str, tuple[str, str]] = {}
         self._evicting: dict[str, str] = {}
+        self.refusals = Refusals()
         self._class_generation = 0
         self._unread: list[str] = []
         self._deserved: tuple[int, dict[str, Resources]] | None = None
@@ -267,7 +271,7 @@ class ClusterModel:
         if task is None or task.uid != uid or task.node:
             return
         self._assumed[pod_key] = (uid, node)
-        self._replace(task, task.pod, task.cls)
+        self._replace(task, task.pod, _own_class(task))
 
     def forget(self, pod_key: str, uid: str) -> None:
         """The bind failed: the pod waits again."""
@@ -288,6 +292,28 @@ class ClusterModel:
             del self._evicting[pod_key]
             self._read_again(pod_key)
 
+    def refuse_eviction(self, pod_key: str, uid: str, until: int | None, why: str = "") -> None:
+        """This pod could not be evicted; it is no victim until then (microseconds since the epoch; None: ever)."""
+        task = self._tasks.get(pod_key)
+        if task is not None and task.uid == uid:
+            self.refusals.add_eviction(pod_key, Refusal(uid, until, why))
+            self.generation += 1
+
+    def refuse_bind(self, pod_key: str, uid: str, node: str, until: int | None, why: str = "") -> None:
+        """This pod could not be bound to this node; until then (as above) it is placed on others."""
+        task = self._tasks.get(pod_key)
+        if task is not None and task.uid == uid and not (task.node and not task.assumed):
+            self.refusals.add_bind(pod_key, node, Refusal(uid, until, why))
+            self._read_again(pod_key)
+
+    def lapse(self, now: int) -> None:
+        """Forget the refusals that have ended by now. A cycle does this before all else."""
+        victims, pods = self.refusals.lapse(now)
+        if victims:
+            self.generation += 1
+        for key in pods:
+            self._read_again(key)
+
     def marks(self) -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
         """What no object says: binds under way (uid and node by pod) and evictions under way (uid by pod)."""
         return self._assumed, self._evicting
@@ -304,13 +330,14 @@ class ClusterModel:
                     self.generation += 1
                 return
             if same_class(old.pod, pod):
-                cls = old.cls
+                cls = _own_class(old)
         assumed = self._assumed.get(key)
         if assumed is not None and (assumed[0] != pod.metadata.uid or pod.spec.node_name):
             del self._assumed[key]
         evicting = self._evicting.get(key)
         if evicting is not None and (evicting != pod.metadata.uid or pod.metadata.deletion_timestamp is not None):
             del self._evicting[key]
+        self.refusals.settle(key, pod.metadata.uid, placed=bool(pod.spec.node_name))
         self._replace(old, pod, cls)
         if self._nodes.reopen(key):
             self._room_changed()
@@ -319,6 +346,7 @@ class ClusterModel:
         old = self._tasks.pop(key, None)
         self._assumed.pop(key, None)
         self._evicting.pop(key, None)
+        self.refusals.drop(key)
         if self._nodes.reopen(key):
             self._room_changed()
         if old is not None:
@@ -342,6 +370,8 @@ class ClusterModel:
             task.assume(self._assumed[task.key][1])
         if task.key in self._evicting:
             task.terminating = not task.terminal
+        if not task.node:
+            task.cls = self.classes.avoiding(task.cls, self.refusals.nodes(task.key))
         task.priority, task.never_preempts = self._others.priority(pod)
         self._tasks[task.key] = task
         self._count(old, task)
@@ -393,6 +423,11 @@ class ClusterModel:
             AssertionError: a sum that is kept differs from the one worked out.
         """
         validate(self)
+
+
+def _own_class(task: Task) -> TaskClass | None:
+    """The class that the pod itself has, where that is known; not the one that nodes' refusals made of it."""
+    return None if task.cls.avoids else task.cls
 
 
 def _place(task: Task | None) -> tuple[object, ...]:

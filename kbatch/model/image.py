@@ -1,12 +1,13 @@
 """A whole model taken down and built again: its objects, and what it knows that no object says.
 
 A model that was built again decides as the one it was taken from. What no object says is little: binds and evictions
-under way, objects that cannot be read, which labels count, and the queue of pods whose PodGroup is gone. Objects are
-never changed once they are in a model, so an image only refers to them.
+under way or refused, objects that cannot be read, which labels count, and the queue of pods whose PodGroup is gone.
+Objects are never changed once they are in a model, so an image only refers to them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kbatch.api.objects import AnyObject, Metadata, PodGroup, PodGroupSpec
@@ -40,6 +41,17 @@ class Orphaned:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """An eviction that was refused, or (with a node) a bind; see `kbatch.model.refusals`."""
+
+    pod: str
+    uid: str
+    node: str
+    until: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """All of a model. `selected_keys` are the labels that selectors of pods read; None while there is no selector."""
 
@@ -49,6 +61,7 @@ class Image:
     objects: tuple[AnyObject, ...]
     assumed: tuple[Assumed, ...]
     evicting: tuple[Evicting, ...]
+    refused: tuple[Refused, ...]
     unreadable: tuple[Unreadable, ...]
     orphaned: tuple[Orphaned, ...] = ()
 
@@ -62,7 +75,7 @@ def take_image(model: ClusterModel) -> Image:
     objects += [job.group for job in model.jobs.values() if job.group is not None]
     objects += [record.node for record in model.nodes.values() if record.node is not None]
     # Classes are numbered as they are met: met in this order again, they keep their order.
-    objects += [task.pod for task in sorted(model.tasks.values(), key=lambda task: task.cls.id)]
+    objects += [task.pod for task in sorted(model.tasks.values(), key=lambda task: task.cls.like or task.cls.id)]
     assumed, evicting = model.marks()
     closed = {key: record.name for record in model.nodes.values() for key in record.closed_by}
     unreadable = []
@@ -76,9 +89,18 @@ def take_image(model: ClusterModel) -> Image:
         tuple(objects),
         tuple(Assumed(pod, uid, node) for pod, (uid, node) in assumed.items()),
         tuple(Evicting(pod, uid) for pod, uid in evicting.items()),
+        tuple(_refused(model)),
         tuple(unreadable),
         tuple(Orphaned(job.key, job.queue) for job in model.jobs.values() if job.orphan),
     )
+
+
+def _refused(model: ClusterModel) -> Iterator[Refused]:
+    for pod, refusal in model.refusals.evictions.items():
+        yield Refused(pod, refusal.uid, "", refusal.until, refusal.why)
+    for pod, nodes in model.refusals.binds.items():
+        for node, refusal in nodes.items():
+            yield Refused(pod, refusal.uid, node, refusal.until, refusal.why)
 
 
 def build_model(image: Image) -> ClusterModel:
@@ -100,5 +122,10 @@ def build_model(image: Image) -> ClusterModel:
         group = PodGroup(metadata=Metadata(name=name, namespace=namespace), spec=PodGroupSpec(queue=orphaned.queue))
         model.apply(Upsert(group))
         model.apply(Delete(PodGroup, namespace, name))  # as it came to be
+    for one in image.refused:
+        if one.node:
+            model.refuse_bind(one.pod, one.uid, one.node, one.until, one.why)
+        else:
+            model.refuse_eviction(one.pod, one.uid, one.until, one.why)
     model.refresh()
     return model

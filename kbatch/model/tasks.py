@@ -9,7 +9,7 @@ labels that are selected by: an index label that differs in each pod does not sp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import msgspec
@@ -25,6 +25,8 @@ _Labels: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A namespace, and those of a pod's labels that count."""
 
 _NOWHERE: Final = (None, None)
+_AVOIDING: Final[_Labels] = ("", (("", ""),))
+"""In the place of labels: no pod has these."""
 
 _UNUSED: Final = 1000
 """So many classes may be out of use before they are forgotten, should nobody read the model for so long."""
@@ -48,6 +50,8 @@ class TaskClass:
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
         selection: what its spec asks of nodes besides room, without what names single nodes.
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
+        avoids: nodes that refused the pod: it is of a class of its own while they do. like: id of the class that it
+            has without them.
     """
 
     id: int
@@ -59,6 +63,8 @@ class TaskClass:
     couples: bool
     selection: Selection
     volumes: tuple[str, ...] = ()
+    avoids: frozenset[str] = frozenset()
+    like: int = 0
 
     @property
     def best_effort(self) -> bool:
@@ -223,6 +229,8 @@ class ClassTable:
     _homes: dict[int, tuple[_Content, _Labels | None]] = field(default_factory=dict)
     _users: dict[int, int] = field(default_factory=dict)
     _unused: dict[int, None] = field(default_factory=dict)
+    _avoiding: dict[tuple[int, frozenset[str]], TaskClass] = field(default_factory=dict)
+    _avoids: dict[int, tuple[int, frozenset[str]]] = field(default_factory=dict)
     _count: int = 0
     forgotten: int = 0
     """How many classes were forgotten so far."""
@@ -273,6 +281,9 @@ class ClassTable:
 
     def _forget(self, number: int) -> None:
         del self._homes[number]
+        key = self._avoids.pop(number, None)
+        if key is not None:
+            del self._avoiding[key]
         self.forgotten += 1
 
     def classify(self, pod: Pod) -> TaskClass:
@@ -315,6 +326,20 @@ class ClassTable:
             self._homes[variant.id] = found, key
             self._unused[variant.id] = None
         return variant
+
+    def avoiding(self, cls: TaskClass, nodes: frozenset[str]) -> TaskClass:
+        """The class of pods that are like these but for the nodes that refused them."""
+        if not nodes:
+            return cls
+        key = cls.id, nodes
+        found = self._avoiding.get(key)
+        if found is None:
+            self._count += 1
+            found = self._avoiding[key] = replace(cls, id=self._count, avoids=nodes, like=cls.id)
+            self._avoids[found.id] = key
+            self._homes[found.id] = self._homes[cls.id][0], _AVOIDING
+            self._unused[found.id] = None
+        return found
 
     def _meet(self, pod: Pod, spec: PodSpec, volumes: tuple[str, ...]) -> _Content:
         """A template not seen before: the class of its content, which another template may share."""

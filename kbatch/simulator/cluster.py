@@ -40,7 +40,7 @@ from kbatch.simulator import pods as changes
 from kbatch.simulator.control import Controllers
 from kbatch.simulator.errors import Fault, InputError
 from kbatch.simulator.manifests import Declared, Manifests
-from kbatch.simulator.names import timestamp
+from kbatch.simulator.names import REFUSE_EVICTION, timestamp
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.store import Store, uid_of
@@ -59,11 +59,13 @@ class Effects:
     Attributes:
         enqueued: groups that are InQueue from now on, `namespace/name`, in the order of decision.
         nominations: those that say something new.
+        carried_out: the transactions but for those of which an eviction was refused.
         changed: anything at all that another cycle could build on.
     """
 
     enqueued: tuple[str, ...]
     nominations: tuple[Nomination, ...]
+    carried_out: tuple[Transaction, ...]
     changed: bool
 
 
@@ -273,7 +275,12 @@ class SimulatedCluster:
         """Do what a cycle decided, and let the controllers answer to it."""
         changed = False
         nominations: list[Nomination] = []
+        carried_out: list[Transaction] = []
         for transaction in transactions:
+            if self._refused(transaction):
+                changed = True
+                continue
+            carried_out.append(transaction)
             for eviction in transaction.evictions:
                 self._evict(eviction, now)
                 changed = True
@@ -298,6 +305,7 @@ class SimulatedCluster:
         return Effects(
             tuple(enqueued),
             tuple(nomination for nomination in nominations if nomination.node is not None),
+            tuple(carried_out),
             bool(changed or nominations or enqueued or withdrawn or grown),
         )
 
@@ -311,6 +319,20 @@ class SimulatedCluster:
         self.store.by_node[bind.node][record.key] = record
         self.store.run_for(record, now)
         self.store.tell(record)
+
+    def _refused(self, transaction: Transaction) -> bool:
+        """Whether the API server refuses to evict a pod: then nothing of the plan happens, as in a live cluster.
+
+        The scheduler is told of each such pod. Asked again, the server would say the same.
+        """
+        refused = False
+        for eviction in transaction.evictions:
+            annotations = self._decided_on(eviction.pod, eviction.uid).pod.metadata.annotations or {}
+            if REFUSE_EVICTION in annotations:
+                why = annotations[REFUSE_EVICTION]
+                self.store.model.refuse_eviction(eviction.pod, eviction.uid, None, why)
+                refused = True
+        return refused
 
     def _evict(self, eviction: Eviction, now: int) -> None:
         record = self._decided_on(eviction.pod, eviction.uid)

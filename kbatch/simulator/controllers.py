@@ -26,7 +26,7 @@ from kbatch.api.objects import (
 from kbatch.model.quota import hard_limits, usage
 from kbatch.model.selectors import selector_matches
 from kbatch.resources import format_quantity
-from kbatch.simulator.names import DURATION, TERMINATION
+from kbatch.simulator.names import FOR_PODS
 from kbatch.simulator.pods import Owner, from_template
 
 
@@ -140,9 +140,9 @@ def _reference(api_version: str, kind: str, name: str, uid: str) -> OwnerReferen
 
 
 def _template(template: PodTemplate, annotations: dict[str, str] | None, labels: dict[str, str] | None) -> PodTemplate:
-    """The template, with the owner's duration, termination and queue where it says nothing of its own."""
+    """The template, with the owner's annotations for pods and its queue where it says nothing of its own."""
     owners = annotations or {}
-    more = {name: owners[name] for name in (DURATION, TERMINATION) if name in owners}
+    more = {name: owners[name] for name in FOR_PODS if name in owners}
     queue = {QUEUE_LABEL: labels[QUEUE_LABEL]} if labels and QUEUE_LABEL in labels else {}
     if not more and not queue:
         return template

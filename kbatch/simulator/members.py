@@ -16,7 +16,7 @@ from kbatch.model.phase import Phase
 from kbatch.model.requests import effective_request
 from kbatch.model.templates import TemplateError, member_name, render_member
 from kbatch.resources import QuantityError
-from kbatch.simulator.names import DURATION, TERMINATION
+from kbatch.simulator.names import FOR_PODS
 from kbatch.simulator.pods import from_template
 from kbatch.simulator.records import PodRecord
 
@@ -75,7 +75,7 @@ def _member(group: PodGroup, role: SubGroup, index: int, size: int) -> Pod:
     except (TemplateError, msgspec.ValidationError, QuantityError) as error:
         raise MemberError(f"the template of role {role.name}: {error}") from None
     # As for Jobs: what the owner says of times holds where the template says nothing.
-    times = {name: text for name, text in (meta.annotations or {}).items() if name in {DURATION, TERMINATION}}
+    times = {name: text for name, text in (meta.annotations or {}).items() if name in FOR_PODS}
     annotations = {**times, **(template.metadata.annotations or {}), GROUP_NAME_ANNOTATION: meta.name}
     spec = replace(
         template.spec,

@@ -17,7 +17,12 @@ DURATION: Final = "simulate.kbatch.dev/duration"
 """On a pod: how long it runs after its bind (from the start, if it runs then), in seconds; then it has Succeeded."""
 TERMINATION: Final = "simulate.kbatch.dev/termination"
 """On a pod: from its eviction until it is gone, in seconds; 1 if it is not given."""
+REFUSE_EVICTION: Final = "simulate.kbatch.dev/refuse-eviction"
+"""On a pod: why the API server refuses to evict it, whenever that is asked for."""
 TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION})
+KNOWN: Final = TIMES | {REFUSE_EVICTION}
+FOR_PODS: Final = (DURATION, TERMINATION, REFUSE_EVICTION)
+"""What an owner may say for its pods."""
 DEFAULT_TERMINATION: Final = SECOND
 
 DEFAULT_NAMESPACE: Final = "default"

@@ -124,8 +124,8 @@ class _Run:
         """A cycle, and what it decides carried out and noted; whether that changed anything."""
         transactions, verdicts = self._cycle()
         effects = self.cluster.carry_out(transactions, verdicts, self.now)
-        binds = tuple(bind for transaction in transactions for bind in transaction.binds)
-        evictions = tuple(eviction for transaction in transactions for eviction in transaction.evictions)
+        binds = tuple(bind for transaction in effects.carried_out for bind in transaction.binds)
+        evictions = tuple(eviction for transaction in effects.carried_out for eviction in transaction.evictions)
         if binds or evictions or effects.enqueued or effects.nominations:
             result = CycleResult(self.count, self.now, effects.enqueued, binds, evictions, effects.nominations)
             self.cycles.append(result)

@@ -66,9 +66,9 @@ def times_of(obj: AnyObject) -> tuple[int, int | None]:
 def _check_times(metadata: Metadata) -> None:
     """How long pods take, and that every annotation of the simulation is one that it knows."""
     for name in sorted(metadata.annotations or ()):
-        if name.startswith(names.PREFIX) and name not in names.TIMES:
-            near = difflib.get_close_matches(name, sorted(names.TIMES), 1, 0.9)
-            known = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(names.TIMES))}"
+        if name.startswith(names.PREFIX) and name not in names.KNOWN:
+            near = difflib.get_close_matches(name, sorted(names.KNOWN), 1, 0.9)
+            known = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(names.KNOWN))}"
             raise FieldError(names.path(name), f"there is no such annotation; {known}")
     for name in (names.DURATION, names.TERMINATION):
         seconds(metadata, name)

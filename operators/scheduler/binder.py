@@ -1,7 +1,9 @@
 """Binds pods in parallel, so many at a time, each exactly once, however its answer is lost.
 
 A pod counts on its node from the decision on, until the watch confirms it or the bind has failed for certain: then its
-room stays its own for a pause that grows, and the pod waits again. Pods whose volumes are not made yet wait for them.
+room stays its own for a pause that grows, and the pod waits again. Where the server refused this very bind, the
+model is told that this node is not for this pod for a while longer, so that it is tried on others. Pods whose volumes
+are not made yet wait for them.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ _log = logging.getLogger(__name__)
 
 LASTING_SECONDS: Final = 2.0
 """A bind that fails for longer is worth a word on its group; most that fail succeed a moment later."""
+
+REFUSED_TIMES: Final = 4
+REFUSED_LONGEST: Final = 60.0
+"""A node that refused a pod is left out for it for so many times its pause, but no more seconds than this."""
 
 _MOST_FAILING: Final = 10_000
 
@@ -269,7 +275,9 @@ class Binder:
             self._metrics.binds.labels("conflict").inc()
         else:
             self._failed(one, error)
-            self._release_later(one, for_good=isinstance(error, ApiError) and error.namespace_ends)
+            ends = isinstance(error, ApiError) and error.namespace_ends
+            of_this_node = isinstance(error, ApiError) and error.of_this_object and not ends
+            self._release_later(one, for_good=ends, refused=str(error) if of_this_node else "")
 
     def _failed(self, one: Bind, error: Exception) -> None:
         namespace, name = split_key(one.pod)
@@ -284,12 +292,18 @@ class Binder:
         regarding = Regarding("v1", "Pod", namespace, name, one.uid)
         self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")
 
-    def _release_later(self, *binds: Bind, for_good: bool = False) -> None:
-        """Give pods back together after a pause that grows: until then their room stays their own."""
+    def _release_later(self, *binds: Bind, for_good: bool = False, refused: str = "") -> None:
+        """Give pods back together after a pause that grows: until then their room stays their own.
+
+        `refused`: why their nodes are not for them for some time after that.
+        """
 
         def release() -> None:
             del self._timers[handle]
             for one in binds:
+                if refused:
+                    lasts = min(REFUSED_TIMES * seconds, REFUSED_LONGEST)
+                    self._cache.refuse_bind(one.pod, one.uid, one.node, lasts, refused)
                 self._cache.forget(one.pod, one.uid)
 
         seconds = max(self._pauses.failed(one.pod, for_good=for_good) for one in binds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
+from kbatch.times import SECOND
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +47,15 @@ class Cache:
         listeners: each is called with a batch once the model knows it; must not wait.
     """
 
-    def __init__(self, model: ClusterModel, report_unreadable: ReportUnreadable = lambda _: None) -> None:
+    def __init__(
+        self,
+        model: ClusterModel,
+        report_unreadable: ReportUnreadable = lambda _: None,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.model = model
+        self._wall = wall
         self.groups: dict[str, PodGroup] = {}
         self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
         self.changed = asyncio.Event()
@@ -209,6 +218,20 @@ class Cache:
             del self._leaving[pod]
         self._do(functools.partial(self.model.not_evicting, pod, uid))
         self.changed.set()
+
+    def refuse_eviction(self, pod: str, uid: str, seconds: float, why: str) -> None:
+        """The API server refused to evict the pod: for so long it is no victim."""
+        self._do(functools.partial(self.model.refuse_eviction, pod, uid, self._in(seconds), why))
+        self.changed.set()
+
+    def refuse_bind(self, pod: str, uid: str, node: str, seconds: float, why: str) -> None:
+        """The API server refused to bind the pod to the node: for so long it is placed on others."""
+        self._do(functools.partial(self.model.refuse_bind, pod, uid, node, self._in(seconds), why))
+        self.changed.set()
+
+    def _in(self, seconds: float) -> int:
+        """The instant in so many seconds, in microseconds since the epoch."""
+        return int((self._wall() + seconds) * SECOND)
 
     def decided(self, key: str, uid: str, wanted: Sequence[Condition], attempts: int) -> None:
         """What a group's conditions will be counts from now on.

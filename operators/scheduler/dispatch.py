@@ -86,11 +86,11 @@ class Dispatcher:
         return self._binder.failure(group)
 
     def paused_until(self) -> float | None:
-        """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
+        """When the next group whose plan failed may plan again, on the monotonic clock; None if none waits."""
         return self._plans.paused_until()
 
     def submit(self, transaction: Transaction) -> bool:
-        """Begin to carry out a transaction; False where its group is left alone because its last plan was refused."""
+        """Begin to carry out a transaction; False where its group is left alone because its last plan failed."""
         if transaction.evictions and self._plans.paused(transaction):
             return False
         for one in transaction.binds:

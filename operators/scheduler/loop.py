@@ -17,7 +17,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kbatch.engine import CycleState, Memo, Outcome, Policy, Snapshot, Step, Transaction, Verdict, cycle, take_snapshot
+from kbatch.engine import (
+    CycleState,
+    GroupError,
+    Memo,
+    Outcome,
+    Policy,
+    Snapshot,
+    Step,
+    Transaction,
+    Verdict,
+    cycle,
+    take_snapshot,
+)
 from kbatch.engine.decisions import Observer
 from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
@@ -74,6 +86,7 @@ class Scheduler:
         hands: get each transaction at once.
         report: gets a cycle's verdict on each group, by the group's key in the model; goes over them in pieces.
         gap: seconds between the starts of two cycles, at least.
+        failed: told of each error that left a group out.
         period: seconds after which a cycle runs though nothing has happened.
         decide: the engine.
     """
@@ -89,6 +102,7 @@ class Scheduler:
         gap: float = 0.05,
         period: float = 1.0,
         decide: Decide = cycle,
+        failed: Callable[[GroupError], None] = lambda _: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.cycles = 0
@@ -101,6 +115,7 @@ class Scheduler:
         self._gap = gap
         self._period = period
         self._decide = decide
+        self._failed = failed
         self._wall = wall
         self._now = 0
         self._memo, self._state = Memo(), CycleState()
@@ -204,6 +219,9 @@ class Scheduler:
             self._memo, self._state = item.memo, item.state
             self.cycles += 1
             self._count(verdicts)
+            for error in item.errors:
+                self._metrics.group_errors.labels(error.phase).inc()
+                self._failed(error)
             for _ in self._report(verdicts):
                 await slices.turn(TURN_SECONDS)
             for _ in self._cache.catching_up():

@@ -25,11 +25,15 @@ class Pauses:
 
     Args:
         clock: monotonic, in seconds.
+        first, longest: bounds of the pauses, in seconds.
         most: so many keys are remembered; of more than that those whose pause is over are forgotten.
     """
 
-    def __init__(self, clock: Callable[[], float], *, most: int = MOST) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, first: float = FIRST, longest: float = LONGEST, most: int = MOST
+    ) -> None:
         self._clock = clock
+        self._first, self._longest = first, longest
         self._pauses: dict[str, _Pause] = {}
         self._most = self._limit = most
 
@@ -40,7 +44,7 @@ class Pauses:
             self._pauses = {kept: pause for kept, pause in self._pauses.items() if pause.until > now}
             self._limit = max(self._most, 2 * len(self._pauses))  # else each new one would look at all again
         if key not in self._pauses:
-            self._pauses[key] = _Pause(Backoff(LONGEST if for_good else FIRST, LONGEST))
+            self._pauses[key] = _Pause(Backoff(self._longest if for_good else self._first, self._longest))
         pause = self._pauses[key]
         wait = pause.backoff.next()
         pause.until = self._clock() + wait

@@ -1,6 +1,7 @@
 """Carries out plans: transactions that evict pods, nominate others to the room, and may bind some at once.
 
-All evictions are tried with dryRun first: one refusal, and nothing of the plan happens. Then nominations are written,
+All evictions are tried with dryRun first: one refusal, and nothing of the plan happens; the model is told which pods
+were refused, and the next plan of the group is made without them. Then nominations are written,
 so that a successor of this process knows what the room is for; one that cannot be written, and nothing more happens.
 Then the victims are evicted, then what could be bound is bound.
 """
@@ -31,6 +32,11 @@ EVICTIONS_AT_ONCE: Final = 16
 TRIALS_AT_ONCE: Final = 8
 """Dry runs and nominations. A plan has as many of them as evictions; those of later plans must not hold up the
 evictions of earlier ones."""
+
+REFUSED_FIRST: Final = 2.0
+REFUSED_LONGEST: Final = 60.0
+"""A pod whose eviction was refused is no victim for so many seconds, longer each time. Far longer than it takes to try
+a plan: else a group whose first choices are all refused would never come to its last."""
 
 _NAMED_PODS: Final = 8
 """So many pods are named in an Event of a group."""
@@ -69,6 +75,9 @@ class Plans:
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
         self._pauses = Pauses(clock)
+        """Of groups whose plans failed for no fault of a victim."""
+        self._refused = Pauses(clock, first=REFUSED_FIRST, longest=REFUSED_LONGEST)
+        """Of pods, by uid."""
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._trials = asyncio.Semaphore(TRIALS_AT_ONCE)
 
@@ -78,11 +87,11 @@ class Plans:
         return len(self._running)
 
     def paused(self, transaction: Transaction) -> bool:
-        """Whether a group is left alone for a moment, as its last plan was refused."""
+        """Whether a group is left alone for a moment, as its last plan could not be tried, or not be written down."""
         return self._pauses.paused(_whose(transaction))
 
     def paused_until(self) -> float | None:
-        """When the next group whose plan was refused may plan again, on the monotonic clock; None if none waits."""
+        """When the next group whose plan failed may plan again, on the monotonic clock; None if none waits."""
         return self._pauses.next_end()
 
     def begin(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
@@ -97,13 +106,13 @@ class Plans:
 
     async def _carry_out(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
         try:
-            refusal = await self._refusal(transaction.evictions)
-            if refusal is not None or self._for_nobody(transaction):
-                if refusal is not None:
-                    victim, error = refusal
+            refusals = await self._refusals(transaction.evictions)
+            if refusals or self._for_nobody(transaction):
+                if refusals:
+                    victim, error = refusals[0]
                     self._metrics.evictions.labels(victim.action, "refused").inc()
                     _log.info("plan for %s given up: %s cannot be evicted: %s", transaction.group, victim.pod, error)
-                    self._pauses.failed(_whose(transaction))
+                    self._refuse(transaction, refusals)
                 self._give_up(transaction, before)
                 return
             written = await asyncio.gather(*(self._nominate(nomination, old) for nomination, old in before))
@@ -144,29 +153,45 @@ class Plans:
 
     # --- evictions ----------------------------------------------------------------------------------------------------
 
-    async def _refusal(self, victims: Sequence[Eviction]) -> tuple[Eviction, KubeError] | None:
-        """The first victim, in order, whose eviction the server would refuse, and why; None if it would take all."""
+    async def _refusals(self, victims: Sequence[Eviction]) -> list[tuple[Eviction, KubeError]]:
+        """The victims, in order, that could not be evicted, and why."""
         answers = await asyncio.gather(*(self._try_eviction(victim, dry_run=True) for victim in victims))
-        return next(((victim, error) for victim, error in zip(victims, answers, strict=True) if error), None)
+        return [(victim, error) for victim, error in zip(victims, answers, strict=True) if error]
+
+    def _refuse(self, transaction: Transaction, refusals: Sequence[tuple[Eviction, KubeError]]) -> None:
+        """Tell the model which pods are no victims for a while.
+
+        Where the answer says nothing of the pod (the server, or a webhook of it, is in trouble, or did not answer) all
+        others would most likely be answered alike: then the group waits before it plans again.
+        """
+        for victim, error in refusals:
+            if isinstance(error, ApiError):
+                seconds = self._refused.failed(victim.uid)
+                self._cache.refuse_eviction(victim.pod, victim.uid, seconds, str(error))
+        if not all(isinstance(error, ApiError) and error.of_this_object for _, error in refusals):
+            self._pauses.failed(_whose(transaction))
 
     async def _evict_all(self, transaction: Transaction) -> None:
         homes = {victim.pod: self._cache.group_of(victim.pod) for victim in transaction.evictions}
-        evicted = await asyncio.gather(*(self._evict(victim) for victim in transaction.evictions))
-        self._tell_groups([one for one, done in zip(transaction.evictions, evicted, strict=True) if done], homes)
-        if all(evicted):
-            self._pauses.succeeded(_whose(transaction))
+        errors = await asyncio.gather(*(self._evict(victim) for victim in transaction.evictions))
+        answers = list(zip(transaction.evictions, errors, strict=True))
+        self._tell_groups([victim for victim, error in answers if error is None], homes)
+        refusals = [(victim, error) for victim, error in answers if error is not None]
+        if refusals:
+            self._refuse(transaction, refusals)
         else:
-            self._pauses.failed(_whose(transaction))
+            self._pauses.succeeded(_whose(transaction))
 
-    async def _evict(self, victim: Eviction) -> bool:
+    async def _evict(self, victim: Eviction) -> KubeError | None:
         error = await self._try_eviction(victim, dry_run=False)
         if error is None:
             self._metrics.evictions.labels(victim.action, "ok").inc()
-            return True
+            self._refused.succeeded(victim.uid)
+            return None
         self._metrics.evictions.labels(victim.action, "refused").inc()
         _log.warning("eviction of %s for %s: %s", victim.pod, victim.beneficiary or "nobody", error)
         self._cache.not_evicting(victim.pod, victim.uid)
-        return False
+        return error
 
     async def _try_eviction(self, victim: Eviction, *, dry_run: bool) -> KubeError | None:
         namespace, name = split_key(victim.pod)

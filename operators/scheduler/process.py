@@ -53,6 +53,7 @@ from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.decision_log import DecisionLog
 from operators.scheduler.dispatch import Dispatcher
+from operators.scheduler.failing import FailingGroups
 from operators.scheduler.left_out import LeftOut
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
@@ -194,6 +195,7 @@ class _Assembly:
             gap=settings.cycle_gap,
             period=settings.schedule_period,
             decide=self.log.decide,
+            failed=FailingGroups(self.cache, self.recorder).note,
         )
 
     async def run(self) -> None:

@@ -446,8 +446,9 @@ class _Log:
     def ready(self) -> bool:
         return not self.lines
 
-    def start(self, image: Image, policy: PolicyText) -> None:
-        self.lines.extend(beginning(image, policy, "digest"))
+    def start(self, image: Image, policy: PolicyText, *state: Any) -> None:
+        arguments: tuple[Any, ...] = (image, policy, *state, "digest")
+        self.lines.extend(beginning(*arguments))
 
     def cycle(self, heard: Heard) -> bool:
         self.lines.append(line_of(heard))

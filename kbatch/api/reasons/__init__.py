@@ -31,6 +31,7 @@ from kbatch.api.reasons.named import (
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
+    EngineError,
     Gated,
     Reserved,
     VictimsTerminating,
@@ -50,6 +51,7 @@ __all__ = [
     "GROUP_REASONS",
     "BindFailed",
     "ClusterTooSmall",
+    "EngineError",
     "GangExceedsReclaimableShare",
     "Gated",
     "JobSuspended",
@@ -74,6 +76,7 @@ __all__ = [
 ]
 
 GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
+    EngineError,
     PodGroupNotFound,
     QueueNotFound,
     QueueClosed,

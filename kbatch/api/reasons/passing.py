@@ -10,6 +10,26 @@ from kbatch.api.reasons.base import MOST_KINDS, MOST_TEXT, Reason, amount, count
 
 
 @dataclass(frozen=True, slots=True)
+class EngineError(Reason):
+    """Work on the group raised an error: it is left out, so that others go on, and tried again after a while.
+
+    `error` is the name of the error's type, `phase` the part of the cycle.
+    """
+
+    code: ClassVar[str] = "EngineError"
+    rank: ClassVar[int] = 5
+    error: str
+    phase: str
+
+    @property
+    def message(self) -> str:
+        return (
+            f"the scheduler failed on this group ({self.error} in {self.phase}) and leaves it out for a while; other "
+            f"groups go on; see the group's Events and the scheduler's log, and report it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved(Reason):
     """The room that the group could use is kept for another one that waits longer or stands before it."""
 

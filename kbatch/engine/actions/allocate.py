@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from kbatch.api.reasons import Reason
@@ -22,6 +23,7 @@ from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
+from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -137,7 +139,7 @@ class _Line:
     def begin(self) -> Iterator[Turn]:
         """Bring those that were put off back into line."""
         for job in self._put_off:
-            self._heap.append((self.session.job_key(job), job))
+            self._stand(job)
             if self.session.due():
                 yield TURN
         self._put_off = []
@@ -155,7 +157,7 @@ class _Line:
     def end(self) -> Iterator[Turn]:
         """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
         for job, reason in self._passed.values():
-            if job.missing() and self.session.others_first(job):
+            if job.possible and job.missing() and self.session.others_first(job):
                 self.session.refuse(job, reason)
             if self.session.due():
                 yield TURN
@@ -163,6 +165,20 @@ class _Line:
     def step(self, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         """Try the first job's next step. Returns whether the queue's sums changed."""
         job = heapq.heappop(self._heap)[1]
+        if not job.possible:
+            return False  # another one's step has found it failing
+        done = yield from working(self.session, job, partial(self._try, job, modest=modest), False)
+        if done and not job.idle and job.possible:
+            self._stand(job)
+        return done
+
+    def _stand(self, job: JobState) -> None:
+        """Put the job into the line at its place."""
+        key = key_of(self.session, job)
+        if key is not None:
+            heapq.heappush(self._heap, (key, job))
+
+    def _try(self, job: JobState, *, modest: bool) -> Generator[Transaction | Turn, None, bool]:
         if modest:
             reason = self.session.overused(self.queue, job)
             if reason is not None:
@@ -173,18 +189,18 @@ class _Line:
                 return False
         ledger = self.context.ledger
         lifted = ledger.lift(job)
-        if job.missing():
-            done = yield from self._minimum(job)
-        else:
-            done = job.whole and (yield from self._one_more(job))
-        if lifted:
-            ledger.lay()
+        try:
+            if job.missing():
+                done = yield from self._minimum(job)
+            else:
+                done = job.whole and (yield from self._one_more(job))
+        finally:
+            if lifted:
+                ledger.lay()
         if not done and job.missing():
             ledger.tried(job)
         if not done:
             yield TURN
-        if done and not job.idle:
-            heapq.heappush(self._heap, (self.session.job_key(job), job))
         return done
 
     def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool]:

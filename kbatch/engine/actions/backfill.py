@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import partial
 
 from kbatch.engine.actions.base import Action
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.session.guarding import working
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 
 
@@ -30,14 +33,19 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             yield TURN
         if job.idle or not (job.in_queue and job.possible) or job.missing():
             continue
-        statement = Statement(session, job)
-        full: set[int] = set()
-        for task in unplaced(job):
-            if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
-                continue
-            rows = context.rankings.of(task.cls, When.NOW).choose(1)
-            if not statement.place((task,), rows):
-                full.add(task.cls.id)
-            if session.due(10):
-                yield TURN
-        yield from statement.commit()
+        yield from working(session, job, partial(_fill, context, job), None)
+
+
+def _fill(context: CycleContext, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    session = context.session
+    statement = Statement(session, job)
+    full: set[int] = set()
+    for task in unplaced(job):
+        if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
+            continue
+        rows = context.rankings.of(task.cls, When.NOW).choose(1)
+        if not statement.place((task,), rows):
+            full.add(task.cls.id)
+        if session.due(10):
+            yield TURN
+    yield from statement.commit()

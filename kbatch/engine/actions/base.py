@@ -1,7 +1,9 @@
 """What an action is: a pass over jobs that makes transactions. Start here to write one.
 
-Actions run in the order of the configuration. They decide with the parts of a `CycleContext`; which jobs, which order,
-whose victims is asked of the plugins. Installed packages register theirs under the entry-point group `kbatch.actions`.
+What an action does for one job, it does through `working` or `attempt` (`kbatch.engine.session.guarding`): then an
+error there leaves that job out, and nobody else. Actions run in the order of the configuration. They decide with the
+parts of a `CycleContext`; which jobs, which order, whose victims is asked of the plugins. Installed packages register
+theirs under the entry-point group `kbatch.actions`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kbatch.api import conditions
@@ -34,6 +35,7 @@ from kbatch.engine.diagnosis.shortages import too_small
 from kbatch.engine.preemption.prospective import behind, foreseen, gives
 from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
+from kbatch.engine.session.guarding import attempt
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
@@ -77,7 +79,7 @@ class _Admission:
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
-        context, session = self.context, self.session
+        session = self.session
         lines: dict[str, list[JobState]] = {}
         for job in session.live():
             if session.due(2):
@@ -86,13 +88,7 @@ class _Admission:
                 continue
             if job.in_queue:
                 if job.missing() and not job.job.shadow:
-                    if self._robbed(job):
-                        continue
-                    wanted = needs(session, job)
-                    if wanted is not None and not context.ledger.expired(job):
-                        self._promise(job, wanted)
-                        self.quotas.promise(job)
-                    self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
+                    attempt(session, job, partial(self._keep, job), None)
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -107,11 +103,22 @@ class _Admission:
                 continue
             places[name] += 1
             job = line[place]
-            if self._let_in(job, waiting[name]):
+            if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
                 heapq.heapreplace(heap, (self._key(name), name))
             else:
                 waiting[name] += 1
             yield TURN
+
+    def _keep(self, job: JobState) -> None:
+        """Go on promising room to a group in queue, unless it is sent back."""
+        session = self.session
+        if self._robbed(job):
+            return
+        wanted = needs(session, job)
+        if wanted is not None and not self.context.ledger.expired(job):
+            self._promise(job, wanted)
+            self.quotas.promise(job)
+        self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
 
     def _key(self, name: str) -> Any:
         """Order of a queue, with what its groups were promised counted as held."""

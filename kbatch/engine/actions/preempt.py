@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
@@ -25,6 +26,7 @@ from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fres
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import lacking, next_steps
 from kbatch.engine.preemption.sums import capability, promised
+from kbatch.engine.session.guarding import attempt, key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
@@ -58,12 +60,13 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if session.due():
             yield TURN
         if not job.idle and job.in_queue and job.possible and (not job.nominated or job.missing()):
-            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+            _stand(session, lines, job)
     coming = _to_come(context)
     for job, _ in coming.values():
         if job.idle:
-            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+            _stand(session, lines, job)
     searches = Searches(context, _EVICTOR)
+    session.caches.append(searches.forget)
     for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
         line = lines[queue.name]
         heapq.heapify(line)
@@ -71,14 +74,24 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         while line:
             job = heapq.heappop(line)[1]
             pods = coming.pop(job.key, None)
+            if not job.possible:
+                continue  # another one's step has found it failing
             if pods is not None:
-                yield from _clear(context, queue, job, pods[1], searches)
+                yield from working(session, job, partial(_clear, context, queue, job, pods[1], searches), None)
                 yield TURN
                 continue
-            moved = gives and (yield from _step(context, queue, job, searches))
+            moved = gives and (yield from working(session, job, partial(_step, context, queue, job, searches), False))
             yield TURN
-            if moved:
-                heapq.heappush(line, (session.job_key(job), job))
+            key = key_of(session, job) if moved and job.possible else None
+            if key is not None:
+                heapq.heappush(line, (key, job))
+
+
+def _stand(session: Session, lines: dict[str, list[tuple[Any, JobState]]], job: JobState) -> None:
+    """Put the job into the line of its queue."""
+    key = key_of(session, job)
+    if key is not None:
+        lines.setdefault(job.queue, []).append((key, job))
 
 
 def _step(
@@ -148,7 +161,8 @@ def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:
         return {}
     if not short_of(add(*(amounts for _, amounts in promises)), session.usable()):
         return {}
-    found = {job.key: (job, foreseen(session, job)) for job, _ in promises}
+    none: list[ToCome] = []
+    found = {job.key: (job, attempt(session, job, partial(foreseen, session, job), none)) for job, _ in promises}
     return {key: (job, pods) for key, (job, pods) in found.items() if pods}
 
 

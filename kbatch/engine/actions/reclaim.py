@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
@@ -25,6 +26,7 @@ from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import Wanted, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
+from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -57,14 +59,12 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if session.due():
             yield TURN
         queue = session.queues.get(job.queue)
-        if (
-            not job.idle
-            and queue is not None
-            and job.in_queue
-            and job.possible
-            and (not job.nominated or job.missing())
-        ):
-            lines.setdefault(job.queue, []).append((session.job_key(job), job))
+        if job.idle or queue is None or not (job.in_queue and job.possible):
+            continue
+        if not job.nominated or job.missing():
+            key = key_of(session, job)
+            if key is not None:
+                lines.setdefault(job.queue, []).append((key, job))
     heap = []
     for name, line in lines.items():
         heapq.heapify(line)
@@ -72,14 +72,20 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     heapq.heapify(heap)
     aside: list[Statement] = []
     searches = Searches(context, _EVICTOR)
+    session.caches.append(searches.forget)
     while heap:
         _, name = heap[0]
         line = lines[name]
         job = heapq.heappop(line)[1]
-        moved = yield from _step(context, session.queue(name), job, aside, searches)
-        yield TURN
-        if moved:
-            heapq.heappush(line, (session.job_key(job), job))
+        if job.possible:
+            step = partial(_step, context, session.queue(name), job, aside, searches)
+            moved = yield from working(session, job, step, False)
+            yield TURN
+            key = key_of(session, job) if moved and job.possible else None
+            if key is not None:
+                heapq.heappush(line, (key, job))
+        if not job.possible:
+            _give_back(aside, job)
         if line:
             heapq.heapreplace(heap, (session.queue_key(session.queue(name)), name))
         else:
@@ -87,6 +93,14 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     for statement in reversed(aside):
         statement.rollback()
     session.room_set_aside()
+
+
+def _give_back(aside: list[Statement], job: JobState) -> None:
+    """Nothing is set aside any more for a job that failed."""
+    for statement in reversed(aside):
+        if statement.job is job:
+            statement.rollback()
+    aside[:] = [statement for statement in aside if statement.job is not job]
 
 
 def _step(

@@ -83,10 +83,12 @@ class Shortages:
         for cls, row in rows:
             session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
-        fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=False)
-        statement.rollback()
-        for cls, row in rows:
-            session.room.pipeline(cls, row)
+        try:
+            fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=False)
+            statement.rollback()
+        finally:
+            for cls, row in rows:
+                session.room.pipeline(cls, row)
         if fits:
             for other in self._nominated:
                 kept = total(task.cls.request for task, _ in other.nominated.values())

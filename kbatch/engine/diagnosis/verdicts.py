@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import partial
 
 from kbatch.api.reasons import (
     Gated,
@@ -15,6 +16,7 @@ from kbatch.api.reasons import (
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
+from kbatch.engine.session.guarding import reason_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
@@ -29,9 +31,11 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             reason: Reason | None = PodGroupNotFound(model.name)
             yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
             continue
-        whole = session.ready(job) and job.whole
-        reason = None if whole else (yield from _reason(session, job, shortages))
-        attempted = not whole and model.key in session.attempted
+        found = None
+        if model.key not in session.failed:
+            found = yield from working(session, job, partial(_judged, session, job, shortages), None)
+        whole, reason = found or (job.whole, None if job.whole else reason_of(session.failed[model.key]))
+        attempted = found is not None and not whole and model.key in session.attempted
         yield Verdict(
             group=model.name,
             shadow=model.shadow,
@@ -44,6 +48,13 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             job=model.key,
             members_lost=job.members_lost and not whole,
         )
+
+
+def _judged(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, tuple[bool, Reason | None]]:
+    """Whether the group's minimum is placed, else why not."""
+    if session.ready(job) and job.whole:
+        return True, None
+    return False, (yield from _reason(session, job, shortages))
 
 
 def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:

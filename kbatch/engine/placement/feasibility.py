@@ -95,6 +95,10 @@ class Feasibility:
             session.close()
             self._emptied = None
 
+    def forget(self) -> None:
+        """Make everything anew: an error may have left it half made."""
+        self.close()
+
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
 
@@ -233,15 +237,17 @@ class Feasibility:
         begun = state.missing()
         absent = begun - len(next_tasks(state, state.waiting))  # pods that do not exist count as placed
         statement = Statement(session, state)
-        yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
-        missing = max(0, state.missing() - absent)
-        found = Trial(job.minimum, max(0, job.minimum - missing))
-        if missing:
-            left = next_tasks(state, unplaced(state))
-            short, lacking = shortage(session.nodes, self._room, left)
-            fitting, counts = rankings.histogram(left[0].cls)
-            found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
-        statement.rollback()
+        try:
+            yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
+            missing = max(0, state.missing() - absent)
+            found = Trial(job.minimum, max(0, job.minimum - missing))
+            if missing:
+                left = next_tasks(state, unplaced(state))
+                short, lacking = shortage(session.nodes, self._room, left)
+                fitting, counts = rankings.histogram(left[0].cls)
+                found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
+        finally:
+            statement.rollback()
         return found
 
     def _ground(self) -> Generator[Turn, None, tuple[Session, NodeRankings]]:

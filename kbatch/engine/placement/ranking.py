@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from kbatch.api.node_reasons import Insufficient, NodeReason, TooManyPods
+from kbatch.api.node_reasons import Insufficient, NodeReason, RefusedPod, TooManyPods
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import Plugin, Scope
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
@@ -71,12 +71,12 @@ class NodeRanking:
         log = self._room.log
         if self._cursor < len(log):
             changed = sorted(set(log[self._cursor :]))
-            self._cursor = len(log)
             if len(changed) * 4 > len(self._every):
                 self._near = self._evaluate(self._every, whole=True)
             else:
                 index = np.array(changed, np.intp)
                 self._near[index] = self._evaluate(index)
+            self._cursor = len(log)
         self.key = self._near
         if self._far_predicates or self._far_scores:
             self.key = self._with_others()
@@ -282,11 +282,11 @@ class NodeRankings:
         cache = self.room.table.static_cache
         # With the scopes: an answer that was static may depend on other pods later, and the other way round.
         scopes = (*(p.predicate_scope(cls) for p in self.predicates), *(p.score_scope(cls) for p in self.scores))
-        key = (self._fingerprint, cls.id, scopes)
+        key = (self._fingerprint, cls.id, scopes, self.alone)
         found: tuple[Mask, Column] | None = cache.get(key)
         if found is None:
             rows = Rows(self.room, self.every, cls, whole=True)
-            allowed = self.allowed(cls)
+            allowed = self.allowed(cls) & ~self._refused(cls) if cls.avoids else self.allowed(cls)
             score = np.zeros(len(self.every), np.int64)
             for plugin in self.scores:
                 if plugin.score_scope(cls) is Scope.STATIC:
@@ -294,6 +294,13 @@ class NodeRankings:
                     if scores is not None:
                         score += scores
             found = cache[key] = (allowed, score)
+        return found
+
+    def _refused(self, cls: TaskClass) -> Mask:
+        """Rows of nodes that refused the pods of the class. What the emptied cluster could hold does not mind them."""
+        found = np.zeros(len(self.every), np.bool_)
+        if not self.alone:
+            found[[row for name in cls.avoids if (row := self.room.table.row.get(name)) is not None]] = True
         return found
 
     def allowed(self, cls: TaskClass) -> Mask:
@@ -350,6 +357,8 @@ class NodeRankings:
                 left &= ~mask
 
         count(~self.room.table.open, "unreadable pod")
+        if cls.avoids:
+            count(self._refused(cls), RefusedPod().short)
         rows = Rows(self.room, self.every, cls, whole=True)
         for plugin in self.predicates:
             near = self.alone and plugin.predicate_scope(cls) is not Scope.STATIC

@@ -46,6 +46,10 @@ class Searches:
             self._known[alike] = found
         return found
 
+    def forget(self) -> None:
+        """Search anew from now on: an error may have left a search half made."""
+        self._known.clear()
+
 
 def likeness(preemptor: Preemptor) -> _Mark:
     """What a vote on others may depend on, of the preemptor: preemptors alike in it and in what they ask get the same.

@@ -8,6 +8,7 @@ the group's pods needs there. It is kept from cycle to cycle while the group cou
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.session.guarding import working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -81,23 +83,34 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
         if session.now < due:
             session.wake.append(due)
             break  # the others are younger
-        if not waits_for_room(session, feasibility, ledger, job):
-            continue
-        statement = Statement(session, job)
-        if (yield from placing(ledger.rankings, statement, (When.NOW, When.LATER))):
-            fitting.append(statement)  # its turn comes: what it will take is not kept for another
-            continue
-        statement.rollback()
-        yield TURN
-        if (yield from feasibility.attempting(job)).fits:
-            places = yield from _places(session, feasibility, ledger.rankings, job)
-            if places:
-                found = job, places
-                break
+        work = partial(_look, session, feasibility, ledger, job, fitting)
+        places = yield from working(session, job, work, None)
+        if places is not None:
+            found = job, places
+            break
     for statement in reversed(fitting):
         statement.rollback()
     if found is not None:
         ledger.begin(*found)
+
+
+def _look(
+    session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState, fitting: list[Statement]
+) -> Generator[Turn, None, list[tuple[Task, int]] | None]:
+    """Where room is to be kept for the job; None: nowhere. One that fits now is left open in `fitting`: its turn comes,
+    and what it will take is not kept for another.
+    """
+    if not waits_for_room(session, feasibility, ledger, job):
+        return None
+    statement = Statement(session, job)
+    if (yield from placing(ledger.rankings, statement, (When.NOW, When.LATER))):
+        fitting.append(statement)
+        return None
+    statement.rollback()
+    yield TURN
+    if not (yield from feasibility.attempting(job)).fits:
+        return None
+    return (yield from _places(session, feasibility, ledger.rankings, job)) or None
 
 
 def _goes_on(

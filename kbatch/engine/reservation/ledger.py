@@ -178,6 +178,9 @@ class Ledger:
         may, until `lay`.
         """
         holder = self._holder
+        if holder is not None and holder.key in self.session.failed:
+            self.end()
+            return False
         if holder is None or job.queue != holder.queue:
             return False
         if job is not holder and self.session.job_key(job) > self.session.job_key(holder):
@@ -203,9 +206,11 @@ class Ledger:
             return None
         self._apply(-1)
         statement = Statement(self.session, job)
-        fits = place_minimum(self.rankings, statement, (When.NOW, When.LATER))
-        statement.rollback()
-        self._apply(1)
+        try:
+            fits = place_minimum(self.rankings, statement, (When.NOW, When.LATER))
+            statement.rollback()
+        finally:
+            self._apply(1)
         if not fits:
             return None
         kept = total(task.cls.request for task, _ in self._places)

@@ -10,6 +10,7 @@ its nominations keeps the others while the actions look for other room for that 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -33,7 +35,7 @@ def confirm(session: Session, rankings: NodeRankings) -> Iterator[Turn]:
     """Restore the nominations that stand; `session.withdrawn` has the others."""
     jobs = [job for job in session.live() if job.job.nominees]
     _expect(session, jobs)
-    jobs.sort(key=session.job_key)
+    keys = {job.key: key for job in jobs if (key := key_of(session, job)) is not None}
     for job in jobs:
         queue = session.queues.get(job.queue)
         if queue is not None:  # the model's sums contain them; those that stand are counted again
@@ -41,15 +43,28 @@ def confirm(session: Session, rankings: NodeRankings) -> Iterator[Turn]:
                 queue.add(task.cls.request, -1)
                 if not number % (10 * _AT_ONCE):
                     yield TURN
+        if job.key not in keys:
+            _give_up(session, job)
+    jobs = sorted((job for job in jobs if job.key in keys), key=lambda job: keys[job.key])
     for job in jobs:
-        yield from _restore(session, job)
+        yield from working(session, job, partial(_restore, session, job), None)
+        if job.key in session.failed:
+            _give_up(session, job)
     again = bool(jobs)
     while again:  # what ends may have been what another sought the company of
         again = False
         for job in reversed(jobs):
-            if job.nominated and (yield from _drop_invalid(session, rankings, job)):
+            if not job.nominated or job.key in session.failed:
+                continue
+            if (yield from working(session, job, partial(_drop_invalid, session, rankings, job), True)):
                 again = True
         yield TURN
+
+
+def _give_up(session: Session, job: JobState) -> None:
+    """End the nominations of a job that cannot be worked on."""
+    session.withdrawn.update({task.key: task for task in job.job.nominees})
+    session.room_moves += 1
 
 
 def ending(session: Session) -> Iterator[Transaction | Turn]:
@@ -99,7 +114,7 @@ def _expect(session: Session, jobs: Sequence[JobState]) -> None:
         session.wake.append(following)
 
 
-def _restore(session: Session, job: JobState) -> Iterator[Turn]:
+def _restore(session: Session, job: JobState) -> Generator[Turn, None, None]:
     """Put the job's pods where they are nominated to, whether or not they fit there."""
     statement = Statement(session, job)
     known = {task.key for task in job.waiting} if job.in_queue and job.possible else set()
@@ -186,13 +201,19 @@ def beyond_capability(session: Session, job: JobState) -> Reason | None:
 def settle(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
     waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
-    waiting.sort(key=session.job_key)
-    for job in waiting:
-        if job.whole:
-            yield from _settle_each(session, rankings, job)
-        elif _may_bind(rankings, job):
-            yield from _settle_whole(session, rankings, job)
+    keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
+    for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):
+        if job.key not in session.failed:
+            yield from working(session, job, partial(_settle, session, rankings, job), None)
         yield TURN
+
+
+def _settle(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    """The same for one job."""
+    if job.whole:
+        yield from _settle_each(session, rankings, job)
+    elif _may_bind(rankings, job):
+        yield from _settle_whole(session, rankings, job)
 
 
 def awaits_capability(session: Session, job: JobState) -> bool:

@@ -9,7 +9,7 @@ whatever its conditions say as yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from kbatch.api import conditions
 from kbatch.engine.decisions import Transaction, Turn
@@ -75,7 +75,7 @@ def _confirmed(job: Job) -> bool:
     return whole and all(placed.get(role.name, 0) >= role.min_member for role in job.roles)
 
 
-def complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterator[Transaction | Turn]:
+def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
     """Place the rest before anything else; after the time-out take back what is bound."""
     statement = Statement(session, job)
     if job.possible:

@@ -6,6 +6,7 @@ Nearly all of it is read from the API server's objects; what cannot be is in the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from kbatch.api import conditions
 from kbatch.api.reasons import (
@@ -22,6 +23,7 @@ from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.reservation.clocks import judge
 from kbatch.engine.reservation.nominations import confirm
 from kbatch.engine.reservation.partial import bound_in_part, complete, lost_members
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 
@@ -30,19 +32,20 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
     for job in jobs:
-        _admit(session, job)
+        if job.key not in session.failed:
+            attempt(session, job, partial(_admit, session, job), None)
         if session.due():
             yield TURN
     yield from confirm(session, rankings)
     for job in jobs:
-        judge(session, job)
+        attempt(session, job, partial(judge, session, job), None)
         if session.due():
             yield TURN
     for job in jobs:
         if job.job.holding and job.job.gang and not job.whole:
             job.members_lost = lost_members(session, job)
             if job.in_queue and bound_in_part(session, job):
-                yield from complete(session, rankings, job)
+                yield from working(session, job, partial(complete, session, rankings, job), None)
                 yield TURN
 
 

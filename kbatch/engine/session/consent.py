@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Final, Protocol
 
 from kbatch.engine.plugin import Preemptor, Unit
+from kbatch.engine.session.guarding import report
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
@@ -37,14 +38,18 @@ class Consent:
 
     def rank(self, ballot: str, preemptor: Preemptor, unit: Unit) -> int | None:
         """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
-        consents to it; None where a plugin forbids it or none consents. Surplus beyond minResources needs no consent to
-        make room for pods that are to come.
+        consents to it; None where a plugin forbids it or raises, or none consents. Surplus beyond minResources needs no
+        consent to make room for pods that are to come.
         """
-        if preemptor.never or (preemptor.ahead and not surplus(unit)):
+        if preemptor.never or unit.job.key in self._session.failed or (preemptor.ahead and not surplus(unit)):
             return None
         if not all(guard.allow(unit) for guard in self.guards):
             return None
-        allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+        try:
+            allowed, tier = self._session.voting.ask(ballot, preemptor, unit)
+        except Exception as error:  # noqa: BLE001 -- it may be the fault of either: neither is left out for it
+            report(self._session, preemptor.job, error)
+            return None
         if not allowed:
             return None
         rank = None if tier is None else tier + 1

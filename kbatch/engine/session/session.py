@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 
+from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.decisions import TURN, GroupError, Transaction, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.limits import Capability, Limit, RoleMaximum
 from kbatch.engine.session.voting import Voting
+from kbatch.engine.state.cycle_state import Failing
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
@@ -23,6 +26,22 @@ from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
+from kbatch.times import SECOND
+
+_LONGEST_OUT: Final = 600 * SECOND
+"""A group that seems to be left out for longer was dated by a clock that was wrong."""
+
+
+class Undoable(Protocol):
+    """A statement, as far as the session knows it: steps of which the last can be undone."""
+
+    def __len__(self) -> int:
+        """How many steps."""
+        ...
+
+    def rollback(self, mark: int = 0) -> None:
+        """Undo all but so many."""
+        ...
 
 
 class Session:
@@ -43,6 +62,11 @@ class Session:
         stuck: keys of the terminating pods whose room is not expected any more.
         wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
+        phase: the part of the cycle that is running.
+        open_statements: those with steps that are neither committed nor undone, in the order of their first steps.
+        errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
+            earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
+            left out. ended: what is withdrawn because of that. caches: told to forget what an error may have left.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -80,6 +104,17 @@ class Session:
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
+        self.phase = "session"
+        self.open_statements: dict[int, Undoable] = {}
+        self.errors: dict[str, GroupError] = {}
+        self.failed: dict[str, Failing] = {}
+        self.mishaps: list[tuple[JobState, Exception]] = []
+        self.ended: list[Transaction] = []
+        self.out = {
+            key: failing for key, failing in snapshot.state.failing.items()
+            if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
+        }  # fmt: skip
+        self.caches: list[Callable[[], None]] = []
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
@@ -121,6 +156,16 @@ class Session:
                 yield TURN
         self._live = found
 
+    def exclude(self, job: JobState, failing: Failing) -> None:
+        """Leave a group out: it stands as the cycle before left it, takes nothing, and nobody takes its pods."""
+        self.failed[job.key] = failing
+        self.wake.append(failing.until)
+        job.possible = job.backing_off = False
+        group = job.job.group
+        waits = group is not None and self.policy.has("enqueue") and not job.bound
+        job.in_queue = not waits or job.job.is_true(conditions.ENQUEUED)
+        job.attempts = group.status.scheduling_attempts if group is not None and self.policy.has("enqueue") else 0
+
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
         self.voting.close()
@@ -149,9 +194,15 @@ class Session:
         state.bound = job.holding + job.succeeded
         waiting = [task for task in job.waiting if not task.gated]
         state.gated = len(job.waiting) - len(waiting)
-        if len(waiting) > 1:
+        out = self.out.get(job.key)
+        if out is not None:
+            self.exclude(state, out)
+        elif len(waiting) > 1:
             keys = self._task_keys
-            waiting.sort(key=lambda task: (*[part for key in keys for part in key(task)], task.created, task.key))
+            try:
+                waiting.sort(key=lambda task: (*[part for key in keys for part in key(task)], task.created, task.key))
+            except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
+                self.mishaps.append((state, error))
         state.waiting = waiting
         asks: dict[str, None] = {}
         seen: set[int] = set()
@@ -226,8 +277,15 @@ class Session:
         return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
 
     def job_key(self, job: JobState) -> tuple[Any, ...]:
-        """Order of jobs, total."""
-        return (*[part for key in self._job_keys for part in key(job)], job.job.created, job.job.key)
+        """Order of jobs, total.
+
+        Raises:
+            CulpritError: a plugin raised.
+        """
+        try:
+            return (*[part for key in self._job_keys for part in key(job)], job.job.created, job.job.key)
+        except Exception as error:
+            raise CulpritError(job) from error
 
     def valid(self, job: JobState) -> Reason | None:
         """Why the job cannot be tried at all."""

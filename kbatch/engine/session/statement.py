@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
+from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.nodes import Mask
@@ -29,6 +30,9 @@ class Operation(Enum):
     EVICT = "evict"
 
 
+_Step: TypeAlias = tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]
+
+
 class Statement:
     """An open plan for one group. `rollback` undoes the steps after a mark, `commit` makes a `Transaction` of them.
 
@@ -44,7 +48,7 @@ class Statement:
         self.searched = True
         self.within: Callable[[Task], Mask | None] | None = None
         self.refused: tuple[Task, Reason] | None = None
-        self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
+        self._steps: list[_Step] = []
 
     def __len__(self) -> int:
         """A mark to roll back to."""
@@ -120,13 +124,26 @@ class Statement:
         """Evict a pod that holds a node; the statement's job is the beneficiary, unless the pod is its own."""
         self._do(Operation.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
 
+    def withdraw_quietly(self, job: JobState, task: Task) -> None:
+        """End a nomination whatever the plugins' hooks raise: those have raised for this job before."""
+        row = job.nominated[task.key][1]
+        try:
+            self._do(Operation.WITHDRAW, task, row, job)
+        except CulpritError:
+            self._apply(Operation.WITHDRAW, task, row, job, 1)
+            self._note((Operation.WITHDRAW, task, row, job, "", ()))
+
     def rollback(self, mark: int = 0) -> None:
-        """Undo all steps after the mark, the last first."""
+        """Undo all steps after the mark, the last first. A hook that raises meanwhile keeps nothing else from it."""
         while len(self._steps) > mark:
             operation, task, row, job, _, undos = self._steps.pop()
-            for undo in reversed(undos):
-                undo()
+            try:
+                _undo(undos)
+            except Exception as error:  # noqa: BLE001 -- the sums come first; the group is left out afterwards
+                self.session.mishaps.append((job, error))
             self._apply(operation, task, row, job, -1)
+        if not self._steps:
+            self.session.open_statements.pop(id(self), None)
 
     def pipeline_all(self) -> None:
         """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole."""
@@ -186,6 +203,7 @@ class Statement:
             session.commits += 1
             session.committed.append(self.job.key)
         self._steps = []
+        session.open_statements.pop(id(self), None)
         if not (binds or evictions or nominations):
             return []
         found = Transaction(
@@ -197,11 +215,27 @@ class Statement:
         self._apply(operation, task, row, job, 1)
         undos: tuple[Callable[[], None], ...] = ()
         if operation in (Operation.ALLOCATE, Operation.PIPELINE):
-            if self.session.placed_hooks:
-                undos = tuple([hook(task, row) for hook in self.session.placed_hooks])
-        elif self.session.removed_hooks and row >= 0:
-            undos = tuple([hook(task, row) for hook in self.session.removed_hooks])
-        self._steps.append((operation, task, row, job, action, undos))
+            hooks = self.session.placed_hooks
+        else:
+            hooks = self.session.removed_hooks if row >= 0 else []
+        if hooks:
+            done: list[Callable[[], None]] = []
+            try:
+                for hook in hooks:
+                    done.append(hook(task, row))  # noqa: PERF401 -- those before an error must be known
+            except Exception as error:
+                try:
+                    _undo(done)
+                finally:
+                    self._apply(operation, task, row, job, -1)
+                raise CulpritError(job) from error
+            undos = tuple(done)
+        self._note((operation, task, row, job, action, undos))
+
+    def _note(self, step: _Step) -> None:
+        if not self._steps:
+            self.session.open_statements[id(self)] = self
+        self._steps.append(step)
 
     def _apply(self, operation: Operation, task: Task, row: int, job: JobState, sign: int) -> None:
         """Do (1) or undo (-1) one step to the session's sums."""
@@ -228,6 +262,22 @@ class Statement:
         queue = self.session.queues.get(job.queue)
         if queue is not None:
             queue.add(task.cls.request, change)
+
+
+def _undo(undos: Sequence[Callable[[], None]]) -> None:
+    """Take the hooks' changes back, the last first: all of them, whichever raises.
+
+    Raises:
+        Exception: the first that was raised.
+    """
+    found: Exception | None = None
+    for undo in reversed(undos):
+        try:
+            undo()
+        except Exception as error:  # noqa: BLE001 -- raised when all is done
+            found = found or error
+    if found is not None:
+        raise found
 
 
 def _put(where: dict[str, _T], key: str, value: _T, sign: int) -> None:

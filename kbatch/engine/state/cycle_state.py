@@ -56,8 +56,23 @@ class GatheredRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """A group on which work has failed.
+
+    Attributes:
+        error: the name of the error's type. phase: in which part of the cycle.
+        times: how often in a row. until: left out until then, in microseconds since the epoch.
+    """
+
+    error: str
+    phase: str
+    times: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class CycleState:
-    """Empty is where a process begins.
+    """Empty is where a process begins. Fields are plain data that JSON can hold, but for what plugins keep.
 
     Attributes:
         plugins: by plugin name what each plugin with a `State` keeps.
@@ -65,9 +80,11 @@ class CycleState:
         gathered: the room that is kept for the one aged group; None: none is.
         binding: keys of the gangs whose binds were decided and are not all confirmed, in order. One that is then found
             with only a part of its minimum is bound in part, and has not lost what it had.
+        failing: by job key the groups that are left out because work on them has failed.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)
     clocks: Mapping[str, QueueClock] = field(default_factory=dict)
     gathered: GatheredRoom | None = None
     binding: tuple[str, ...] = ()
+    failing: Mapping[str, Failing] = field(default_factory=dict)

@@ -23,7 +23,8 @@ class Snapshot:
     state: CycleState = field(default_factory=CycleState)
 
     def open(self) -> Iterator[None]:
-        """Bring the model's sums and shares up to date, in pieces of a few milliseconds. The cycle begins so."""
+        """Bring the model, its sums and shares up to this instant, in pieces; the cycle does this first of all."""
+        self.model.lapse(self.now)
         yield from self.model.refreshing()
         yield from self.model.dividing()
 

@@ -28,6 +28,7 @@ GI = 2**30
 
 def test_precedence_is_that_of_the_design() -> None:
     assert [reason.code for reason in reasons.GROUP_REASONS] == [
+        "EngineError",
         "PodGroupNotFound",
         "QueueNotFound",
         "QueueClosed",

@@ -15,6 +15,7 @@ from kbatch.api.reasons import (
     GROUP_REASONS,
     BindFailed,
     ClusterTooSmall,
+    EngineError,
     GangExceedsReclaimableShare,
     Gated,
     JobSuspended,
@@ -43,6 +44,7 @@ GI = 2**30
 GPU = "nvidia.com/gpu"
 
 EXAMPLES: list[Reason] = [
+    EngineError("ValueError", "allocate"),
     PodGroupNotFound("qj-1"),
     QueueNotFound("demo"),
     QueueClosed("demo"),

@@ -8,7 +8,18 @@ from kbatch.api.configuration import DEFAULT, parse
 from kbatch.decisions.recording import Decide, Heard, RecordedModel, Recorder
 from kbatch.decisions.records import PolicyText
 from kbatch.decisions.writing import beginning, line_of
-from kbatch.engine import Memo, NullObserver, Policy, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
+from kbatch.engine import (
+    CycleState,
+    Memo,
+    NullObserver,
+    Policy,
+    Transaction,
+    Turn,
+    Verdict,
+    build_policy,
+    cycle,
+    take_snapshot,
+)
 from kbatch.model.image import Image
 from kbatch.times import SECOND
 
@@ -34,9 +45,9 @@ class MemorySink:
     def ready(self) -> bool:
         return not self.open and self.accepts
 
-    def start(self, image: Image, policy: PolicyText) -> None:
+    def start(self, image: Image, policy: PolicyText, state: CycleState) -> None:
         self.open = True
-        self.logs.append(list(beginning(image, policy, "test")))
+        self.logs.append(list(beginning(image, policy, state, "test")))
         self.cycles = 0
 
     def cycle(self, heard: Heard) -> bool:
@@ -62,12 +73,12 @@ class Hearing:
         self.policy, self.text = policy, text
         self.recorder = Recorder(self.model, lambda: PolicyText(self.text, "test"), self.sink)
         self.decide = self.recorder.deciding(decide)
-        self.memo = Memo()
+        self.memo, self.state = Memo(), CycleState()
         self.now = START
 
     def cycle(self, *, assume: bool = True) -> list[Transaction | Verdict]:
         self.now += SECOND
-        steps = self.decide(take_snapshot(self.model, self.now), self.policy, self.memo, NullObserver())
+        steps = self.decide(take_snapshot(self.model, self.now, self.state), self.policy, self.memo, NullObserver())
         found: list[Transaction | Verdict] = []
         try:
             while True:
@@ -75,7 +86,7 @@ class Hearing:
                 if not isinstance(step, Turn):
                     found.append(step)
         except StopIteration as end:
-            self.memo = end.value.memo
+            self.memo, self.state = end.value.memo, end.value.state
         for decision in found:
             if assume and isinstance(decision, Transaction):
                 for bind in decision.binds:

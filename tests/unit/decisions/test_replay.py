@@ -7,6 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -14,9 +15,12 @@ from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, PodGroup
 from kbatch.decisions.files import read_lines
 from kbatch.decisions.recording import MOST_DELTAS, RecordedModel
-from kbatch.decisions.records import Cycle, LogError, Start, decode_line, encode_line
+from kbatch.decisions.records import Cycle, LogError, Standing, Start, decode_line, encode_line
 from kbatch.decisions.replay import replay
 from kbatch.engine import Memo, NullObserver, Transaction, build_policy, cycle, take_snapshot
+from kbatch.engine.plugin import Plugin, View
+from kbatch.engine.plugins import BUILTIN
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.times import MILLISECOND, SECOND
@@ -47,7 +51,11 @@ def check(heard: Hearing) -> int:
 
 def test_every_way_into_the_model_is_recorded() -> None:
     """A new method that changes the model must be noted by `RecordedModel`, or logs would lie."""
-    readers = {"claims", "demand", "deserved", "makers", "marks", "priority_class", "refresh", "refreshing", "validate"}
+    # Refusals lapse with the time of the snapshot, which a log tells.
+    readers = {
+        "claims", "demand", "deserved", "dividing", "lapse", "makers", "marks", "priority_class", "refresh",
+        "refreshing", "validate",
+    }  # fmt: skip
     methods = {
         name for name, member in inspect.getmembers(ClusterModel, inspect.isfunction) if not name.startswith("_")
     }  # fmt: skip
@@ -232,3 +240,75 @@ def test_logs_say_in_which_format_they_are() -> None:
     assert last.now == START + SECOND
     with pytest.raises(LogError, match="a log of format 3; this kbatch reads 1 and 2"):
         list(replay([log[0].replace(b'"format":2', b'"format":3'), *log[1:]]))
+
+
+def test_refusals_are_decided_on_again_alike() -> None:
+    heard = Hearing()
+    for obj in (queue(), node("n"), node("m"), *gang("g", 2)):
+        heard.model.apply(Upsert(obj))
+    heard.model.refuse_bind("ns/g-0", "uid-g-0", "m", heard.now + 2 * SECOND, "before the log")
+    heard.cycle(assume=False)
+    heard.model.refuse_bind("ns/g-1", "uid-g-1", "n", heard.now + 3 * SECOND, "in the log")
+    binds = [heard.cycle(assume=False) for _ in range(5)]
+    assert len({str(each) for each in binds}) > 1, "they make a difference"
+    heard.cycle()
+    heard.model.refuse_eviction("ns/g-1", "uid-g-1", None)
+    heard.cycle()
+    assert check(heard) == 8
+
+
+class Turns(msgspec.Struct):
+    """What the plugin below keeps: how many cycles it has seen."""
+
+    seen: int = 0
+
+
+class TakingTurns(Plugin):
+    """Lets the other of two groups come first in every other cycle."""
+
+    name = "turns"
+    State = Turns
+
+    def __init__(self, arguments: Any, view: View) -> None:
+        super().__init__(arguments, view)
+        self.state.seen += 1
+
+    def job_order_key(self, job: JobState) -> tuple[int, ...]:
+        return ((int(job.name[-1]) + self.state.seen) % 2,)
+
+
+def test_what_a_plugin_keeps_is_in_force_when_a_log_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUILTIN, TakingTurns.name, TakingTurns)
+    text = """
+actions: allocate
+tiers:
+- plugins: [{name: turns}, {name: gang}, {name: predicates}]
+"""
+    heard = Hearing(policy=build_policy(parse(text, "test")), text=text)
+    for obj in (queue(), node("n", cpu="1"), *gang("g0", 1), *gang("g1", 1)):
+        heard.model.apply(Upsert(obj))
+
+    def cycle_in_vain() -> str:
+        """A cycle of which the bind fails; whose it was."""
+        (first, *_) = heard.cycle()
+        assert isinstance(first, Transaction)
+        heard.model.forget(first.binds[0].pod, first.binds[0].uid)
+        return first.group
+
+    heard.sink.accepts = False  # it has run for a while when somebody begins to listen
+    for _ in range(3):
+        cycle_in_vain()
+    assert heard.state.plugins == {"turns": Turns(3)}
+    before = heard.state
+    heard.sink.accepts = True
+    assert [cycle_in_vain() for _ in range(4)] == ["ns/g0", "ns/g1"] * 2, "the state changes what is decided"
+    assert before.plugins == {"turns": Turns(3)}, "and what one cycle left is not changed by the next"
+    assert check(heard) == 4
+    without = [
+        encode_line(replace(record, state=None)) if isinstance(record, Standing) else encode_line(record)
+        for record in map(decode_line, heard.sink.logs[-1])
+    ]
+    assert [again.difference is None for again in replay(without)] == [False] * 4
+    wrong = [line.replace(b'{"seen":3}', b'{"seen":"often"}') for line in heard.sink.logs[-1]]
+    with pytest.raises(LogError, match="the recorded state cannot be used here"):
+        list(replay(wrong))

@@ -21,6 +21,7 @@ from kbatch.api.objects import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable, Upsert
+from tests.unit.engine import worlds
 from tests.unit.engine.worlds import group, members, node, pod, priority_class, queue, world
 
 
@@ -252,3 +253,24 @@ def test_deletes_of_the_unknown_change_nothing() -> None:
     model = ClusterModel()
     model.apply(Delete(Pod, "ns", "nobody"))
     assert model.generation == 0
+
+
+def test_sums_that_no_column_holds_fill_their_node_and_stop_nobody() -> None:
+    """Each amount may be as large as 2^53, and a thousand such pods may claim to stand on one node."""
+    found = ClusterModel()
+    found.apply(Upsert(worlds.node("full")))
+    found.apply(Upsert(worlds.node("free")))
+    huge = [worlds.pod(f"p{at}", "1", memory=str(2**53), on="full", scheduler="other") for at in range(1_100)]
+    for each in huge:
+        found.apply(Upsert(each))
+        found.evicting(f"ns/{each.metadata.name}", each.metadata.uid)
+    row = found.table.row["full"]
+    assert found.table.idle["memory"][row] < -(2**53)
+    assert found.table.idle["memory"][row] + found.table.releasing["memory"][row] < 0
+    assert found.capacity["memory"] == 64 * 2**30, "that of the other node"
+    found.apply(Upsert(worlds.pod("one-more", "1", memory=str(2**53), on="full", scheduler="other")))
+    assert found.table.idle["memory"][row] < -(2**53)
+    for each in huge:
+        found.apply(Delete(Pod, "ns", each.metadata.name))
+    found.apply(Delete(Pod, "ns", "one-more"))
+    found.validate()

@@ -151,8 +151,8 @@ def told(*objects: Any) -> Batch:
     return Batch(events, complete=True)
 
 
-def cache_with(*objects: Any) -> Cache:
-    cache = Cache(ClusterModel())
+def cache_with(*objects: Any, wall: Callable[[], float] = time.time) -> Cache:
+    cache = Cache(ClusterModel(), wall=wall)
     cache.receive(told(*objects))
     return cache
 

@@ -14,6 +14,7 @@ from kbatch.api.objects import Node, Pod
 from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.errors import ApiError, Cause, CredentialsError, NoAnswerError, NotLeadingError
 from kbatch.model.events import Delete
+from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.dispatch import Dispatcher
 from tests.unit.scheduler.fakes import FakeApi, cache_with, conflict, metrics, node, pod, recorder, told, until
@@ -241,13 +242,63 @@ async def test_one_refused_dry_run_cancels_the_whole_plan() -> None:
         assert not cache.model.tasks["ns/v"].terminating
         assert cache.nominated("ns/a", "uid-a") == ""
         assert cache.model.tasks["ns/b"].node == ""
-        # The same plan again at once would be refused again: its group is left alone for a moment.
+        # The next plan of the group is made at once, without the pod that was refused.
+        assert dispatcher.paused_until() is None
+        assert set(cache.model.refusals.evictions) == {"ns/w"}
+        assert dispatcher.submit(plan("v", nominate="a"))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert len(api.made("PATCH")) == 1, "and is carried out"
+
+
+async def test_a_plan_that_the_server_had_no_answer_to_is_left_alone_for_a_moment() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("w", node="n"), pod("a"))
+    api.on("POST", "/pods/w/eviction", ApiError(500, "InternalError", "failed calling webhook"))
+    async with dispatching(api, cache) as dispatcher:
+        wanted = plan("v", "w", nominate="a")
+        assert dispatcher.submit(wanted)
+        await until(lambda: dispatcher.in_flight == 0)
         assert not dispatcher.submit(wanted)
         assert dispatcher.paused_until() is not None
         assert dispatcher.submit(binding("a")), "but what needs no victims may go on"
         await until(lambda: dispatcher.paused_until() is None)
+        assert set(cache.model.refusals.evictions) == {"ns/w"}, "when it plans again, others come first"
         assert dispatcher.submit(wanted)
         await until(lambda: dispatcher.in_flight == 0)
+
+
+async def test_a_pod_is_refused_for_longer_each_time_but_not_for_ever() -> None:
+    now = [0.0]
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), wall=lambda: 1_000.0 + now[0])
+    api.on("POST", "/pods/v/eviction", ApiError(403, "Forbidden", "a webhook says no"))
+    lasted: list[float] = []
+    async with dispatching(api, cache, clock=lambda: now[0]) as dispatcher:
+        for _ in range(9):
+            assert dispatcher.submit(plan("v"))
+            await until(lambda: dispatcher.in_flight == 0)
+            (refusal,) = cache.model.refusals.evictions.values()
+            assert refusal.until is not None
+            assert refusal.why == "403 Forbidden: a webhook says no"
+            lasted.append(refusal.until / SECOND - 1_000.0 - now[0])
+            now[0] += 60.0
+    assert 1.0 <= lasted[0] <= 2.0
+    assert 2.0 <= lasted[1] <= 4.0
+    assert 30.0 <= lasted[-1] <= 60.0
+
+
+async def test_a_node_that_refused_a_pod_is_left_out_when_the_pod_is_given_back() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("a"), pod("b"))
+    api.on("POST", "/pods/a/binding", ApiError(403, "Forbidden", "not on this node"))
+    api.on("POST", "/pods/b/binding", ApiError(500, "InternalError", "a moment, please"))
+    for name in "ab":
+        api.on("GET", f"/pods/{name}", msgspec.json.encode(pod(name)))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: result(dispatcher, "failed") == 2)
+        assert cache.model.refusals.binds == {}, "for now it keeps its room"
+        await until(lambda: not any(cache.model.tasks[f"ns/{name}"].node for name in "ab"))
+        assert {name: set(nodes) for name, nodes in cache.model.refusals.binds.items()} == {"ns/a": {"n"}}
+        assert cache.model.tasks["ns/a"].cls.avoids == {"n"}
 
 
 async def test_a_plan_nominates_then_evicts_then_binds() -> None:
@@ -323,7 +374,7 @@ async def test_a_real_eviction_that_is_refused_leaves_the_victim_where_it_is() -
         dispatcher.submit(plan("v"))
         await until(lambda: dispatcher.in_flight == 0)
         assert not cache.model.tasks["ns/v"].terminating
-        assert not dispatcher.submit(plan("v"))
+        assert set(cache.model.refusals.evictions) == {"ns/v"}
 
 
 async def test_a_group_learns_why_its_binds_fail_for_long() -> None:

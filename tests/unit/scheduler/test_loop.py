@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kbatch.api.configuration import parse
+from kbatch.api.reasons import EngineError
 from kbatch.engine import (
     Bind,
     CycleState,
@@ -26,11 +27,15 @@ from kbatch.engine import (
     build_policy,
     take_snapshot,
 )
+from kbatch.engine.plugin import Plugin
+from kbatch.engine.plugins import BUILTIN
+from kbatch.engine.state.jobs import JobState
 from kbatch.times import SECOND
 from operators.scheduler import loop
 from operators.scheduler.cache import Cache
+from operators.scheduler.failing import FailingGroups
 from operators.scheduler.loop import CROWDED_SECONDS, SHARE, SHORT_SECONDS, TURN_SECONDS, Scheduler
-from tests.unit.scheduler.fakes import cache_with, group, metrics, node, pod, queue, told, until
+from tests.unit.scheduler.fakes import FakeApi, cache_with, group, metrics, node, pod, queue, recorder, told, until
 
 POLICY = build_policy(
     parse("actions: allocate\ntiers:\n- plugins: [{name: priority}, {name: gang}, {name: predicates}]", "test")
@@ -389,3 +394,47 @@ async def test_what_has_to_wait_is_not_told_as_done(caplog: pytest.LogCaptureFix
         await until(lambda: scheduler.cycles == 3)
     assert [one.pods for one in caplog.records if one.message == "bind"] == ["ns/b=n"]  # type: ignore[attr-defined]
     assert scheduler._metrics.decisions.labels("bind")._value.get() == 1
+
+
+class Picky(Plugin):
+    """Cannot bear one group."""
+
+    name = "picky"
+
+    def job_valid(self, job: JobState) -> None:
+        if job.name == "ns/bad":
+            raise ValueError("what is this?")
+
+
+async def test_a_group_that_the_engine_fails_on_is_told_and_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    objects = (queue(), node("n"), group("bad"), group("good"), pod("b", group="bad"), pod("g", group="good"))
+    cache, api = cache_with(*objects), FakeApi()
+    text = "actions: allocate\ntiers:\n- plugins: [{name: picky}, {name: gang}, {name: predicates}]"
+    policy = build_policy(parse(text, "test"), {**BUILTIN, Picky.name: Picky})
+    hands, counted, now = Hands(cache), metrics(), [0.0]
+    verdicts: list[Verdict] = []
+
+    def report(found: dict[str, Verdict]) -> list[None]:
+        verdicts.extend(found.values())
+        return []
+
+    async with recorder(api) as events:
+        failing = FailingGroups(cache, events, lambda: now[0])
+        scheduler = Scheduler(
+            cache, lambda: policy, hands, report, metrics=counted, failed=failing.note, wall=lambda: now[0]
+        )
+        with caplog.at_level(logging.ERROR):
+            for now[0] in (0.0, 0.5, 2.0, 100.0):
+                await scheduler.cycle()
+        await until(lambda: api.made("POST", "/events"))
+    assert [bind.pod for each in hands.transactions for bind in each.binds] == ["ns/g"]
+    (reason,) = {each.reason for each in verdicts if each.group == "ns/bad"}
+    assert isinstance(reason, EngineError)
+    assert reason.message.startswith("the scheduler failed on this group (ValueError in allocate)")
+    assert counted.group_errors.labels("allocate")._value.get() == 3, "it is not asked about at 0.5 s"
+    said = [record.getMessage() for record in caplog.records if record.name == "operators.scheduler.failing"]
+    assert len(said) == 2, "not again within a minute"
+    assert said[0].startswith("the engine failed on group ns/bad in allocate: ValueError: what is this?\nTraceback")
+    bodies = [call.body for call in api.made("POST", "/events")]
+    assert {(body["reason"], body["regarding"]["name"]) for body in bodies} == {("EngineError", "bad")}
+    assert not any("Traceback" in body["note"] for body in bodies)

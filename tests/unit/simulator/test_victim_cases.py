@@ -128,3 +128,10 @@ def test_a_budget_is_kept_for_the_pod_that_helps(simulate: Callable[..., Any]) -
     assert victims(outcome) == {"v-big": (0.0, "preempt", "h")}
     assert times(outcome) == {"h": 1.0}
     assert_settled(outcome)
+
+
+def test_a_victim_that_the_server_keeps_is_passed_over(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("victim-that-the-server-keeps-is-passed-over")
+    assert [each["pod"] for each in outcome.evictions] == ["default/old-0"]
+    assert outcome.running() == ["new-0", "old-1"]
+    assert outcome.pods["default/old-1"]["phase"] == "Running"
