@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick explore lint format bench bench-live chaos soak crds dashboards
+.PHONY: help setup demo demo-down test test-quick explore lint format bench bench-live chaos soak crds dashboards pictures
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -43,6 +43,9 @@ crds: setup ## generate crds/ and the chart's copies from kbatch/api
 
 dashboards: setup ## generate the chart's dashboard and alerts from the catalogue of metrics
 	@$(VENV)/python -m tools.dashboards
+
+pictures: setup ## draw docs/engine-imports.svg from the engine's code
+	@$(VENV)/python -m tools.imports
 
 bench: setup ## engine, large clusters, binds on a real API server; non-zero where a limit is missed
 	@$(VENV)/python -m tests.bench

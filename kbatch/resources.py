@@ -172,6 +172,17 @@ def maximum(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
+def check_limit(vector: Mapping[str, int]) -> None:
+    """Refuse a sum that is no longer counted exactly everywhere.
+
+    Raises:
+        QuantityError: an amount is beyond 2**53; the message names the resource.
+    """
+    for name, amount in vector.items():
+        if amount > LIMIT:
+            raise QuantityError(amount, f"in all larger than 2^53 units (resource {name})")
+
+
 def lacking(request: Mapping[str, int], room: Mapping[str, int]) -> Resources:
     """What `request` asks beyond `room`: only the dimensions that are short, with the amount that is missing."""
     return {name: amount - room.get(name, 0) for name, amount in request.items() if amount > room.get(name, 0)}

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from kbatch.api import conditions
 from kbatch.api.objects import PodGroup, Queue, RawResources
+from kbatch.model.minresources import minimum_of
 
 _OVER = frozenset({"Completed", "Failed"})
 
@@ -63,7 +64,7 @@ def group_row(group: PodGroup) -> GroupRow:
         name=group.metadata.name,
         queue=spec.queue,
         phase=status.phase or "Pending",
-        minimum=max(spec.min_member, sum(role.min_member for role in spec.sub_groups or ())),
+        minimum=minimum_of(spec),
         running=status.running,
         pending=status.pending,
         succeeded=status.succeeded,

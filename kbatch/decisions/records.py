@@ -15,7 +15,7 @@ from kbatch.api.objects import AnyObject
 from kbatch.api.reasons import Reason
 from kbatch.engine import Transaction, Verdict
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
-from kbatch.model.image import Assumed, Evicting
+from kbatch.model.image import Assumed, Evicting, Orphaned
 from kbatch.times import MILLISECOND
 
 FORMAT: Final = 2
@@ -192,6 +192,7 @@ class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="record", 
     assumed: tuple[Assumed, ...] = ()
     evicting: tuple[Evicting, ...] = ()
     unreadable: tuple[LeftOut, ...] = ()
+    orphaned: tuple[Orphaned, ...] = ()
 
 
 class Cycle(msgspec.Struct, frozen=True, tag="cycle", tag_field="record", omit_defaults=True, kw_only=True):

@@ -116,6 +116,7 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy]:
         standing.assumed,
         standing.evicting,
         tuple(unreadable),
+        standing.orphaned,
     )
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none

@@ -42,7 +42,9 @@ def beginning(image: Image, policy: PolicyText, written_by: str) -> Iterator[byt
     unreadable = tuple(
         LeftOut(one.kind.__name__, one.name, one.namespace, one.uid, one.node_name, one.why) for one in image.unreadable
     )
-    yield encode_line(Standing(assumed=image.assumed, evicting=image.evicting, unreadable=unreadable))
+    yield encode_line(
+        Standing(assumed=image.assumed, evicting=image.evicting, unreadable=unreadable, orphaned=image.orphaned)
+    )
 
 
 def line_of(heard: Heard) -> bytes:

@@ -1,4 +1,4 @@
-"""What crosses the engine's boundary: decisions that come out, and the observer that times."""
+"""What a cycle yields: decisions, verdicts and turns; and the observer that times it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _can_work(
     """Refuse a set in which an action could never do anything."""
     for word, action in zip(configuration.actions, actions, strict=True):
         for method in sorted(action.needs):
-            if not any(_answers(part, method) for part in plugins):
+            if not any(part.plugin.answers(method) for part in plugins):
                 raise word.error(
                     f"action {action.name} needs a plugin that answers {method}, and none is enabled in any tier; add "
                     f"{action.example or 'one'}, or leave the action out"
@@ -78,11 +78,6 @@ def _can_work(
             )
 
 
-def _answers(part: PluginPolicy, method: str) -> bool:
-    base = getattr(Plugin, method, None)
-    return getattr(part.plugin, method, base) is not base
-
-
 def _may_consent(part: PluginPolicy, ballot: str) -> bool:
     switch = SWITCHES.get(ballot)
-    return (switch is None or part.enabled(switch)) and _answers(part, ballot) and part.plugin.consents(ballot)
+    return (switch is None or part.enabled(switch)) and part.plugin.answers(ballot) and part.plugin.consents(ballot)

@@ -12,7 +12,7 @@ engine works it out again only for what a decision touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -29,7 +29,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.nodes import NodeTable
+from kbatch.model.nodes import Column, NodeTable
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
 
@@ -111,8 +111,7 @@ class Preemptor:
 
     `intra` says that the preemptor's own job is where victims are sought (preempt inside a job). `lacks` are the
     dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
-    before it. `ahead` says that the tasks are pods to come, for which only surplus goes (see
-    `kbatch.engine.coming`).
+    before it. `ahead` says that the tasks are pods to come, for which only surplus goes.
     """
 
     job: JobState
@@ -140,6 +139,10 @@ class View(Protocol):
     """Capacity of the cluster."""
     model: ClusterModel
     """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
+    emptied: bool
+    """This is the cluster without this scheduler's pods, and without those that terminate: whoever counts what stands
+    on nodes leaves them out. `room` does.
+    """
 
     def plugin_state(self, name: str) -> Any:
         """What the plugin of this name left at the end of the cycle before; None: nothing."""
@@ -180,11 +183,14 @@ class Plugin:
     """
 
     @classmethod
+    def answers(cls, method: str) -> bool:
+        """Whether this plugin has something of its own to say where this method is asked."""
+        return getattr(cls, method, None) is not getattr(Plugin, method, None)
+
+    @classmethod
     def consents(cls, method: str) -> bool:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
-        if cls.agrees is not None:
-            return method in cls.agrees
-        return getattr(cls, method, None) is not getattr(Plugin, method, None)
+        return method in cls.agrees if cls.agrees is not None else cls.answers(method)
 
     def __init__(self, arguments: Any, view: View) -> None:
         self.arguments = arguments
@@ -245,6 +251,18 @@ class Plugin:
         While this and all that stands are as they were, what did not fit is not tried again. By default on anything.
         """
         return self.view.model.generation
+
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """Whether pods of the class, were no others placed, never stand in one another's way more than they must:
+        placed one by one wherever `predicate` lets them, they are as many as can be. Where it is not known, it is not.
+        """
+        return False
+
+    def told_apart(self, cls: TaskClass) -> Sequence[Column] | None:
+        """For a class of scope CLUSTER a column for each thing by which, besides its labels and its room, a row differs
+        from others to the class; None: any two rows may differ. It saves a search from trying what is alike.
+        """
+        return None
 
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """What the codes of `predicate` mean for this class; by default one of each type in `reasons`."""

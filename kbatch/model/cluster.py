@@ -12,14 +12,18 @@ from typing import Any, Final
 
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
 from kbatch.api.objects import AnyObject, Node, Pod, PodGroup, PriorityClass, Queue
+from kbatch.api.objects import Job as BatchJob
+from kbatch.model.demand import Demand
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.group_index import GroupIndex
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.makers import Maker
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
 from kbatch.model.others import STATIC_KINDS, OtherObjects
-from kbatch.model.shares import Claim, water_fill
+from kbatch.model.shares import Claim
 from kbatch.model.tasks import ClassTable, Task, TaskClass, read_task, same_class, same_task
+from kbatch.model.usable import Astray, Usable
 from kbatch.model.validation import validate
 from kbatch.resources import QuantityError, Resources
 
@@ -52,7 +56,8 @@ class ClusterModel:
         self._tasks: dict[str, Task] = {}
         self._others = OtherObjects()
         self._nodes = NodeIndex()
-        self._groups = GroupIndex(default_queue, self._others)
+        self._usable = Usable(self._nodes.table, self.classes.selections)
+        self._groups = GroupIndex(default_queue, self._others, self.classes.selections, scheduler_name)
         self._assumed: dict[str, tuple[str, str]] = {}
         self._evicting: dict[str, str] = {}
         self._class_generation = 0
@@ -63,6 +68,7 @@ class ClusterModel:
             Node: self._upsert_node,
             PodGroup: self._upsert_group,
             Queue: self._upsert_queue,
+            BatchJob: self._upsert_job,
         }
 
     # --- views --------------------------------------------------------------------------------------------------------
@@ -117,11 +123,38 @@ class ClusterModel:
         self.refresh()
         return self._groups.claims()
 
+    def demand(self, job: Job) -> Demand:
+        """What one of its groups asks for."""
+        self.refresh()
+        return self._groups.demand(job)
+
+    def makers(self, group: str) -> Mapping[str, Maker]:
+        """The batch Jobs whose pods belong to the group of that key, by name."""
+        return self._groups.makers(group)
+
     def deserved(self) -> dict[str, Resources]:
-        """The deserved share of each existing queue: the division that scheduler and queue operator both go by."""
+        """The deserved share of each existing queue: the division that scheduler and queue operator both go by.
+
+        Of what nodes offer, only what the queues' work may use is divided, each part between those who may use it.
+        """
         if self._deserved is None or self._deserved[0] != self.generation:
-            self._deserved = (self.generation, water_fill(self.capacity, self.claims()))
+            self._deserved = (self.generation, self._divide())
         return self._deserved[1]
+
+    def _divide(self) -> dict[str, Resources]:
+        claims = self.claims()
+        parts = [self._groups.parts(claim.name) for claim in claims]
+        return self._usable.divide(claims, parts, self._astray())
+
+    def _astray(self) -> list[Astray]:
+        """The pods that hold room on nodes that they could not come to now."""
+        found: list[Astray] = []
+        jobs, rows = self._groups.jobs, self._nodes.table.row
+        for record in self._nodes.astray.values():
+            row = rows.get(record.name)
+            if row is not None and record.schedulable:
+                found += [(jobs[task.job].queue, task.cls, row) for task in record.astray.values() if task.holds]
+        return found
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """The class of that name; with an empty name the default one, if there is one."""
@@ -161,6 +194,10 @@ class ClusterModel:
     def _upsert_queue(self, queue: Queue, _key: str) -> None:
         if self._groups.upsert_queue(queue):
             self.generation += 1
+
+    def _upsert_job(self, job: BatchJob, key: str) -> None:
+        self._upsert_other(job, key)
+        self._groups.upsert_maker(job, key)
 
     def _upsert_other(self, obj: AnyObject, key: str) -> None:
         news, matters = self._others.upsert(obj, key)
@@ -202,6 +239,8 @@ class ClusterModel:
             self.generation += 1
         elif self._others.remove(kind, key):
             self._other_changed(kind)
+            if kind is BatchJob:
+                self._groups.remove_maker(key)
             self.generation += 1
 
     def _room_changed(self) -> None:
@@ -301,6 +340,10 @@ class ClusterModel:
 
     def _count(self, old: Task | None, new: Task | None) -> None:
         """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
+        if new is not None:
+            self.classes.use(new.cls)
+        if old is not None:
+            self.classes.release(old.cls)
         if old is not None and _leaves_room(old, new):
             self.room_generation += 1
         before, after = _place(old), _place(new)
@@ -308,7 +351,8 @@ class ClusterModel:
             self.standing_generation += 1
             if (before and old is not None and not old.job) or (after and new is not None and not new.job):
                 self.capacity_generation += 1
-        self._nodes.swap(old, new)
+        if self._nodes.swap(old, new):
+            self._room_changed()
         self._groups.swap(old, new)
 
     # --- sums ---------------------------------------------------------------------------------------------------------
@@ -329,6 +373,8 @@ class ClusterModel:
                 self._read_again(self._unread.pop())
             yield
         yield from self._groups.refreshing()
+        self.classes.sweep()
+        self._nodes.classes_changed(len(self.classes), self.classes.forgotten)
         yield from self._nodes.refreshing()
 
     def validate(self) -> None:
@@ -352,7 +398,11 @@ def _leaves_room(old: Task, new: Task | None) -> bool:
     if old.node and not old.terminal:
         stays = new is not None and new.node == old.node and not new.terminal
         return not stays or new is None or new.cls is not old.cls or (new.terminating and not old.terminating)
-    return bool(old.nominated) and (new is None or new.nominated != old.nominated)
+    if not old.nominated:
+        return False
+    # A nominee that is being deleted waits no longer, even where a finalizer keeps its object.
+    ends = new is None or new.nominated != old.nominated or (new.terminating and not old.terminating)
+    return ends or new is None or new.cls is not old.cls
 
 
 def _key(namespace: str, name: str) -> str:

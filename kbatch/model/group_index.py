@@ -6,16 +6,22 @@ queues. A group lives as long as its PodGroup or any pod that names it; a queue 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
+from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
+from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
 from kbatch.model.others import OtherObjects
+from kbatch.model.parts import Selections, parts_of
+from kbatch.model.selections import SelectionTable
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
+from kbatch.resources import Resources
 
 _AT_ONCE: Final = 128
 _WORK: Final = 1000
@@ -30,12 +36,19 @@ class GroupIndex:
         live: the jobs that are not settled.
     """
 
-    def __init__(self, default_queue: str, others: OtherObjects) -> None:
+    def __init__(
+        self, default_queue: str, others: OtherObjects, selections: SelectionTable, scheduler_name: str
+    ) -> None:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self._default_queue: Final = default_queue
         self._others: Final = others
+        self._selections: Final = selections
+        self._scheduler_name: Final = scheduler_name
+        self._makers: dict[str, dict[str, Maker]] = {}
+        self._group_of_maker: dict[str, str] = {}
+        self._demands: dict[str, Demand] = {}
         self._dirty: dict[str, Job] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -82,13 +95,44 @@ class GroupIndex:
         return True
 
     def remove_group(self, key: str) -> None:
-        """The PodGroup is gone; pods that name it keep its job."""
+        """The PodGroup is gone; pods that name it keep its job, which stays in its queue."""
         job = self.jobs.get(key)
         if job is not None and job.group is not None:
             job.read(None)
-            self._leave(job)
             self._touch(job)
             self._drop_if_empty(job)
+
+    def upsert_maker(self, job: BatchJob, key: str) -> None:
+        """Take over a batch Job: the group that its pods belong to asks for those that are to come."""
+        group = group_key_of(job, self._scheduler_name)
+        if self._group_of_maker.get(key, group) != group:
+            self.remove_maker(key)
+        if not group:
+            return
+        known = self._makers.setdefault(group, {})
+        old, new = known.get(job.metadata.name), maker_of(job)
+        if old is not None and old.like(new):
+            return
+        known[job.metadata.name] = new
+        self._group_of_maker[key] = group
+        if group in self.jobs:
+            self._touch(self.jobs[group])
+
+    def remove_maker(self, key: str) -> None:
+        """The batch Job of that key is gone, or its pods belong to no group any more."""
+        group = self._group_of_maker.pop(key, None)
+        if group is None:
+            return
+        makers = self._makers[group]
+        del makers[key.rpartition("/")[2]]
+        if not makers:
+            del self._makers[group]
+        if group in self.jobs:
+            self._touch(self.jobs[group])
+
+    def makers(self, group: str) -> Mapping[str, Maker]:
+        """The batch Jobs whose pods belong to the group of that key, by name."""
+        return self._makers.get(group, NO_MAKERS)
 
     def upsert_queue(self, queue: Queue) -> bool:
         """Take over what the Queue says. Whether its spec is news.
@@ -109,10 +153,10 @@ class GroupIndex:
         return True
 
     def remove_queue(self, name: str) -> None:
-        """The Queue is gone; groups that name it keep its record."""
+        """The Queue is gone; groups that name it keep its record, in which they go on to count."""
         record = self.queues.get(name)
         if record is not None and record.queue is not None:
-            record.queue = None
+            record.forget()
             self._touch_all(record)
             if not record.jobs:
                 del self.queues[name]
@@ -141,11 +185,18 @@ class GroupIndex:
                     break
             yield
 
+    def demand(self, job: Job) -> Demand:
+        """What a group asks for, as of the last `refreshing`; worked out when it is asked for."""
+        found = self._demands.get(job.key)
+        if found is None:
+            found = self._demands[job.key] = demand_of(job)
+        return found
+
     def claims(self) -> list[Claim]:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
         oldest: dict[str, tuple[int, str]] = {}
         for job in self.live.values():
-            if job.waiting or job.outstanding:
+            if (job.waiting or job.outstanding) and not job.orphan:
                 age = job.created, job.key
                 oldest[job.queue] = min(oldest.get(job.queue, age), age)
         return [
@@ -161,14 +212,24 @@ class GroupIndex:
             if record.queue is not None
         ]
 
+    def parts(self, name: str) -> dict[Selections, Resources]:
+        """What a queue brings to the division, by selections; the sum is its claim's request."""
+        record = self.queues[name]
+        return {selections: asked if record.open else held for selections, (held, asked) in record.parts.items()}
+
     def _refresh(self, job: Job) -> None:
         if job.group is None and job.tasks:
             oldest = min(job.tasks.values(), key=lambda task: (task.created, task.key))
             job.created = oldest.created
+            named = (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL)
             if job.shadow:  # what its oldest pod says of it
                 job.minimum = _shadow_minimum(oldest.pod)
-                self._enter(job, (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL) or self._default_queue)
+                self._enter(job, named or self._default_queue)
+            else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
+                self._enter(job, named or job.queue or self._default_queue)
         job.refresh()
+        account(job, self.makers(job.key))
+        self._demands.pop(job.key, None)
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self._others.priority_class(name) if name else None
         job.priority_class_missing = name if name and found is None else ""
@@ -180,9 +241,9 @@ class GroupIndex:
         if job.queue:
             queue = self.queues[job.queue]
             if job.counted is not None:
-                queue.count(job.counted[1], job.counted[2], -1)
-            job.counted = (job.queue, job.allocated, job.request)
-            queue.count(job.allocated, job.request, 1)
+                queue.count(*job.counted[1:], -1)
+            job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
+            queue.count(*job.counted[1:], 1)
         if job.settled:
             self.live.pop(job.key, None)
         else:
@@ -195,6 +256,7 @@ class GroupIndex:
             self.jobs.pop(job.key, None)
             self._dirty.pop(job.key, None)
             self.live.pop(job.key, None)
+            self._demands.pop(job.key, None)
             self._leave(job)
 
     def _enter(self, job: Job, name: str) -> None:
@@ -211,7 +273,7 @@ class GroupIndex:
             return
         queue = self.queues[job.queue]
         if job.counted is not None:
-            queue.count(job.counted[1], job.counted[2], -1)
+            queue.count(*job.counted[1:], -1)
             job.counted = None
         queue.jobs.pop(job.key, None)
         if not queue.jobs and queue.queue is None:

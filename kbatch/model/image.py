@@ -1,17 +1,17 @@
 """A whole model taken down and built again: its objects, and what it knows that no object says.
 
 A model that was built again decides as the one it was taken from. What no object says is little: binds and evictions
-under way, objects that cannot be read, and which labels count. Objects are never changed once they are in a model, so
-an image only refers to them.
+under way, objects that cannot be read, which labels count, and the queue of pods whose PodGroup is gone. Objects are
+never changed once they are in a model, so an image only refers to them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbatch.api.objects import AnyObject
+from kbatch.api.objects import AnyObject, Metadata, PodGroup, PodGroupSpec
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Unreadable, Upsert
+from kbatch.model.events import Delete, Unreadable, Upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,14 @@ class Evicting:
 
 
 @dataclass(frozen=True, slots=True)
+class Orphaned:
+    """Pods whose PodGroup is gone (key of their job), and the queue in which they go on to count."""
+
+    job: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """All of a model. `selected_keys` are the labels that selectors of pods read; None while there is no selector."""
 
@@ -42,11 +50,13 @@ class Image:
     assumed: tuple[Assumed, ...]
     evicting: tuple[Evicting, ...]
     unreadable: tuple[Unreadable, ...]
+    orphaned: tuple[Orphaned, ...] = ()
 
 
 def take_image(model: ClusterModel) -> Image:
     """The model as it is now, sums brought up to date; costs a reference for each object."""
     model.refresh()
+    model.classes.sweep()  # a model that is built again knows none that are out of use
     objects: list[AnyObject] = [obj for kind in model.objects.values() for obj in kind.values()]
     objects += [queue.queue for queue in model.queues.values() if queue.queue is not None]
     objects += [job.group for job in model.jobs.values() if job.group is not None]
@@ -67,6 +77,7 @@ def take_image(model: ClusterModel) -> Image:
         tuple(Assumed(pod, uid, node) for pod, (uid, node) in assumed.items()),
         tuple(Evicting(pod, uid) for pod, uid in evicting.items()),
         tuple(unreadable),
+        tuple(Orphaned(job.key, job.queue) for job in model.jobs.values() if job.orphan),
     )
 
 
@@ -84,5 +95,10 @@ def build_model(image: Image) -> ClusterModel:
         model.assume(bind.pod, bind.uid, bind.node)
     for victim in image.evicting:
         model.evicting(victim.pod, victim.uid)
+    for orphaned in image.orphaned:
+        namespace, _, name = orphaned.job.partition("/")
+        group = PodGroup(metadata=Metadata(name=name, namespace=namespace), spec=PodGroupSpec(queue=orphaned.queue))
+        model.apply(Upsert(group))
+        model.apply(Delete(PodGroup, namespace, name))  # as it came to be
     model.refresh()
     return model

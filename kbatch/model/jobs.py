@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, Queue
+from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.model.makers import Template, ToCome, of_roles
+from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, parse_quantity, parse_resources, subtract
+from kbatch.resources import PODS, Resources, parse_quantity, parse_resources
+
+Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
+"""What is held, and what is held and asked for, by the selections that a node may suit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,21 @@ class Job:
         group: the PodGroup; None for a shadow group, and while pods name a PodGroup that does not exist.
         minimum: pods that must be placed together; at least the sum of the roles' minimums.
         min_resources: in the dimensions of nodes. min_quota: the same as it was written, for quotas.
-        outstanding: of minResources, what its holding and its succeeded pods do not cover yet; empty once it is whole
-            or over. This is what enqueue reserves.
+        outstanding: of what its minimum needs, what its holding and its succeeded pods do not cover yet; empty once it
+            is whole or over, and where all its pods exist and no minResources say more. This is what enqueue reserves.
+        templates: of its roles, each with how many pods are made of it when the group is in queue.
+        to_come: pods that do not exist yet: of its roles, and of the Jobs that name it (see `kbatch.model.demand`).
+        suspended_by: a Job that its user has suspended and without which the minimum cannot be had; "" for none.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
-        request: what it asks of its queue in all: `bound`, and the larger of its waiting pods and `outstanding`.
+        own, asked: requests of its holding and its succeeded pods, and of its waiting ones.
+        request: what it asks of its queue in all: `bound`, and the larger of its pods that wait or are to come and
+            `outstanding`; of an orphan what it holds.
+        queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
+            as far as this process has seen it, else the default queue.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        claiming: how many of `waiting` have resource claims.
+        started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
+        bound_since: since when the oldest of the members that hold a node does, binds under way included.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
 
@@ -57,17 +72,24 @@ class Job:
     nominated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
     outstanding: Resources = field(default_factory=dict)
+    templates: tuple[tuple[Template, int], ...] = ()
+    to_come: tuple[ToCome, ...] = ()
+    suspended_by: str = ""
+    own: Resources = field(default_factory=dict)
+    asked: Resources = field(default_factory=dict)
     waiting: list[Task] = field(default_factory=list)
     nominees: list[Task] = field(default_factory=list)
     holding: int = 0
     succeeded: int = 0
     failed: int = 0
     terminating: int = 0
+    claiming: int = 0
     started: int | None = None
+    bound_since: int | None = None
     settled: bool = False
     allocated: Resources = field(default_factory=dict)
-    counted: tuple[str, Resources, Resources] | None = None
-    """What of it stands in its queue's sums: the queue, allocated, request."""
+    counted: tuple[str, Resources, Resources, Parts] | None = None
+    """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
 
     def condition(self, type_: str) -> Condition | None:
         """A condition of its PodGroup as the API server has it."""
@@ -77,6 +99,11 @@ class Job:
         """Whether that condition stands and is "True"."""
         condition = self.condition(type_)
         return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
+        return self.group is None and not self.shadow
 
     @property
     def disruption(self) -> str:
@@ -98,17 +125,21 @@ class Job:
         return self.succeeded >= self.minimum
 
     def refresh(self) -> None:
-        """Work out all sums from the tasks; costs what the group has pods."""
+        """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest."""
         waiting: list[Task] = []
         nominees: list[Task] = []
         bound: Resources = {}
         nominated: Resources = {}
         asked: Resources = {}
         own: Resources = {}
-        holding = succeeded = failed = terminating = 0
-        started: int | None = None
+        holding = succeeded = failed = terminating = claiming = 0
+        bound_since: int | None = None
+        starts: list[int] = []
+        ended: list[int] = []
         for task in self.tasks.values():
             if task.terminal:
+                if task.node:
+                    ended.append(task.started)
                 if task.succeeded:
                     succeeded += 1
                     _add(own, task.cls.request)
@@ -119,10 +150,13 @@ class Job:
             elif task.node:
                 holding += 1
                 _add(bound, task.cls.request)
-                if started is None or task.started < started:
-                    started = task.started
+                if bound_since is None or task.started < bound_since:
+                    bound_since = task.started
+                if not task.assumed:
+                    starts.append(task.started)
             else:
                 waiting.append(task)
+                claiming += task.claims
                 _add(asked, task.cls.request)
                 if task.nominated:
                     nominees.append(task)
@@ -130,29 +164,45 @@ class Job:
         _add(own, bound)
         self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
         self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
-        self.started = started
-        if holding + succeeded >= self.minimum or self.over:
-            self.outstanding = {}
-        else:
-            self.outstanding = {k: v for k, v in subtract(self.min_resources, own).items() if v and k != PODS}
+        self.claiming = claiming
+        self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
+        self.own, self.asked = own, asked
         self.allocated = bound
         if nominated:
             self.allocated = dict(bound)
             _add(self.allocated, nominated)
-        self.request = dict(bound)
-        for name in asked.keys() | self.outstanding.keys():
-            more = max(asked.get(name, 0), self.outstanding.get(name, 0))
-            self.request[name] = self.request.get(name, 0) + more
         self.settled = not waiting and self._said_all()
+
+    def _start(self, starts: list[int], ended: list[int]) -> int | None:
+        """Since when the group runs, by what the API server says alone, so that a restart changes nothing.
+
+        It runs since its condition Scheduled last became True, or since the oldest member that holds a node came there
+        (`starts`: a member that is replaced makes the condition flip, the others ran on), or since the oldest of those
+        that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
+        """
+        found = starts
+        let_in = self._true_since(conditions.ENQUEUED)
+        if let_in is not None:
+            found = [*starts, *(start for start in ended if start >= let_in)]
+        scheduled = self._true_since(conditions.SCHEDULED)
+        if scheduled is not None:
+            found = [*found, scheduled]
+        return min(found, default=None)
+
+    def _true_since(self, type_: str) -> int | None:
+        condition = self.condition(type_)
+        if condition is None or condition.status != conditions.TRUE:
+            return None
+        return timestamp_us(condition.last_transition_time)
 
     def _said_all(self) -> bool:
         """Whether its PodGroup already says what there is to say of a group without waiting pods."""
         if self.group is None:
             return True
-        if self.over and (self.is_true(conditions.FAILED) or not self._whole()):
+        if self.over and (self.is_true(conditions.FAILED) or not self.whole()):
             return True
         # Who ran and ended while nobody led has still to be said to have been scheduled.
-        if not self._whole():
+        if not self.whole():
             return False
         return (
             self.is_true(conditions.ENQUEUED)
@@ -160,13 +210,29 @@ class Job:
             and not self.is_true(conditions.UNSCHEDULABLE)
         )
 
-    def _whole(self) -> bool:
+    def whole(self) -> bool:
+        """Whether its minimum, and that of each role, holds nodes or has succeeded."""
         if self.holding + self.succeeded < self.minimum:
             return False
         if not self.roles:
             return True
         placed = self.placed_by_role()
         return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
+
+    def needs_claims(self) -> bool:
+        """Whether enough pods exist for the minimum, or a role's, but not without those that have resource claims."""
+        if not self.claiming:
+            return False
+        there = self.holding + self.succeeded + len(self.waiting)
+        if there - self.claiming < self.minimum <= there:
+            return True
+        placed = self.placed_by_role()
+        for role in self.roles:
+            waiting = [task for task in self.waiting if task.role == role.name]
+            there = placed.get(role.name, 0) + len(waiting)
+            if there - sum(task.claims for task in waiting) < role.min_member <= there:
+                return True
+        return False
 
     def placed_by_role(self) -> dict[str, int]:
         """Pods that hold a node or have succeeded, by role."""
@@ -191,8 +257,10 @@ class Job:
             self.min_resources = _of_nodes(self.min_quota)
             self.roles = tuple(Role(sub.name, sub.min_member, sub.max_member) for sub in spec.sub_groups or ())
             self.minimum = max(1, spec.min_member, sum(role.min_member for role in self.roles))
+            if self.group is None or self.group.spec != spec:
+                self.templates = of_roles(spec)
         else:
-            self.min_quota, self.min_resources, self.roles, self.minimum = {}, {}, (), 1
+            self.min_quota, self.min_resources, self.roles, self.minimum, self.templates = {}, {}, (), 1, ()
         self.group = group
 
 
@@ -203,6 +271,7 @@ class QueueRecord:
     Attributes:
         allocated: what its pods hold and are nominated to, terminating ones left out.
         request: `allocated` and all that its groups ask for besides.
+        parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
         capability: the hard cap; None: none.
     """
 
@@ -215,6 +284,7 @@ class QueueRecord:
     jobs: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
 
     def read(self, queue: Queue) -> None:
         """Take over what the Queue says.
@@ -227,15 +297,31 @@ class QueueRecord:
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
 
-    def count(self, allocated: Resources, request: Resources, sign: int) -> None:
+    def forget(self) -> None:
+        """The Queue is gone: from now on all is as for one that was never there."""
+        self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
+
+    def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""
-        for vector, change in ((self.allocated, allocated), (self.request, request)):
-            for name, amount in change.items():
-                left = vector.get(name, 0) + sign * amount
-                if left:
-                    vector[name] = left
-                else:
-                    vector.pop(name, None)
+        _count(self.allocated, allocated, sign)
+        _count(self.request, request, sign)
+        for selections, (held, asked) in parts.items():
+            part = self.parts.get(selections)
+            if part is None:
+                part = self.parts[selections] = ({}, {})
+            _count(part[0], held, sign)
+            _count(part[1], asked, sign)
+            if not part[1]:
+                del self.parts[selections]
+
+
+def _count(vector: Resources, change: Resources, sign: int) -> None:
+    for name, amount in change.items():
+        left = vector.get(name, 0) + sign * amount
+        if left:
+            vector[name] = left
+        else:
+            vector.pop(name, None)
 
 
 def _add(vector: Resources, more: Resources) -> None:

@@ -7,15 +7,14 @@ A Job belongs to kbatch as long as it carries the mark (`SUSPENDED_ANNOTATION`),
   group is sent back to wait and none of its pods has a node, kbatch suspends it again.
 * no mark: nobody's business but the user's. A user who resumes a Job that kbatch holds takes it over: the mark goes.
 
-A group whose pods could only come from Jobs that their users have suspended keeps no place (`on_hold`): it is sent back
-to wait, so that what was reserved for it serves others meanwhile. Resumed, such a Job waits for its turn again.
+A group whose minimum cannot be had without a Job that its user has suspended keeps no place: it is sent back to wait,
+so that what was reserved for it serves others meanwhile. Resumed, such a Job waits for its turn again.
 
 So each state can be read off the Job alone, and a process that starts anew goes on where another ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from kbatch.api.names import (
 )
 from kbatch.api.objects import Job
 from kbatch.model.requests import effective_request
-from kbatch.resources import format_resources, scale
+from kbatch.resources import check_limit, format_resources, scale
 
 RELEASED: Final = "false"
 """The mark's value once kbatch has resumed the Job."""
@@ -65,25 +64,6 @@ def suspended_by_user(job: Job) -> bool:
     """Whether its user holds the Job back, and nobody else may resume it."""
     mark = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION, RELEASED)
     return job.spec.suspend and mark == RELEASED and not ended(job)
-
-
-def on_hold(jobs: Iterable[object]) -> dict[str, str]:
-    """Groups (`namespace/name`) all of whose Jobs that could still make pods are suspended by their users.
-
-    With each the name of such a Job, the first by name. Objects of other kinds are passed over.
-    """
-    held: dict[str, str] = {}
-    going: set[str] = set()
-    for job in jobs:
-        name = named_group(job) if isinstance(job, Job) else None
-        if not isinstance(job, Job) or name is None:
-            continue
-        key = f"{job.metadata.namespace}/{name}"
-        if suspended_by_user(job):
-            held[key] = min(job.metadata.name, held.get(key, job.metadata.name))
-        elif not ended(job):
-            going.add(key)
-    return {key: name for key, name in held.items() if key not in going}
 
 
 def patch(job: Job, wanted: Step, group: str) -> dict[str, Any]:
@@ -142,13 +122,14 @@ def group_for(job: Job) -> dict[str, Any]:
     """The PodGroup for a Job with a queue: all pods that run at one time together, owned by the Job.
 
     Raises:
-        QuantityError: what its pods ask for cannot be read.
+        QuantityError: what its pods ask for cannot be read, or is beyond 2^53 in all.
     """
     count = members(job)
     spec: dict[str, Any] = {"minMember": count, "queue": (job.metadata.labels or {})[QUEUE_LABEL]}
-    resources = format_resources(scale(effective_request(job.spec.template.spec), count))
-    if resources:
-        spec["minResources"] = resources
+    asked = scale(effective_request(job.spec.template.spec), count)
+    check_limit(asked)
+    if asked:
+        spec["minResources"] = format_resources(asked)
     if job.spec.template.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.template.spec.priority_class_name
     return {

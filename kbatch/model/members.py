@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from kbatch.api.objects import PodGroupSpec
+from kbatch.model.makers import sizes
 from kbatch.model.phase import Phase
 from kbatch.model.templates import member_name
 
@@ -33,38 +34,12 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How many members a role has: at least `base`, at most `most`."""
-
-    role: str
-    base: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be done: members to make, by role and number; names of pods to delete; of these `retried` failed."""
 
     create: tuple[tuple[str, int], ...] = ()
     remove: tuple[str, ...] = ()
     retried: int = 0
-
-
-def sizes(spec: PodGroupSpec) -> tuple[Size, ...]:
-    """The roles with templates. Where the roles' minimums are less than the group's, the first roles with room for it
-    make up the difference.
-    """
-    roles = spec.sub_groups or ()
-    missing = max(0, spec.min_member - sum(role.min_member for role in roles))
-    found: list[Size] = []
-    for role in roles:
-        if role.template is None:
-            continue
-        most = role.max_member if role.max_member is not None else role.min_member
-        more = min(missing, max(0, most - role.min_member))
-        missing -= more
-        found.append(Size(role.name, role.min_member + more, max(most, role.min_member)))
-    return tuple(found)
 
 
 def plan(

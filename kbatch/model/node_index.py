@@ -16,6 +16,8 @@ from kbatch.resources import PODS, Resources
 
 _AT_ONCE: Final = 256
 """So many changed records take a millisecond or two."""
+_FORGOTTEN: Final = 1000
+"""So many classes are forgotten at least before what was kept of them is let go."""
 
 
 class NodeIndex:
@@ -23,16 +25,19 @@ class NodeIndex:
 
     Attributes:
         records: by name. table: those that have a Node, as columns; up to date after `refreshing`.
+        astray: of the records those with tasks that have gone astray.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
+        self.astray: dict[str, NodeRecord] = {}
         self._capacity: Resources = {}
         self._capacities: dict[str, Resources] = {}
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False
+        self._forgotten = 0
 
     def capacity(self) -> Resources:
         """What schedulable nodes hold, less what foreign pods use; `pods` left out. As of the last `refreshing`."""
@@ -50,6 +55,7 @@ class NodeIndex:
         same = old is not None and _content(old) == _content(node) and record.allocatable == allocatable
         record.node, record.allocatable = node, allocatable
         if not same:
+            self._look_again(record)
             self._changed(record)
         return not same
 
@@ -59,32 +65,50 @@ class NodeIndex:
         if record is None or record.node is None:
             return False
         record.node, record.allocatable = None, {}
+        self._look_again(record)
         self._changed(record)
         self._drop_if_empty(record)
         return True
 
-    def swap(self, old: Task | None, new: Task | None) -> None:
-        """Count `new` where `old` was counted: the same pod before and after, None where it is not there."""
+    def swap(self, old: Task | None, new: Task | None) -> bool:
+        """Count `new` where `old` was counted: the same pod before and after, None where it is not there.
+
+        Whether a node has closed or opened by that: its sums came beyond 2^53, or within it again.
+        """
         was = old if old is not None and old.node and not old.terminal else None
         now = new if new is not None and new.node and not new.terminal else None
         if was is not None and now is not None and was.node == now.node and was.cls is now.cls:
             record = self.records[now.node]
             if was.terminating is now.terminating and bool(was.job) is bool(now.job):
-                record.tasks[now.key] = now
-                return
+                record.put(now)
+                return False
+            before = record.overfull
             record.count(was, -1)
             record.count(now, 1)
-            self._dirty[record.name] = record
-            return
+            self._counted(record)
+            return self._flipped(record, before)
+        flipped = False
         if was is not None:
             record = self.records[was.node]
+            before = record.overfull
             record.count(was, -1)
-            self._dirty[record.name] = record
+            self._counted(record)
+            flipped = self._flipped(record, before)
             self._drop_if_empty(record)
         if now is not None:
             record = self._record(now.node)
+            before = record.overfull
             record.count(now, 1)
-            self._dirty[record.name] = record
+            self._counted(record)
+            flipped = self._flipped(record, before) or flipped
+        return flipped
+
+    def _flipped(self, record: NodeRecord, before: bool) -> bool:
+        """Whether the node has closed or opened; what is kept of nodes by themselves is then made anew."""
+        if record.overfull is before:
+            return False
+        self._changed(record)
+        return True
 
     def close(self, name: str, pod_key: str) -> None:
         """An unreadable pod stands there: nothing may be placed beside it."""
@@ -107,6 +131,16 @@ class NodeIndex:
     def static_changed(self) -> None:
         """Something besides the nodes changed that is kept with what depends on nodes alone."""
         self._rebuild = True
+
+    def classes_changed(self, known: int, forgotten: int) -> None:
+        """So many classes of tasks are known, and so many were forgotten so far.
+
+        What is kept of forgotten ones with the nodes goes when it is the larger part: all of it, for nothing there says
+        which class it is of. What is still asked for is worked out again.
+        """
+        if forgotten - self._forgotten > _FORGOTTEN + known:
+            self._forgotten = forgotten
+            self.table.static_cache = {}
 
     @property
     def stale(self) -> bool:
@@ -140,6 +174,18 @@ class NodeIndex:
     def _drop_if_empty(self, record: NodeRecord) -> None:
         if record.node is None and not record.tasks and not record.closed_by:
             self.records.pop(record.name, None)
+
+    def _counted(self, record: NodeRecord) -> None:
+        """Something of its use changed."""
+        self._dirty[record.name] = record
+        if record.astray:
+            self.astray[record.name] = record
+        elif self.astray:
+            self.astray.pop(record.name, None)
+
+    def _look_again(self, record: NodeRecord) -> None:
+        record.look_again()
+        self._counted(record)
 
     def _changed(self, record: NodeRecord) -> None:
         """Something but the use of a node changed."""

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.api.objects import Node, Taint
+from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, parse_resources
+from kbatch.resources import LIMIT, PODS, Resources, parse_resources
 
 Column = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -28,6 +29,8 @@ DEFAULT_PODS = 110
 
 _ROWS_AT_ONCE: Final = 1000
 """So many rows take a millisecond or two."""
+_SELECTIONS: Final = 100
+"""For so many selections a node remembers whether it admits them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,8 +40,12 @@ class NodeRecord:
     Attributes:
         used: requests of every pod on it that is not terminal, with `pods`; also foreign and terminating ones.
         releasing: the part of `used` whose pods are terminating.
-        foreign: the part of `used` that belongs to other schedulers, with `pods`.
+        foreign: the part of `used` that belongs to other schedulers' pods and stays, with `pods`: what is terminating
+            comes free for this scheduler's pods.
+        astray: the part of `tasks` that could not come here now: since they came, labels or taints changed. Pods of
+            other schedulers are left out.
         closed_by: keys of unreadable pods on it; while there is one, nothing is placed here.
+        overfull: `used` is beyond 2^53 in some dimension: more than columns count exactly. Nothing is placed here.
     """
 
     name: str
@@ -48,7 +55,10 @@ class NodeRecord:
     releasing: Resources = field(default_factory=dict)
     foreign: Resources = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
+    astray: dict[str, Task] = field(default_factory=dict)
     closed_by: set[str] = field(default_factory=set)
+    overfull: bool = False
+    _admits: dict[int, bool] = field(default_factory=dict)
 
     def count(self, task: Task, sign: int) -> None:
         """Add (1) or take away (-1) what a task uses here."""
@@ -56,12 +66,45 @@ class NodeRecord:
         _accumulate(self.used, needs, sign)
         if task.terminating:
             _accumulate(self.releasing, needs, sign)
-        if not task.job:
+        if not task.job and not task.terminating:
             _accumulate(self.foreign, needs, sign)
         if sign > 0:
-            self.tasks[task.key] = task
+            self.put(task)
+            for name, _ in needs:
+                if self.used[name] > LIMIT:
+                    self.overfull = True
         else:
             self.tasks.pop(task.key, None)
+            self.astray.pop(task.key, None)
+            if self.overfull:
+                self.overfull = any(amount > LIMIT for amount in self.used.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is placed here, because not all that stands here can be counted."""
+        return self.overfull or bool(self.closed_by)
+
+    def put(self, task: Task) -> None:
+        """Take over a task, or another state of it that uses the same."""
+        self.tasks[task.key] = task
+        if task.job and not self._admitted(task.cls.selection):
+            self.astray[task.key] = task
+
+    def look_again(self) -> None:
+        """The node itself changed: some tasks may have gone astray, others no longer."""
+        self._admits.clear()
+        self.astray = {}
+        for task in self.tasks.values():
+            self.put(task)
+
+    def _admitted(self, selection: Selection) -> bool:
+        """Whether labels and taints allow it; nothing is known against a node that is not known."""
+        found = self._admits.get(selection.id)
+        if found is None:
+            if len(self._admits) > _SELECTIONS:
+                self._admits.clear()
+            found = self._admits[selection.id] = self.node is None or selection.admits(self.node)
+        return found
 
     @property
     def ready(self) -> bool:
@@ -78,7 +121,7 @@ class NodeRecord:
     @property
     def schedulable(self) -> bool:
         """Whether its room counts as capacity: ready, not cordoned, and all that stands on it is known."""
-        return self.node is not None and not self.node.spec.unschedulable and not self.closed_by and self.ready
+        return self.node is not None and not self.node.spec.unschedulable and not self.closed and self.ready
 
     def capacity(self) -> Resources:
         """What it offers to the pods of this scheduler: allocatable less what others use; nothing if unschedulable."""
@@ -110,12 +153,22 @@ def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, 
     for start in range(0, len(records), _ROWS_AT_ONCE):
         part = records[start : start + _ROWS_AT_ONCE]
         found[0].extend([record.allocatable.get(name, 0) for record in part])
-        found[1].extend([record.used.get(name, 0) for record in part])
-        found[2].extend([record.releasing.get(name, 0) for record in part])
-        found[3].extend([record.foreign.get(name, 0) for record in part])
+        found[1].extend([_cell(record.used, name) for record in part])
+        found[2].extend([_cell(record.releasing, name) for record in part])
+        found[3].extend([_cell(record.foreign, name) for record in part])
         yield
     allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
     return allocatable, used, releasing, foreign
+
+
+def _cell(vector: Resources, name: str) -> int:
+    """One amount of a record for a column. Only rows that are closed hold more than 2^53 of anything."""
+    return min(vector.get(name, 0), LIMIT)
+
+
+def exact_sum(column: Column) -> int:
+    """The sum of a column of amounts of up to 2^53 each, however many: one in int64 could wrap."""
+    return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
 
 
 class NodeTable:
@@ -126,7 +179,8 @@ class NodeTable:
         allocatable, idle, releasing: an int64 column for each dimension. `idle` is allocatable less used and may be
             below zero; a dimension that some node lacks stands there as 0. `pods` is a dimension like the others.
         capacity: allocatable less foreign use, 0 on rows that are not schedulable.
-        open: rows whose every pod is known. ready, cordoned: of the node's own conditions and spec.
+        open: rows whose every pod is known, and whose sums are within 2^53; the columns of others stop there.
+        ready, cordoned: of the node's own conditions and spec.
         taint_set: for each row the index of its taints in `taint_sets`.
         static_generation: moves when anything but use changed on any node: what depends on labels, taints, conditions
             and images alone may be kept in `static_cache` until then (the cache is emptied by the move).
@@ -199,7 +253,7 @@ class NodeTable:
             dimensions.update(record.allocatable)
             if not at % _ROWS_AT_ONCE:
                 yield
-        masks = np.array([not record.closed_by for record in found], np.bool_), np.array(ready, np.bool_)
+        masks = np.array([not record.closed for record in found], np.bool_), np.array(ready, np.bool_)
         usable = masks[0] & masks[1] & ~np.array(cordoned, np.bool_)
         filled = {}
         for name in sorted(dimensions):
@@ -228,13 +282,13 @@ class NodeTable:
         picked = [self.records[row] for row in index]
         schedulable = [record.schedulable for record in picked]
         for name, idle in self.idle.items():
-            used = np.array([record.used.get(name, 0) for record in picked], np.int64)
-            foreign = np.array([record.foreign.get(name, 0) for record in picked], np.int64)
+            used = np.array([_cell(record.used, name) for record in picked], np.int64)
+            foreign = np.array([_cell(record.foreign, name) for record in picked], np.int64)
             allocatable = self.allocatable[name][index]
             idle[index] = allocatable - used
-            self.releasing[name][index] = [record.releasing.get(name, 0) for record in picked]
+            self.releasing[name][index] = [_cell(record.releasing, name) for record in picked]
             self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
-        self.open[index] = [not record.closed_by for record in picked]
+        self.open[index] = [not record.closed for record in picked]
 
     def _taints(self, record: NodeRecord) -> int:
         taints = (record.node.spec.taints or ()) if record.node is not None else ()

@@ -16,8 +16,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from kbatch.api.objects import Container, PodSpec, RawQuantity, RawResources, ResourceRequirements
-from kbatch.resources import PODS, QuantityError, Resources, add, maximum, parse_resources
+from msgspec.structs import replace
+
+from kbatch.api.objects import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    RawQuantity,
+    RawResources,
+    ResourceRequirements,
+)
+from kbatch.resources import CPU, PODS, QuantityError, Resources, add, check_limit, maximum, parse_resources
 
 _Items: TypeAlias = tuple[tuple[str, RawQuantity], ...]
 _Side: TypeAlias = Literal["requests", "limits"]
@@ -29,18 +39,78 @@ def effective_request(spec: PodSpec) -> Resources:
     """The request of a pod, cpu in milli-cores and the rest in base units; a shared value, not to be changed.
 
     Raises:
-        QuantityError: an amount is no quantity, is negative, or is beyond 2^53; the message names the resource.
+        QuantityError: an amount is no quantity or is negative, or it or the sum over the pod is beyond 2^53; the
+            message names the resource.
     """
-    return _effective(spec, "requests")
+    request = _effective(spec, "requests")
+    check_limit(request)
+    return request
 
 
 def effective_limit(spec: PodSpec) -> Resources:
     """The limit of a pod by the same rule: only of containers that name one, so a missing name means unlimited.
 
+    No node is asked for it, so the sum over the containers may be beyond 2^53.
+
     Raises:
-        QuantityError: as for `effective_request`.
+        QuantityError: an amount is no quantity, is negative, or is beyond 2^53; the message names the resource.
     """
     return _effective(spec, "limits")
+
+
+def as_held(pod: Pod) -> PodSpec:
+    """The spec with what the kubelet holds for the pod's containers: the pod's own where that is the same.
+
+    While a container is resized in place, its node must have room for the largest of three: what the spec asks for,
+    what the kubelet has allocated, and what is in force. A resize that the kubelet has found infeasible counts for
+    nothing. So kube-scheduler has it (`PodRequests` with `UseStatusResources`).
+
+    Raises:
+        QuantityError: an amount cannot be read.
+    """
+    spec, status = pod.spec, pod.status
+    if not spec.node_name or (status.container_statuses is None and status.init_container_statuses is None):
+        return spec
+    containers = _held(spec.containers, status.container_statuses, pod)
+    sidecars = _held(spec.init_containers or (), status.init_container_statuses, pod)
+    if containers is None and sidecars is None:
+        return spec
+    return replace(spec, containers=containers or spec.containers, init_containers=sidecars or spec.init_containers)
+
+
+def resize_infeasible(pod: Pod) -> bool:
+    """Whether the node can never give what the spec now asks for."""
+    return any(
+        condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions or ()
+    )
+
+
+def _held(
+    containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...] | None, pod: Pod
+) -> tuple[Container, ...] | None:
+    """The containers with the requests that are held for them; None where these are what they ask for."""
+    by_name = {status.name: status for status in statuses or ()}
+    found = [_held_one(container, by_name.get(container.name), pod) for container in containers]
+    if all(new is old for new, old in zip(found, containers, strict=True)):
+        return None
+    return tuple(found)
+
+
+def _held_one(container: Container, status: ContainerStatus | None, pod: Pod) -> Container:
+    if status is None:
+        return container
+    own = container.resources
+    asked = own.requests if own is not None else None
+    actual = [status.allocated_resources, status.resources.requests if status.resources is not None else None]
+    actual = [each for each in actual if each is not None]
+    if all(each == asked for each in actual):
+        return container
+    amounts = _NOTHING if resize_infeasible(pod) or own is None else _request_of(own)
+    for each in actual:
+        amounts = maximum(amounts, _read(each))
+    raw: RawResources = {name: f"{amount}m" if name == CPU else amount for name, amount in amounts.items()}
+    return replace(container, resources=ResourceRequirements(requests=raw, limits=own.limits if own else None))
 
 
 def is_best_effort(spec: PodSpec) -> bool:

@@ -34,6 +34,12 @@ class Claim:
     holds: Resources = field(default_factory=dict)
     oldest_waiting: tuple[int, str] | None = None
 
+    def within(self, dimension: str, amount: int) -> int:
+        """What it can be granted of an amount that it asks for: within its capability; nothing without a weight."""
+        if self.weight < 1:
+            return 0
+        return min(amount, self.capability.get(dimension, amount)) if self.capability is not None else amount
+
 
 def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, Resources]:
     """The deserved share of each queue, by name; claims must have distinct names.
@@ -50,17 +56,16 @@ def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str
     deserved: dict[str, Resources] = {claim.name: {} for claim in claims}
     for dimension, amount in capacity.items():
         if amount > 0 and any(claim.request.get(dimension, 0) > 0 for claim in claims):
-            granted = _divide(dimension, amount, claims)
-            for claim, grant in zip(claims, granted, strict=True):
+            wants = [claim.within(dimension, claim.request.get(dimension, 0)) for claim in claims]
+            for claim, grant in zip(claims, fill(dimension, amount, claims, wants), strict=True):
                 deserved[claim.name][dimension] = grant
     return deserved
 
 
-def _divide(dimension: str, amount: int, claims: Sequence[Claim]) -> list[int]:
-    """One dimension: the grant of each claim, in their order."""
+def fill(dimension: str, amount: int, claims: Sequence[Claim], wants: Sequence[int]) -> list[int]:
+    """One dimension: the grant of each claim, in their order, none above what it wants (`Claim.within`)."""
     granted = [0] * len(claims)
-    wants = [_most(claim, dimension) for claim in claims]
-    unmet = [index for index, want in enumerate(wants) if want > 0 and claims[index].weight > 0]
+    unmet = [index for index, want in enumerate(wants) if want > 0]
     weights = [claim.weight for claim in claims]
     rest = amount
     while unmet and rest:
@@ -78,9 +83,7 @@ def _divide(dimension: str, amount: int, claims: Sequence[Claim]) -> list[int]:
             given += part
         if not given:
             # rest * weight < weight_sum for each, so rest < len(unmet): one unit each is enough.
-            unmet.sort(
-                key=lambda index: _last_unit_key(claims[index], dimension, granted[index], rest * weights[index])
-            )
+            unmet.sort(key=lambda index: last_unit_key(claims[index], dimension, granted[index], rest * weights[index]))
             for index in unmet[:rest]:
                 granted[index] += 1
             break
@@ -89,16 +92,8 @@ def _divide(dimension: str, amount: int, claims: Sequence[Claim]) -> list[int]:
     return granted
 
 
-def _most(claim: Claim, dimension: str) -> int:
-    """The most that a claim can be granted: its request, within its capability."""
-    want = claim.request.get(dimension, 0)
-    if claim.capability is not None:
-        want = min(want, claim.capability.get(dimension, want))
-    return want
-
-
-def _last_unit_key(claim: Claim, dimension: str, granted: int, fraction: int) -> tuple[object, ...]:
-    """Smaller first. `fraction` is what the queue would get of one unit, times the sum of weights."""
+def last_unit_key(claim: Claim, dimension: str, granted: int, fraction: int) -> tuple[object, ...]:
+    """Who gets one of the last units: smaller first. `fraction` is what the queue is short of, in any one scale."""
     waits, holds = claim.oldest_waiting, claim.holds.get(dimension, 0)
     return (-fraction, holds <= granted, holds <= 0, waits is None, waits or (0, ""), claim.name)
 

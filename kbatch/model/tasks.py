@@ -10,14 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
-from kbatch.model.requests import effective_request
+from kbatch.model.requests import as_held, effective_request, resize_infeasible
+from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.selectors import host_ports
 from kbatch.resources import PODS, Resources
+
+_Labels: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""A namespace, and those of a pod's labels that count."""
+
+_NOWHERE: Final = (None, None)
+
+_UNUSED: Final = 1000
+"""So many classes may be out of use before they are forgotten, should nobody read the model for so long."""
+
+_TEMPLATES: Final = 32
+"""So many ways to write one content are known at a time: container names, for example, count for nothing."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -27,12 +40,13 @@ class TaskClass:
     """Tasks that ask the same of a node.
 
     Attributes:
-        id: small integer, unique within one `ClassTable`; equal content gives the same object.
+        id: integer, unique within one `ClassTable` for ever; equal content gives the same object while tasks have it.
         request: the effective request without `pods`; a shared value, not to be changed.
         needs: `request` above zero plus one place (`pods`), as pairs in the order of names: what room must hold.
         spec: the spec of the first pod of the class; every field that a predicate or a score may read is equal in all.
         namespace, labels: what selectors of other pods see; empty while nothing in the cluster selects pods.
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
+        selection: what its spec asks of nodes besides room, without what names single nodes.
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
     """
 
@@ -43,6 +57,7 @@ class TaskClass:
     namespace: str
     labels: dict[str, str]
     couples: bool
+    selection: Selection
     volumes: tuple[str, ...] = ()
 
     @property
@@ -65,6 +80,8 @@ class Task:
             not terminating.
         nominated: the node that is being cleared for it; "" where none is.
         priority: resolved through PriorityClasses.
+        gated: it cannot be placed, however much room there is: it has scheduling gates, or claims.
+        claims: it has resource claims (`spec.resourceClaims`), which nobody here can allocate.
         never_preempts: its preemptionPolicy is Never.
         started: since when it is bound, in microseconds since the epoch, as far as the API server says; else its
             creation.
@@ -86,6 +103,7 @@ class Task:
     release_at: int | None = None
     nominated: str = ""
     gated: bool = False
+    claims: bool = False
     priority: int = 0
     never_preempts: bool = False
     started: int = 0
@@ -118,7 +136,8 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
     if meta.deletion_timestamp is not None:
         task.terminating = not task.terminal
         task.release_at = timestamp_us(meta.deletion_timestamp)
-    task.gated = bool(spec.scheduling_gates)
+    task.claims = bool(spec.resource_claims)
+    task.gated = task.claims or bool(spec.scheduling_gates)
     if spec.scheduler_name == scheduler_name:
         task.job = _job_key(pod)
         task.role = (meta.labels or {}).get(SUB_GROUP_LABEL, "")
@@ -131,7 +150,17 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
 
 def same_class(one: Pod, other: Pod) -> bool:
     """Whether two states of one pod are of one class for sure."""
-    return one.metadata.labels == other.metadata.labels and one.spec == other.spec
+    return one.metadata.labels == other.metadata.labels and one.spec == other.spec and _same_size(one, other)
+
+
+def _same_size(one: Pod, other: Pod) -> bool:
+    """Whether the kubelet holds the same for both states of a pod, as far as it says."""
+    before, after = one.status, other.status
+    if before.container_statuses != after.container_statuses:
+        return False
+    if before.init_container_statuses != after.init_container_statuses:
+        return False
+    return before.conditions == after.conditions or resize_infeasible(one) == resize_infeasible(other)
 
 
 def same_task(task: Task, pod: Pod) -> bool:
@@ -148,6 +177,7 @@ def same_task(task: Task, pod: Pod) -> bool:
         and now.owner_references == was.owner_references
         and now.creation_timestamp == was.creation_timestamp
         and pod.spec == task.pod.spec
+        and _same_size(task.pod, pod)
         and (not task.node or (started_us(pod) or task.created) == task.started)
     )
 
@@ -163,18 +193,87 @@ def _job_key(pod: Pod) -> str:
     return f"{meta.namespace}/{meta.name}#{meta.uid}"
 
 
+@dataclass(eq=False, slots=True)
+class _Content:
+    """What a class, and its variants by labels, have in common. It lives as long as any of them is used.
+
+    Attributes:
+        base: the class without labels. key: the content. templates: how pods of it were written, the latest of them.
+        variants: the classes by namespace and labels that count. users: tasks of all of them.
+    """
+
+    base: TaskClass
+    key: bytes
+    templates: list[bytes] = field(default_factory=list)
+    variants: dict[_Labels, TaskClass] = field(default_factory=dict)
+    users: int = 0
+
+
 @dataclass
 class ClassTable:
-    """All classes ever met, interned by content."""
+    """The classes of the tasks that exist, interned by content.
 
-    _by_template: dict[bytes, tuple[TaskClass, bytes]] = field(default_factory=dict)
-    _by_content: dict[bytes, TaskClass] = field(default_factory=dict)
-    _variants: dict[tuple[int, str, tuple[tuple[str, str], ...]], TaskClass] = field(default_factory=dict)
+    A class that no task uses any more is forgotten at the next `sweep`; its id is never given again, so that whatever
+    is kept under it elsewhere is merely out of use. So what is known does not depend on pods that are gone.
+    """
+
+    selections: SelectionTable = field(default_factory=SelectionTable)
+    _by_template: dict[bytes, _Content] = field(default_factory=dict)
+    _by_content: dict[bytes, _Content] = field(default_factory=dict)
+    _homes: dict[int, tuple[_Content, _Labels | None]] = field(default_factory=dict)
+    _users: dict[int, int] = field(default_factory=dict)
+    _unused: dict[int, None] = field(default_factory=dict)
     _count: int = 0
+    forgotten: int = 0
+    """How many classes were forgotten so far."""
     selected_keys: set[str] = field(default_factory=set)
     coupled: bool = False
     generation: int = 0
     """Moves when labels begin to count that did not before: tasks must then be classed again."""
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def use(self, cls: TaskClass) -> None:
+        """One more task is of the class."""
+        users = self._users.get(cls.id, 0)
+        self._users[cls.id] = users + 1
+        if not users:
+            self._unused.pop(cls.id, None)
+        self._homes[cls.id][0].users += 1
+
+    def release(self, cls: TaskClass) -> None:
+        """One task less is of the class."""
+        users = self._users[cls.id] - 1
+        self._homes[cls.id][0].users -= 1
+        if users:
+            self._users[cls.id] = users
+        else:
+            del self._users[cls.id]
+            self._unused[cls.id] = None
+            if len(self._unused) > _UNUSED:
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Forget the classes that no task uses; costs what came out of use."""
+        unused, self._unused = self._unused, {}
+        for number in unused:
+            content, labels = self._homes.get(number, _NOWHERE)
+            if content is None:
+                continue  # a base that went with the last of its variants
+            if labels is not None:
+                if content.variants.get(labels, content.base).id == number:
+                    del content.variants[labels]
+                self._forget(number)
+            if not content.users and content.base.id in self._homes and not content.variants:
+                del self._by_content[content.key]
+                for template in content.templates:
+                    del self._by_template[template]
+                self._forget(content.base.id)
+
+    def _forget(self, number: int) -> None:
+        del self._homes[number]
+        self.forgotten += 1
 
     def classify(self, pod: Pod) -> TaskClass:
         """The class of a pod.
@@ -182,7 +281,7 @@ class ClassTable:
         Raises:
             QuantityError: its requests cannot be read.
         """
-        spec = pod.spec
+        spec = as_held(pod)
         volumes = _volumes(pod)
         template = _encode(
             (
@@ -193,9 +292,12 @@ class ClassTable:
         )  # fmt: skip
         found = self._by_template.get(template)
         if found is None:
-            found = self._meet(pod, volumes)
+            found = self._meet(pod, spec, volumes)
             self._by_template[template] = found
-        base = found[0]
+            found.templates.append(template)
+            if len(found.templates) > _TEMPLATES:
+                del self._by_template[found.templates.pop(0)]
+        base = found.base
         if not self.coupled:
             return base
         labels = pod.metadata.labels or {}
@@ -203,18 +305,19 @@ class ClassTable:
             seen = tuple(sorted([(key, labels[key]) for key in self.selected_keys if key in labels]))
         else:
             seen = ()
-        key = (base.id, pod.metadata.namespace, seen)
-        variant = self._variants.get(key)
+        key = (pod.metadata.namespace, seen)
+        variant = found.variants.get(key)
         if variant is None:
             variant = self._new(
                 base.request, spec, pod.metadata.namespace, dict(seen), base.volumes, couples=base.couples
             )
-            self._variants[key] = variant
+            found.variants[key] = variant
+            self._homes[variant.id] = found, key
+            self._unused[variant.id] = None
         return variant
 
-    def _meet(self, pod: Pod, volumes: tuple[str, ...]) -> tuple[TaskClass, bytes]:
+    def _meet(self, pod: Pod, spec: PodSpec, volumes: tuple[str, ...]) -> _Content:
         """A template not seen before: the class of its content, which another template may share."""
-        spec = pod.spec
         request = effective_request(spec)
         ports = sorted(host_ports(spec))
         images = sorted({container.image for container in spec.containers})
@@ -225,16 +328,17 @@ class ClassTable:
                 spec.host_network, ports, images, volumes,
             )
         )  # fmt: skip
-        cls = self._by_content.get(content)
-        if cls is None:
+        found = self._by_content.get(content)
+        if found is None:
             couples = False
             for selector, keys in _pod_selectors(spec):
                 couples = True
                 self._select(selector, keys)
-            cls = self._by_content[content] = self._new(
-                request, spec, pod.metadata.namespace if volumes else "", {}, volumes, couples=couples
-            )
-        return cls, content
+            base = self._new(request, spec, pod.metadata.namespace if volumes else "", {}, volumes, couples=couples)
+            found = self._by_content[content] = _Content(base, content)
+            self._homes[base.id] = found, None
+            self._unused[base.id] = None
+        return found
 
     def _select(self, selector: LabelSelector | None, keys: tuple[str, ...]) -> None:
         """Labels under these keys count from now on."""
@@ -246,7 +350,8 @@ class ClassTable:
             self.coupled = True
             self.selected_keys |= wanted
             self.generation += 1
-            self._variants.clear()
+            for content in self._by_content.values():
+                content.variants.clear()
 
     def _new(
         self,
@@ -260,7 +365,9 @@ class ClassTable:
     ) -> TaskClass:
         self._count += 1
         needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
-        return TaskClass(self._count, request, needs, spec, namespace, labels, couples, volumes)
+        return TaskClass(
+            self._count, request, needs, spec, namespace, labels, couples, self.selections.read(spec), volumes
+        )
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:

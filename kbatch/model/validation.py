@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
+from kbatch.api.objects import Job as BatchJob
+from kbatch.model.demand import Demand, account, demand_of
+from kbatch.model.jobs import Job
+from kbatch.model.makers import Maker, group_key_of, maker_of
 from kbatch.model.nodes import NodeRecord
-from kbatch.resources import PODS, Resources
+from kbatch.resources import LIMIT, PODS, Resources, add
 
 if TYPE_CHECKING:
     from kbatch.model.cluster import ClusterModel
@@ -25,11 +30,13 @@ def validate(model: ClusterModel) -> None:
         for name, amount in record.capacity().items():
             total[name] = total.get(name, 0) + amount
     _check({k: v for k, v in total.items() if v and k != PODS} == model.capacity, "capacity")
+    makers = _makers(model)
     for job in model.jobs.values():
         _check(bool(job.tasks) or job.group is not None, job.key)
         _check(all(model.tasks.get(key) is task for key, task in job.tasks.items()), job.key)
         _check(model.queues[job.queue].jobs.get(job.key) is job if job.queue else job.group is None, job.key)
         _check((job.key in model.live) == (not job.settled), job.key)
+        _validate_demand(model, job, makers.get(job.key, {}))
     for queue in model.queues.values():
         allocated: Resources = {}
         for job in queue.jobs.values():
@@ -38,6 +45,39 @@ def validate(model: ClusterModel) -> None:
                     for name, amount in task.cls.request.items():
                         allocated[name] = allocated.get(name, 0) + amount
         _check({k: v for k, v in allocated.items() if v} == queue.allocated, queue.name)
+        for at, whole in enumerate((queue.allocated, queue.request)):
+            added: Resources = {}
+            for part in queue.parts.values():
+                for name, amount in part[at].items():
+                    added[name] = added.get(name, 0) + amount
+            _check(added == whole, queue.name)
+        asked = add(*(job.request for job in queue.jobs.values()))
+        _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
+
+
+def _makers(model: ClusterModel) -> dict[str, dict[str, Maker]]:
+    """The batch Jobs by the group that their pods belong to, read anew."""
+    found: dict[str, dict[str, Maker]] = {}
+    for obj in model.objects.get(BatchJob, {}).values():
+        group = group_key_of(obj, model.scheduler_name) if isinstance(obj, BatchJob) else ""
+        if group and isinstance(obj, BatchJob):
+            found.setdefault(group, {})[obj.metadata.name] = maker_of(obj)
+    return found
+
+
+def _validate_demand(model: ClusterModel, job: Job, makers: dict[str, Maker]) -> None:
+    kept = model.makers(job.key)
+    _check(kept.keys() == makers.keys() and all(kept[name].like(maker) for name, maker in makers.items()), job.key)
+    fresh = copy.copy(job)
+    account(fresh, makers)
+    _check((fresh.request, fresh.outstanding) == (job.request, job.outstanding), job.key)
+    _check(fresh.suspended_by == job.suspended_by, job.key)
+    _check(_as_numbers(demand_of(job)) == _as_numbers(model.demand(job)), job.key)
+
+
+def _as_numbers(demand: Demand) -> tuple[object, ...]:
+    needed = [(pods.template.request, pods.template.role, pods.count, pods.sure) for pods in demand.needed]
+    return demand.minimum, demand.room, demand.missing, demand.uncreated, demand.short, needed
 
 
 def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
@@ -52,13 +92,17 @@ def _validate_node(model: ClusterModel, record: NodeRecord) -> None:
     ):
         _check({k: v for k, v in kept.items() if v} == {k: v for k, v in wanted.items() if v}, record.name)
     _check(record.tasks == fresh.tasks, record.name)
+    _check(record.astray == fresh.astray, record.name)
     row = model.table.row.get(record.name)
     _check((row is not None) == (record.node is not None), record.name)
     if row is not None:
         for name, idle in model.table.idle.items():
-            _check(int(idle[row]) == record.allocatable.get(name, 0) - fresh.used.get(name, 0), record.name)
-            _check(int(model.table.releasing[name][row]) == fresh.releasing.get(name, 0), record.name)
+            used, releasing = min(fresh.used.get(name, 0), LIMIT), min(fresh.releasing.get(name, 0), LIMIT)
+            _check(int(idle[row]) == record.allocatable.get(name, 0) - used, record.name)
+            _check(int(model.table.releasing[name][row]) == releasing, record.name)
             _check(int(model.table.capacity[name][row]) == record.capacity().get(name, 0), record.name)
+        _check(bool(model.table.open[row]) == (not record.closed), record.name)
+    _check(record.overfull == any(amount > LIMIT for amount in fresh.used.values()), record.name)
 
 
 def _check(holds: bool, where: str) -> None:

@@ -14,6 +14,7 @@ from kbatch.api.objects import (
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
@@ -27,6 +28,23 @@ INLINE: Final = "csi:"
 _NOT_MADE: Final = "kubernetes.io/no-provisioner"
 _MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _ONE_POD: Final = "ReadWriteOncePod"
+
+
+_ZONE: Final = "topology.kubernetes.io/zone"
+_REGION: Final = "topology.kubernetes.io/region"
+ZONE_LABELS: Final = {
+    _ZONE: _ZONE,
+    _REGION: _REGION,
+    "failure-domain.beta.kubernetes.io/zone": _ZONE,
+    "failure-domain.beta.kubernetes.io/region": _REGION,
+}
+"""Labels of a volume that say where it is, as they may stand on nodes too; with each the name that it has today."""
+
+
+def zones_of(volume: PersistentVolume) -> dict[str, frozenset[str]]:
+    """The zones and regions that a volume can be used in, by label: several are joined by `__`."""
+    labels = volume.metadata.labels or {}
+    return {key: frozenset(labels[key].split("__")) for key in ZONE_LABELS if key in labels}
 
 
 def claims_of(volumes: Iterable[str]) -> Iterator[str]:

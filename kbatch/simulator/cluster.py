@@ -35,6 +35,7 @@ from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction, Ver
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.jobs_release import HELD, group_for, group_of, named_group
 from kbatch.model.phase import Phase
+from kbatch.resources import QuantityError
 from kbatch.simulator import pods as changes
 from kbatch.simulator.control import Controllers
 from kbatch.simulator.errors import Fault, InputError
@@ -196,7 +197,10 @@ class SimulatedCluster:
             groups = []
         else:
             owned = replace(job, metadata=replace(job.metadata, uid=job.metadata.uid or uid_of(job)))
-            groups = [msgspec.convert(group_for(owned), PodGroup)]
+            try:
+                groups = [msgspec.convert(group_for(owned), PodGroup)]
+            except QuantityError:
+                groups = []  # the operator makes none either; the pods wait for it
         return replace(job, spec=replace(job.spec, template=template)), groups
 
     def _depart(self, obj: AnyObject, now: int) -> None:

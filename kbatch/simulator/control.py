@@ -12,8 +12,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from kbatch.api import conditions
+from kbatch.api.names import SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ResourceQuota
 from kbatch.model.events import Upsert
+from kbatch.model.jobs_release import HELD, RELEASED
 from kbatch.model.phase import Phase
 from kbatch.simulator import pods as changes
 from kbatch.simulator.controllers import Maker, maker_of_job, maker_of_replica_set, with_allowance, with_usage
@@ -142,7 +144,9 @@ class Controllers:
     def _suspend(self, owner: Owner, *, suspend: bool) -> None:
         job = self._suspended.get(owner)
         if job is not None:
-            self._store.model.apply(Upsert(replace(job, spec=replace(job.spec, suspend=suspend))))
+            annotations = {**(job.metadata.annotations or {}), SUSPENDED_ANNOTATION: HELD if suspend else RELEASED}
+            metadata = replace(job.metadata, annotations=annotations)
+            self._store.model.apply(Upsert(replace(job, metadata=metadata, spec=replace(job.spec, suspend=suspend))))
 
     def _count(self, namespace: str) -> None:
         """Quota and disruption controllers: what is used of the namespace, and what may be evicted of it."""

@@ -168,7 +168,9 @@ def with_usage(quota: ResourceQuota, pods: Iterable[Pod]) -> ResourceQuota:
 def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisruptionBudget:
     """The budget with how many of these pods of its namespace may be evicted now.
 
-    Terminating pods are neither healthy nor expected: what replaces them is among the pods already.
+    Terminating pods are neither healthy nor expected: what replaces them is among the pods already. For maxUnavailable,
+    and for percentages, as many pods are expected as their controllers are to keep; a pod without a controller is not
+    expected to come again, so such a budget over these alone lets none of them go.
     """
     spec = budget.spec
     if spec.min_available is None and spec.max_unavailable is None:
@@ -181,7 +183,8 @@ def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisru
         and selector_matches(spec.selector, pod.metadata.labels)
     ]
     healthy = sum(pod.status.phase == "Running" for pod in guarded)
-    expected = len(guarded)
+    kept = sum(any(owner.controller for owner in pod.metadata.owner_references) for pod in guarded)
+    expected = len(guarded) if spec.max_unavailable is None and isinstance(spec.min_available, int) else kept
     if spec.max_unavailable is not None:
         desired = expected - _count(spec.max_unavailable, expected)
     else:
@@ -191,7 +194,7 @@ def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisru
         current_healthy=healthy,
         desired_healthy=max(0, desired),
         expected_pods=expected,
-        observed_generation=budget.metadata.generation,
+        observed_generation=max(1, budget.metadata.generation),
     )
     return budget if budget.status == status else replace(budget, status=status)
 

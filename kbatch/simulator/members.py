@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import OwnerReference, Pod, PodGroup, PodTemplate, SubGroup
-from kbatch.model.members import State, plan, sizes
+from kbatch.model.makers import sizes
+from kbatch.model.members import State, plan
 from kbatch.model.phase import Phase
 from kbatch.model.requests import effective_request
 from kbatch.model.templates import TemplateError, member_name, render_member

@@ -17,7 +17,8 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
-from kbatch.model.members import Plan, State, plan, sizes
+from kbatch.model.makers import sizes
+from kbatch.model.members import Plan, State, plan
 from kbatch.model.phase import Phase
 from kbatch.model.templates import TemplateError
 from operators.podgroup.groups import FIELD_MANAGER, patch_group

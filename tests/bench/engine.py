@@ -239,9 +239,9 @@ def reclaim() -> Iterator[Figure]:
             yield group(f"r{at}", 1, f"q{at}")
             for index in range(100):
                 yield pod(f"r{at}", index, on=f"n{(at * 100 + index) % 625:05}")
-        yield group("claimer", 1, "q200")
+        yield group("preemptor", 1, "q200")
         for index in range(100):
-            yield pod("claimer", index)
+            yield pod("preemptor", index)
 
     model, building = build(objects())
     result = decide(model, build_policy(DEFAULT))

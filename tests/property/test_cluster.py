@@ -9,7 +9,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.api.objects import AnyObject, Metadata, Pod
+from kbatch.api.objects import (
+    AnyObject,
+    Job,
+    JobSpec,
+    JobStatus,
+    Metadata,
+    Pod,
+    PodCondition,
+    PodTemplate,
+    SubGroup,
+)
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.image import build_model, take_image
@@ -25,12 +35,16 @@ UPSERTS: list[AnyObject] = [
     priority_class("low", 3),
 ]
 DELETES: list[AnyObject] = [group("a"), group("b"), node("n1"), node("n2"), queue("q")]
+ROLES = (
+    SubGroup(name="r", min_member=1, template={"spec": {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}}),
+    SubGroup(name="s", min_member=1),
+)
 NODES = st.sampled_from(["", "n1", "n2", "n3"])
 
 
 @st.composite
 def events(draw: st.DrawFn) -> Event:
-    kind = draw(st.integers(0, 9))
+    kind = draw(st.integers(0, 11))
     name = draw(NAMES)
     if kind <= 4:
         return Upsert(_pod(draw, name))
@@ -38,13 +52,40 @@ def events(draw: st.DrawFn) -> Event:
         return Upsert(copy.deepcopy(draw(st.sampled_from(UPSERTS))))
     if kind == 6:
         least = draw(st.integers(1, 3))
-        return Upsert(group(name, least, queue=draw(st.sampled_from(["q", "default"])), min_resources={"cpu": "5"}))
+        found = group(name, least, queue=draw(st.sampled_from(["q", "default"])))
+        five: dict[str, str | int | float] = {"cpu": "5"}
+        found.spec.min_resources = draw(st.sampled_from([None, five]))
+        found.spec.sub_groups = draw(st.sampled_from([None, ROLES]))
+        return Upsert(found)
     if kind == 7:
         return Unreadable(Pod, "ns", name, f"u-{name}", draw(NODES), "broken")
+    if kind >= 10:
+        return Upsert(_job(draw, name)) if draw(st.integers(0, 3)) else Delete(Job, "ns", name)
     if draw(st.booleans()):
         return Delete(Pod, "ns", name)
     gone = draw(st.sampled_from(DELETES))
     return Delete(type(gone), gone.metadata.namespace, gone.metadata.name)
+
+
+def _job(draw: st.DrawFn, name: str) -> Job:
+    """A batch Job: held, let go, suspended by its user or ended; its pods name a group, or it has a queue."""
+    of = draw(st.sampled_from(["", "a", "b"]))
+    mark = draw(st.sampled_from([None, "true", "false"]))
+    template = pod("t", str(draw(st.integers(0, 2))), of=of, scheduler=draw(st.sampled_from(["kube-batch", "other"])))
+    over = draw(st.sampled_from([None, None, (PodCondition(type="Complete", status="True"),)]))
+    return Job(
+        metadata=Metadata(
+            name=name, namespace="ns", uid=draw(st.sampled_from(["o-rs", f"j-{name}"])),
+            labels=draw(st.sampled_from([None, {"kbatch.dev/queue": "q"}])),
+            annotations={"kbatch.dev/suspended": mark} if mark is not None else None,
+        ),
+        spec=JobSpec(
+            suspend=draw(st.booleans()), parallelism=draw(st.sampled_from([None, 1, 3])),
+            completions=draw(st.sampled_from([None, 1, 4])),
+            template=PodTemplate(metadata=template.metadata, spec=template.spec),
+        ),
+        status=JobStatus(succeeded=draw(st.integers(0, 2)), conditions=over),
+    )  # fmt: skip
 
 
 def _pod(draw: st.DrawFn, name: str) -> Pod:

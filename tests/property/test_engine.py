@@ -236,16 +236,16 @@ class _Before:
             self.count(eviction.pod, -1)
             job, _ = self.tasks[eviction.pod]
             disruption, priority, victim_queue, _, _ = self.victims_of[job]
-            claimer = self.victims_of[transaction.job]
+            preemptor = self.victims_of[transaction.job]
             if eviction.action == "allocate":
                 continue
             assert disruption != "Never"
             assert transaction.nominations, "an eviction without a beneficiary"
             if eviction.action == "preempt":
-                assert victim_queue == claimer[2]
-                assert priority <= claimer[1]
+                assert victim_queue == preemptor[2]
+                assert priority <= preemptor[1]
             else:
-                assert victim_queue != claimer[2]
+                assert victim_queue != preemptor[2]
         placed = [bind.pod for bind in transaction.binds]
         placed += [one.pod for one in transaction.nominations if one.node is not None]
         for name in placed:
@@ -367,8 +367,8 @@ def test_one_more_node_never_reduces_what_runs(found: World, cpu: int) -> None:
 def test_no_victim_is_one_too_many(low: int, high: int, size: int, cpu: int) -> None:
     nodes = [node("n1", str(low)), node("n2", str(cpu))]
     running = [pod(f"a-{at}", of="a", on="n1", at=at) for at in range(low)]
-    claimers = [pod(f"b-{at}", str(size), of="b") for at in range(high)]
-    model = world([*CLASSES, queue(), *nodes], running, group("a", priority_class_name="low"), claimers)
+    preemptors = [pod(f"b-{at}", str(size), of="b") for at in range(high)]
+    model = world([*CLASSES, queue(), *nodes], running, group("a", priority_class_name="low"), preemptors)
     model.apply(Upsert(group("b", high, priority_class_name="high", at=1)))
     found = run(model, POLICIES[0])
     room = low // size + cpu // size

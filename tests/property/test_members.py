@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbatch.api.objects import PodGroupSpec, SubGroup
-from kbatch.model.members import Plan, State, plan, sizes
+from kbatch.model.makers import sizes
+from kbatch.model.members import Plan, State, plan
 from kbatch.model.phase import Phase
 from kbatch.model.templates import member_name
 

@@ -54,9 +54,11 @@ from kbatch.api.objects.placement import (
     WeightedPodAffinityTerm,
 )
 from kbatch.api.objects.pods import (
+    ActualResources,
     ClaimSource,
     Container,
     ContainerPort,
+    ContainerStatus,
     CsiSource,
     EphemeralSource,
     Pod,
@@ -106,6 +108,7 @@ from kbatch.api.objects.workloads import (
 )
 
 __all__ = [
+    "ActualResources",
     "Affinity",
     "AnyObject",
     "ClaimReference",
@@ -114,6 +117,7 @@ __all__ = [
     "Container",
     "ContainerImage",
     "ContainerPort",
+    "ContainerStatus",
     "CsiNode",
     "CsiNodeAllocatable",
     "CsiNodeDriver",

@@ -37,6 +37,12 @@ class ClaimSource(Value, kw_only=True, frozen=True):
     read_only: bool = False
 
 
+class PodResourceClaim(Value, kw_only=True, frozen=True):
+    """A claim on devices (dynamic resource allocation). Only its presence matters."""
+
+    name: str = ""
+
+
 class EphemeralSource(Value, kw_only=True, frozen=True):
     """Only its presence matters: the claim is named `<pod>-<volume>`."""
 
@@ -68,6 +74,7 @@ class PodSpec(Object, kw_only=True):
     resources: ResourceRequirements | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
     host_network: bool = False
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
@@ -81,12 +88,26 @@ class PodCondition(Value, kw_only=True, frozen=True):
     last_transition_time: str | None = None
 
 
+class ActualResources(Value, kw_only=True, frozen=True):
+    requests: RawResources | None = None
+
+
+class ContainerStatus(Value, kw_only=True, frozen=True):
+    """What the kubelet holds for a container: other than in the spec while it is resized in place."""
+
+    name: str = ""
+    allocated_resources: RawResources | None = None
+    resources: ActualResources | None = None
+
+
 class PodStatus(Object, kw_only=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
     reason: str = ""
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class Pod(Object, kw_only=True):

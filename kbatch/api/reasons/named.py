@@ -1,12 +1,12 @@
 # ruff: noqa: D102 -- every `message` is what `Reason.message` says
-"""Reasons that lie in what a manifest names: it is not there, or takes nothing."""
+"""Reasons that lie in what a manifest names: it is not there, takes nothing, or is nothing that kbatch deals with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kbatch.api.reasons.base import Reason
+from kbatch.api.reasons.base import Reason, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +72,20 @@ class JobSuspended(Reason):
     @property
     def message(self) -> str:
         return f"Job {self.job} is suspended by its user, and so keeps no place; set its spec.suspend to false"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClaimsUnsupported(Reason):
+    """`claiming` of the group's pods have resource claims, and without them it cannot reach its minimum."""
+
+    code: ClassVar[str] = "ResourceClaimsUnsupported"
+    rank: ClassVar[int] = 47
+    claiming: int
+
+    @property
+    def message(self) -> str:
+        has = "has" if self.claiming == 1 else "have"
+        return (
+            f"{count(self.claiming, 'pod')} {has} spec.resourceClaims, which kbatch does not allocate; request the "
+            f"devices as extended resources, or leave such pods to another scheduler"
+        )

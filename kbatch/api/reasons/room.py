@@ -60,6 +60,30 @@ class ClusterTooSmall(NotEnoughResources):
 
 
 @dataclass(frozen=True, slots=True)
+class MinResourcesTooLarge(Reason):
+    """NotEnoughResources of a group whose minResources say more than the whole cluster holds, whatever its pods are.
+
+    In `resource`: they ask for `asked`, the nodes hold `held` without kbatch's own pods.
+    """
+
+    code: ClassVar[str] = "NotEnoughResources"
+    rank: ClassVar[int] = 81
+    lacks_capacity: ClassVar[bool] = True
+    resource: str
+    asked: int
+    held: int
+    nodes: int
+
+    @property
+    def message(self) -> str:
+        return (
+            f"asks for {amount(self.resource, self.asked)} in its minResources; {count(self.nodes, 'node')} would hold "
+            f"{amount(self.resource, self.held)} even without kbatch's other pods; "
+            f"{'add larger or more nodes, or ask for less' if self.nodes else 'add nodes'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class GangExceedsReclaimableShare(Reason):
     """The minimum fits the cluster, but would take the queue past what it deserves, and nothing less would help.
 

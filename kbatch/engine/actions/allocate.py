@@ -17,12 +17,13 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import awaits_capability, over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.gang import place_minimum, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_tasks, signature, unplaced
+from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
@@ -224,10 +225,12 @@ class _Line:
             session.refuse(job, reason)
             return False
         tasks = unplaced(job)
-        following = next_tasks(job, tasks)
+        following = next_tasks(job, [task for task in tasks if context.feasibility.most(task.cls)])
+        if len(following) < job.missing():
+            following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
-        reason = over_capability(self.queue, following)
+        reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
         if reason is None and job.job.shadow:
             reason = context.ledger.refuses(job, following)
         if reason is not None:
@@ -239,6 +242,8 @@ class _Line:
         mark = signature(job, tasks)
         statement = Statement(session, job)
         known = context.unschedulable.known(mark, tasks)
+        if known:
+            account_for(context.rankings, statement, (When.NOW, When.LATER))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
             yield from statement.commit()
@@ -251,7 +256,10 @@ class _Line:
         if reason is not None:
             session.refuse(job, reason, attempted=True)
             return False
-        if not (known or context.ledger):
+        if statement.refused is not None:
+            session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
+            return False
+        if statement.searched and not (known or context.ledger):
             context.unschedulable.note(mark, tasks)
         session.refuse_room(job)
         return False
@@ -269,19 +277,18 @@ class _Line:
             task = rest.pop()
             if task.cls.id in full or task.key in job.nominated or job.full(task.role):
                 continue
-            if over_capability(self.queue, [task]) is not None or context.ledger.refuses(job, [task]) is not None:
+            statement = Statement(session, job)
+            if statement.headroom(task) == 0 or context.ledger.refuses(job, [task]) is not None:
                 full.add(task.cls.id)
                 continue
-            statement = Statement(session, job)
-            rows = context.rankings.of(task.cls, When.NOW).choose(1)
-            if rows:
-                statement.allocate(task, rows[0])
-            else:
-                rows = context.rankings.of(task.cls, When.LATER).choose(1)
-                if not rows:
-                    full.add(task.cls.id)
-                    continue
-                statement.pipeline(task, rows[0])
+            among = statement.rows(task)
+            rows = context.rankings.of(task.cls, When.NOW).choose(1, among)
+            waits = not rows
+            if waits:
+                rows = context.rankings.of(task.cls, When.LATER).choose(1, among)
+            if not statement.place((task,), rows, waits=waits):
+                full.add(task.cls.id)
+                continue
             yield from statement.commit()
             return True
         return False

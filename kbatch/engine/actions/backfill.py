@@ -36,9 +36,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
                 continue
             rows = context.rankings.of(task.cls, When.NOW).choose(1)
-            if rows:
-                statement.allocate(task, rows[0])
-            else:
+            if not statement.place((task,), rows):
                 full.add(task.cls.id)
             if session.due(10):
                 yield TURN

@@ -17,8 +17,8 @@ from typing import Any, Final
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import (
-    ClusterTooSmall,
     GangExceedsReclaimableShare,
+    MinResourcesTooLarge,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,
@@ -27,13 +27,12 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.actions.base import Action
-from kbatch.engine.coming import behind, foreseen, gives
+from kbatch.engine.admission.demand import Quotas, needs
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.demand import Quotas, needs, to_come
 from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.preemption.prospective import behind, foreseen, gives
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
 from kbatch.times import SECOND
@@ -88,7 +87,7 @@ class _Admission:
                     if wanted is not None:
                         self._promise(job, wanted)
                         self.quotas.promise(job)
-                    self.aged_is_in = self.aged_is_in or session.now >= job.job.created + session.policy.ageing
+                    self.aged_is_in = self.aged_is_in or self._gathers(job)
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -198,6 +197,16 @@ class _Admission:
         session.refuse(job, reason)
         return True
 
+    def _gathers(self, job: JobState) -> bool:
+        """Whether a group in queue has waited so long that room gathers for it: only for one that could use it."""
+        session = self.session
+        demand = session.model.demand(job.job)
+        if session.now < job.job.created + session.policy.ageing or demand.short:
+            return False
+        if not demand.uncreated and session.valid(job) is not None:
+            return False
+        return not session.limited(job, ()) and self.context.feasibility.attempt(job).fits
+
     def _comes_by_age(self, job: JobState, wanted: Resources) -> bool:
         """Whether the group has waited so long that room is to gather for it: others come in only beside it.
 
@@ -221,15 +230,10 @@ class _Admission:
         session = self.session
         if self.context.feasibility.hopeless(job):
             return too_small(session, job, self.context.feasibility.attempt(job))
-        short = lacking(wanted, session.total)
+        short = lacking(wanted, session.total) if job.job.min_resources else {}
         if short:
             name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
-            return ClusterTooSmall(job.minimum, job.bound, name, short[name], len(session.nodes))
-        for request, least in to_come(session, job):
-            if not self.context.feasibility.holds_like(request, least):
-                return ClusterTooSmall(
-                    job.minimum, job.bound, *self.context.feasibility.lacks_for_one(request), len(session.nodes)
-                )
+            return MinResourcesTooLarge(name, wanted[name], session.total.get(name, 0), len(session.nodes))
         return None
 
     def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
@@ -245,7 +249,8 @@ class _Admission:
         if self.preempts and self._short(wanted, self._weaker(job, queue)) is None:
             return None
         session = self.session
-        if session.valid(job) is None and len(unplaced(job)) >= job.missing():
+        demand = session.model.demand(job.job)
+        if not demand.short and (demand.uncreated or session.valid(job) is None):
             alone = self.context.feasibility.attempt(job)
             if not alone.fits:
                 return too_small(session, job, alone)

@@ -13,16 +13,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
-from kbatch.engine.coming import awaited, behind, foreseen, fresh
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.demand import ToCome
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import lacking, next_steps
 from kbatch.engine.preemption.sums import capability, promised
@@ -31,6 +30,7 @@ from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, signature, unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.model.makers import ToCome
 from kbatch.model.tasks import Task
 from kbatch.resources import add, total
 from kbatch.resources import lacking as short_of
@@ -156,8 +156,11 @@ def _clear(
     context: CycleContext, queue: QueueState, job: JobState, pods: list[ToCome], searches: Searches
 ) -> Generator[Transaction | Turn, None, None]:
     """Keep room for pods that are yet to be made, for the rest of the cycle; fetch it from surplus if need be."""
+    if context.feasibility.hopeless(job):
+        return
     session = context.session
-    whole = replace(job, waiting=[*job.waiting, *awaited(session, job, pods)])  # the same sums
+    coming = yield from awaited(session, job, pods)
+    whole = replace(job, waiting=[*job.waiting, *coming])  # the same sums
     found = yield from _plan_ahead(context, queue, whole, searches)
     if found is None:
         return

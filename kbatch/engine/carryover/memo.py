@@ -18,7 +18,7 @@ class Memo:
         shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
             while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
         shortages: what groups lacked, while `standing_generation` is `shortages_at`.
-        trials: what the emptied nodes hold of groups, while `capacity_generation` is `trials_at`.
+        trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`.
         idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
     """
 

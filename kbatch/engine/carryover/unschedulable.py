@@ -17,7 +17,7 @@ from kbatch.model.tasks import Task, TaskClass
 
 
 class UnschedulableCache:
-    """One session's attempts that failed. A mark is `planning.signature`: equal marks ask for the same."""
+    """One session's attempts that failed. A mark is `state.minimum.signature`: equal marks ask for the same."""
 
     def __init__(self, session: Session, rankings: NodeRankings, before: Memo) -> None:
         self._session = session

@@ -3,7 +3,7 @@
 A group is tried somewhere in the middle of a cycle; were its reason made then, the numbers would depend on who was
 tried before, and on whether it was tried at all or known to fail. So an action only notes that there was no room, and
 what is lacking is worked out when the cycle has decided everything. Then the next cycle, if nothing happens, finds the
-very cluster that this one has left, and says the same. (The door is different: why a group is not let in queue is said
+very cluster that this one has left, and says the same. (Admission is different: why a group is not let in queue is said
 of the cluster as the cycle found it, because that is what it was kept out by.)
 """
 
@@ -52,7 +52,7 @@ class Shortages:
         """Why there is no room for what the job's minimum lacks."""
         context = self._context
         if context.feasibility.hopeless(job):
-            return too_small(context.session, job, context.feasibility.attempt(job))
+            return too_small(context.session, job, (yield from context.feasibility.attempting(job)))
         tasks = unplaced(job)
         key = (
             signature(job, tasks), context.unschedulable.beyond(classes_of(tasks)), job.pipelined,
@@ -66,7 +66,7 @@ class Shortages:
 
     def _work_out(self, job: JobState) -> Generator[Turn, None, Reason]:
         context, session = self._context, self._session
-        alone = context.feasibility.attempt(job)
+        alone = yield from context.feasibility.attempting(job)
         if not alone.fits:
             return too_small(session, job, alone)
         reserved = yield from self._reserved(job)
@@ -83,7 +83,7 @@ class Shortages:
         for cls, row in rows:
             session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
-        fits = yield from placing(self._context.rankings, statement, (When.NOW,))
+        fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=False)
         statement.rollback()
         for cls, row in rows:
             session.room.pipeline(cls, row)
@@ -123,7 +123,7 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     plan = Statement(session, job)
     needed = job.missing()
     tasks = unplaced(job)
-    yield from placing(context.rankings, plan, when)
+    yield from placing(context.rankings, plan, when, search=False)  # a search was made in vain
     left = unplaced(job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]

@@ -1,27 +1,41 @@
 """The nodes as they would be without this scheduler's pods: whether a group could run there at all, and what it lacks.
 
-Only what a node itself decides counts (room, labels, taints, conditions, reachable volumes), not other pods: those are
-gone. The columns are made once for a session, and every trial is taken back.
+A trial places the minimum by the code that places it in earnest, over an emptied session of its own: the plugins are
+made once more over nodes on which only other schedulers' pods stand, so the gang's pods meet one another's
+anti-affinity, spread and host ports, and nobody else's but those. What terminates is gone. Every trial is taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.cooperative import finish
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.placement.shortage import shortage
+from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.tasks import Task, TaskClass
-from kbatch.resources import Resources, scale, total
+from kbatch.model.nodes import Column, exact_sum
+from kbatch.model.tasks import TaskClass
+from kbatch.resources import scale, total
+
+_UNLIMITED: Final = 1 << 62
+_STEPS: Final = 100
+"""Of a search on emptied nodes, which is seldom needed there; it is made once for each gang, in whatever cycle, so that
+their number must not depend on what is remembered."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
+_Run: TypeAlias = "tuple[TaskClass, str, int]"
+"""So many pods of one class and role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,7 @@ class Feasibility:
             self._room.releasing[name] = np.zeros(len(column), np.int64)
             self._room.future[name] = column.copy()
         self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
+        self._emptied: tuple[Session, NodeRankings] | None = None
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
         self._before = before
@@ -74,13 +89,18 @@ class Feasibility:
     def close(self) -> None:
         """Let go of what holds this."""
         self._rankings.close()
+        if self._emptied is not None:
+            session, rankings = self._emptied
+            rankings.close()
+            session.close()
+            self._emptied = None
 
     def hopeless(self, job: JobState) -> bool:
         """Whether no arrangement could hold the group's minimum; cheap, and only ever true where that is proved.
 
         Each class by itself must have room for its part; where all pods are needed, their sum must fit the cluster too.
         """
-        counts = _count(job)
+        counts = self._count(job)
         mark = _content(job, counts)
         found = self._hopeless.get(mark)
         if found is None:
@@ -89,7 +109,13 @@ class Feasibility:
 
     def _cannot(self, job: JobState, counts: _Counts) -> bool:
         wanted, there = job.minimum - job.job.succeeded, sum(counts.values())
-        if there < wanted:
+        most = {role.name: role.max_member for role in job.job.roles}
+        usable = 0
+        for role_name in sorted({role_name for _, role_name in counts}):
+            count = sum(count for (_, other), count in counts.items() if other == role_name)
+            limit = most.get(role_name)
+            usable += count if limit is None else min(count, max(0, limit - _succeeded(job, role_name)))
+        if usable < wanted:
             return False  # not all pods are there
         for role in job.job.roles:
             least = role.min_member - _succeeded(job, role.name)
@@ -104,14 +130,15 @@ class Feasibility:
 
     def _sum(self, name: str) -> int:
         column = self._capacity.get(name)
-        return int(column[self._session.nodes.open].sum()) if column is not None else 0
+        return exact_sum(column[self._session.nodes.open]) if column is not None else 0
 
     def _at_most(self, counts: _Counts) -> int:
-        """At most this many of the pods have room, were each class alone."""
-        by_class: dict[TaskClass, int] = {}
+        """At most this many of the pods have room, were each class alone; those that differ in nothing here are one."""
+        alike: dict[object, tuple[TaskClass, int]] = {}
         for (cls, _), count in counts.items():
-            by_class[cls] = by_class.get(cls, 0) + count
-        return sum(min(count, self.most(cls)) for cls, count in by_class.items())
+            mark = (cls.needs, self._rankings.allowed(cls).tobytes()) if len(counts) > 1 else cls.id
+            alike[mark] = cls, alike.get(mark, (cls, 0))[1] + count
+        return sum(min(count, self.most(cls)) for cls, count in alike.values())
 
     def most(self, cls: TaskClass) -> int:
         """How many pods of a class the emptied nodes hold, were there no others."""
@@ -124,34 +151,28 @@ class Feasibility:
             found = self._most[cls.id] = int(fitting.sum())
         return found
 
-    def holds_like(self, request: Resources, count: int) -> bool:
-        """Whether this many such pods have room, whatever else they demand: for pods that are to come."""
-        fitting = np.full(len(self._session.nodes), np.int64(count))
-        for name, amount in request.items():
-            if amount > 0:
-                column = self._capacity.get(name)
-                fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
-        return int(fitting.sum()) >= count
-
-    def lacks_for_one(self, request: Resources) -> tuple[str, int]:
-        """The dimension in which no node is large enough for one such pod, and by how much; "" and 0: none."""
-        for name in sorted(request):
-            column = self._capacity.get(name)
-            largest = int(column.max(initial=0)) if column is not None else 0
-            if request[name] > largest:
-                return name, request[name] - largest
-        return "", 0
-
     def mark(self, job: JobState) -> object:
         """What the answers about a group depend on, but for the nodes."""
-        return _content(job, _count(job))
+        return _content(job, self._count(job))
 
     def attempt(self, job: JobState) -> Trial:
-        """Place the group's minimum, the smallest pods that make it up, the largest of them first."""
-        mark = _content(job, _count(job))
+        """`attempting`, without turns."""
+        return finish(self.attempting(job))
+
+    def attempting(self, job: JobState) -> Generator[Turn, None, Trial]:
+        """Place the group's minimum on the emptied nodes.
+
+        Where some of its pods do not exist yet, those that do and those that are to come fill the nodes one class after
+        the other: what pods think of one another is known of pods that exist.
+        """
+        counts = self._count(job)
+        mark = _content(job, counts)
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            found = self._attempt(job, _minimum_of(job))
+            if job.job.to_come:
+                found = self._fill(job, _minimum_of(job, counts))
+            else:
+                found = yield from self._attempt(job)
         self._trials[mark] = found
         return found
 
@@ -160,45 +181,81 @@ class Feasibility:
         """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
         return self._trials
 
-    def _attempt(self, job: JobState, tasks: list[Task]) -> Trial:
+    def _count(self, job: JobState) -> _Counts:
+        """Its pods that have not ended, and those of its minimum that are to come, by class and role."""
+        counts: _Counts = {}
+        for task in job.job.tasks.values():
+            if not (task.terminal or task.terminating):
+                pair = task.cls, task.role
+                counts[pair] = counts.get(pair, 0) + 1
+        if job.job.to_come:
+            model = self._session.model
+            for pods in model.demand(job.job).needed:
+                pair = pods.template.task_class(model.classes, job.job.namespace), pods.template.role
+                counts[pair] = counts.get(pair, 0) + pods.count
+        return counts
+
+    def _fill(self, job: JobState, runs: list[_Run]) -> Trial:
+        """Fill the nodes in their order with one run after the other; takes as long for a thousand pods as for one."""
         room, rankings = self._room, self._rankings
-        tasks.sort(key=_size, reverse=True)
-        done: list[tuple[TaskClass, int]] = []
-        left: list[Task] = []
-        at = 0
-        while at < len(tasks):
-            cls, end = tasks[at].cls, at
-            while end < len(tasks) and tasks[end].cls is cls:
-                end += 1
-            while at < end:
-                rows = rankings.of(cls, When.NOW).choose(end - at)
-                if not rows:
-                    break
-                for row in rows:
-                    room.allocate(cls, row)
-                    done.append((cls, row))
-                at += len(rows)
-            left.extend(tasks[at:end])
-            at = end
-        lacking = job.minimum - job.job.succeeded - len(tasks)  # pods that do not exist
-        found = Trial(job.minimum, job.job.succeeded + len(done) + max(0, lacking))
+        runs.sort(key=lambda run: _size(run[0]), reverse=True)
+        before: dict[str, Column] = {}
+        placed = 0
+        left: list[_Run] = []
+        for cls, role, count in runs:
+            room.ensure(cls)
+            fitting = np.where(rankings.allowed(cls), np.int64(count), np.int64(0))
+            for name, amount in cls.needs:
+                fitting = np.minimum(fitting, np.maximum(room.idle[name], 0) // amount)
+            taken = np.clip(count - (np.cumsum(fitting) - fitting), 0, fitting)
+            for name, amount in cls.needs:
+                before.setdefault(name, room.idle[name].copy())
+                room.idle[name] -= taken * amount
+                room.future[name] -= taken * amount
+            most = int(taken.sum())
+            placed += most
+            if most < count:
+                left.append((cls, role, count - most))
+        lacking = job.minimum - job.job.succeeded - sum(count for _, _, count in runs)  # pods that nobody knows of
+        found = Trial(job.minimum, job.job.succeeded + placed + max(0, lacking))
         if left:
-            short, missing = shortage(self._session.nodes, room, left)
-            fitting, counts = rankings.histogram(left[0].cls)
-            found = Trial(found.needed, found.placeable, short, missing, fitting, counts, left[0].role)
-        for cls, row in reversed(done):
-            room.allocate(cls, row, -1)
+            short, missing = shortage_of(self._session.nodes, room, [(cls, count) for cls, _, count in left])
+            fitting_now, counts = rankings.histogram(left[0][0])
+            found = Trial(found.needed, found.placeable, short, missing, fitting_now, counts, left[0][1])
+        for name, column in before.items():
+            room.idle[name][:] = column
+            room.future[name][:] = column
         return found
 
+    def _attempt(self, job: JobState) -> Generator[Turn, None, Trial]:
+        session, rankings = yield from self._ground()
+        state = _as_new(job)
+        begun = state.missing()
+        absent = begun - len(next_tasks(state, state.waiting))  # pods that do not exist count as placed
+        statement = Statement(session, state)
+        yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
+        missing = max(0, state.missing() - absent)
+        found = Trial(job.minimum, max(0, job.minimum - missing))
+        if missing:
+            left = next_tasks(state, unplaced(state))
+            short, lacking = shortage(session.nodes, self._room, left)
+            fitting, counts = rankings.histogram(left[0].cls)
+            found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
+        statement.rollback()
+        return found
 
-def _count(job: JobState) -> _Counts:
-    """Its pods that have not ended, by class and role."""
-    counts: _Counts = {}
-    for task in job.job.tasks.values():
-        if not (task.terminal or task.terminating):
-            pair = task.cls, task.role
-            counts[pair] = counts.get(pair, 0) + 1
-    return counts
+    def _ground(self) -> Generator[Turn, None, tuple[Session, NodeRankings]]:
+        """The emptied session, made when it is first needed: its plugins look at the same nodes, without our pods."""
+        if self._emptied is None:
+            snapshot, policy = self._session.snapshot, self._session.policy
+            session = Session(snapshot, policy, emptied=self._room)
+            for plugin in session.predicates:
+                for _ in plugin.prepare():
+                    yield TURN
+            rankings = NodeRankings(self._room, session.predicates, (), policy.fingerprint)
+            rankings.searches, rankings.steps = _UNLIMITED, _STEPS
+            self._emptied = session, rankings
+        return self._emptied
 
 
 def _content(job: JobState, counts: _Counts) -> object:
@@ -214,22 +271,40 @@ def _succeeded(job: JobState, role: str) -> int:
     return sum(1 for task in job.job.tasks.values() if task.succeeded and task.role == role)
 
 
-def _minimum_of(job: JobState) -> list[Task]:
-    """The smallest tasks that make up the minimum and each role's."""
-    tasks = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
-    tasks.sort(key=lambda task: (_size(task), task.key))
-    found: list[Task] = []
-    taken: set[str] = set()
-    wanted = [(role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles]
-    for name, count in wanted:
-        for task in [task for task in tasks if task.role == name][: max(0, count)]:
-            found.append(task)
-            taken.add(task.key)
-    rest = job.minimum - job.job.succeeded - len(found)
-    found.extend([task for task in tasks if task.key not in taken][: max(0, rest)])
+def _minimum_of(job: JobState, counts: _Counts) -> list[_Run]:
+    """The smallest pods that make up the minimum and each role's."""
+    left = {pair: counts[pair] for pair in sorted(counts, key=lambda pair: (_size(pair[0]), pair[1]))}
+    found: list[_Run] = []
+
+    def take(role: str | None, count: int) -> int:
+        taken = 0
+        for (cls, of), there in left.items():
+            some = min(count - taken, there) if role is None or of == role else 0
+            if some > 0:
+                found.append((cls, of, some))
+                left[cls, of] -= some
+                taken += some
+        return taken
+
+    rest = job.minimum - job.job.succeeded
+    for role in job.job.roles:
+        rest -= take(role.name, role.min_member - _succeeded(job, role.name))
+    take(None, rest)
     return found
 
 
-def _size(task: Task) -> tuple[object, ...]:
+def _size(cls: TaskClass) -> tuple[object, ...]:
     """An order of size over classes: by what is asked, dimension by dimension."""
-    return (*(amount for _, amount in sorted(task.cls.request.items())), task.cls.id)
+    return (*(amount for _, amount in sorted(cls.request.items())), cls.id)
+
+
+def _as_new(job: JobState) -> JobState:
+    """The group as if nothing of it had been placed; what has succeeded counts."""
+    found = JobState(job.job, job.queue, {})
+    waiting = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+    first = {task.key: at for at, task in enumerate(job.waiting)}
+    found.waiting = sorted(waiting, key=lambda task: (first.get(task.key, len(first)), task.created, task.key))
+    found.bound = job.job.succeeded
+    for role in job.job.roles if job.job.succeeded else ():
+        found.by_role[role.name] = _succeeded(job, role.name)
+    return found

@@ -1,47 +1,50 @@
-"""Finding room for a group's minimum: which of its pods, on which nodes, and why not."""
+"""Finding room for a group's minimum: which of its pods, on which nodes.
+
+Pods are placed by kind, the hardest first (see `kinds`), each on the best node that takes it. Where that does not place
+all although another arrangement might, a bounded search looks for one (see `arrangement`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.arrangement import arranging
+from kbatch.engine.placement.kinds import Kind, chosen, hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.minimum import shortfalls, unplaced
-from kbatch.model.tasks import Task, TaskClass
 
 _AT_ONCE: Final = 500
 """As many pods are placed between two turns: a few milliseconds."""
 
 
 def place_minimum(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> bool:
-    """`placing`, without turns."""
-    return finish(placing(rankings, statement, when))
+    """`placing`, without turns, and without the search: for plans that are tried by the dozen."""
+    return finish(placing(rankings, statement, when, search=False))
 
 
-def placing(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> Generator[Turn, None, bool]:
+def placing(
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool = True
+) -> Generator[Turn, None, bool]:
     """Place what the job's minimum lacks; whether it is complete. What could be placed stays in the statement.
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
-    the others that the statement binds wait with it.
+    the others that the statement binds wait with it. With `search`, other arrangements are tried where the first does
+    not hold all.
     """
     job = statement.job
     waits = bool(job.nominated)
+    begun = len(statement)
     for moment in when:
-        tasks = unplaced(job)
-        for role, count in shortfalls(job):
-            if role is None:
-                candidates = [task for task in tasks if not job.full(task.role)]
-            else:
-                candidates = [task for task in tasks if task.role == role]
-            placed = yield from _place(rankings, statement, candidates, count, moment, role is None)
-            if placed and moment is When.LATER:
-                waits = True
-            if placed:
-                tasks = unplaced(job)
+        mark = len(statement)
+        yield from _place(rankings, statement, moment)
+        if search and job.missing():
+            later = moment is When.LATER
+            yield from arranging(rankings, statement, moment, begun if later else mark)
+        if moment is When.LATER and len(statement) > mark:
+            waits = True
         if not job.missing():
             break
     if waits:
@@ -49,41 +52,49 @@ def placing(rankings: NodeRankings, statement: Statement, when: Sequence[When]) 
     return not job.missing()
 
 
-def _place(
-    rankings: NodeRankings, statement: Statement, tasks: Sequence[Task], count: int, when: When, capped: bool
+def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generator[Turn, None, None]:
+    """Place what fits, the hardest kinds first; a kind that does not fit is made up for by others where that helps."""
+    kinds = kinds_of(statement.job)
+    if not kinds:
+        return
+    if len(kinds) == 1:
+        kind = kinds[0]
+        yield from _fill(rankings, statement, kind, wanted_of(statement.job).of(kind.role), when)
+        return
+    most = {kind.cls.id: len(kind.tasks) if rankings.hardness(kind.cls)[0] else 0 for kind in kinds}
+    counts = {id(kind): count for kind, count in zip(kinds, chosen(statement, kinds, most), strict=True)}
+    order = hardest_first(rankings, kinds)
+    for kind in order:
+        if counts[id(kind)]:
+            yield from _fill(rankings, statement, kind, counts[id(kind)], when)
+    again = True
+    while again and statement.job.missing():
+        again = False
+        for kind in order:
+            more = min(len(kind.tasks), wanted_of(statement.job).of(kind.role))
+            if more and (yield from _fill(rankings, statement, kind, more, when)):
+                again = True
+
+
+def _fill(
+    rankings: NodeRankings, statement: Statement, kind: Kind, count: int, when: When
 ) -> Generator[Turn, None, int]:
-    """Place up to `count` of the tasks, in order; a class that does not fit is passed over."""
-    job = statement.job
+    """Place up to `count` of a kind; how many were."""
+    fit = rankings.of(kind.cls, when)
+    left = min(count, len(kind.tasks))
+    if not left:
+        return 0
     placed = 0
-    full: set[int] = set()
-    for cls, run in _runs(tasks):
-        if placed == count:
+    among = statement.rows(kind.tasks[0])
+    while placed < left:
+        rows = fit.choose(min(left - placed, _AT_ONCE), among)
+        if not rows:
             break
-        if cls.id in full:
-            continue
-        fit = rankings.of(cls, when)
-        todo = iter(run)
-        left = min(count - placed, len(run))
-        while left:
-            rows = fit.choose(min(left, _AT_ONCE))
-            if not rows:
-                full.add(cls.id)
-                break
-            for row, task in zip(rows, todo, strict=False):
-                if capped and job.full(task.role):
-                    continue
-                if when is When.NOW:
-                    statement.allocate(task, row)
-                else:
-                    statement.pipeline(task, row)
-                placed += 1
-            left -= len(rows)
-            if len(rows) == _AT_ONCE:
-                yield TURN
+        done = statement.place(kind.tasks[placed : placed + len(rows)], rows, waits=when is When.LATER)
+        placed += done
+        if done < len(rows):
+            break
+        if len(rows) == _AT_ONCE:
+            yield TURN
+    del kind.tasks[:placed]
     return placed
-
-
-def _runs(tasks: Sequence[Task]) -> Iterator[tuple[TaskClass, list[Task]]]:
-    for _, run in groupby(tasks, key=lambda task: task.cls.id):
-        found = list(run)
-        yield found[0].cls, found

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +27,11 @@ from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
+
+SEARCHES: Final = 20
+"""Gangs of one cycle for which another arrangement is searched, the first in order: each may cost 0.1 s."""
+STEPS: Final = 300
+"""Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
 
 class When(Enum):
@@ -119,11 +125,13 @@ class NodeRanking:
         score[~ok] = -1
         return score
 
-    def choose(self, count: int) -> list[int]:
+    def choose(self, count: int, among: Mask | None = None) -> list[int]:
         """The rows of the next pods of the class, in order; up to `count`, or up to one where it must go stepwise.
 
-        Empty: none fits.
+        Empty: none fits. With `among`, only these rows are looked at.
         """
+        if among is not None:
+            return self._choose(1 if self.stepwise else count, among)
         if self.stepwise or self.when is When.LATER:
             return self._choose(1 if self.stepwise else count)
         if not self._on_course():
@@ -149,8 +157,10 @@ class NodeRanking:
             self._seen += 1
         return True
 
-    def _choose(self, count: int) -> list[int]:
+    def _choose(self, count: int, among: Mask | None = None) -> list[int]:
         key = self.refresh()
+        if among is not None:
+            key = np.where(among, key, np.int64(-1))
         if not len(key):
             return []
         if count == 1:
@@ -192,21 +202,28 @@ class NodeRanking:
         found: list[list[int]] = self._evaluate(index, extra=extra).reshape(len(top), depth).tolist()
         return found
 
-    def _capacity(self, index: Index) -> Column:
+    def capacity(self) -> Column:
+        """How many pods of the class each row has room for, were no other pod in the way; 0 where it never may stand."""
+        return np.where(self._allowed, np.maximum(self._capacity(slice(None)), 0), np.int64(0))
+
+    def _capacity(self, index: Index | slice) -> Column:
         """How many pods of the class each of these rows can take."""
         room = self._room
         least: Column | None = None
         for name, amount in self.cls.needs:
-            free = room.future[name][index]
+            free: Column = room.future[name][index]
             if self.when is When.NOW:
                 free = np.minimum(free, room.idle[name][index])
             fitting = free // amount
             least = fitting if least is None else np.minimum(least, fitting)
-        return least if least is not None else np.zeros(len(index), np.int64)
+        return least if least is not None else np.zeros(len(self._every[index]), np.int64)
 
 
 class NodeRankings:
-    """The fits of all classes against one `NodeResources`. `alone`: as though no other pod stood anywhere."""
+    """The fits of all classes against one `NodeResources`. `alone`: as though no other pod stood anywhere.
+
+    `searches` is how many gangs may still be searched an arrangement for, `steps` how long each search may be.
+    """
 
     def __init__(
         self,
@@ -224,6 +241,8 @@ class NodeRankings:
         self.every: Index = np.arange(len(room.table), dtype=np.intp)
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When], NodeRanking] = {}
+        self.searches = SEARCHES
+        self.steps = STEPS
 
     def close(self) -> None:
         """Let go of the fits, which hold this."""
@@ -240,6 +259,16 @@ class NodeRankings:
     def coupled(self, cls: TaskClass) -> bool:
         """Whether placing one pod can open a node for another of this class."""
         return any(p.predicate_scope(cls) is Scope.CLUSTER for p in self.predicates)
+
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """Whether like pods of the class, placed one by one wherever they fit, are as many as can be placed at all."""
+        return self.alone or all(
+            p.predicate_scope(cls) is Scope.STATIC or p.one_by_one(cls) for p in self.predicates
+        )  # fmt: skip
+
+    def far_predicates(self, cls: TaskClass) -> list[Plugin]:
+        """The plugins whose predicates of the class depend on more than the node asked about."""
+        return [p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER]
 
     def far(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose answers about the class depend on more than the node asked about."""
@@ -281,6 +310,26 @@ class NodeRankings:
                 if codes is not None:
                     found &= codes == 0
             cache[key] = found
+        return found
+
+    def hardness(self, cls: TaskClass) -> tuple[int, int]:
+        """Smaller is harder to place: how many nodes could ever take one; less the largest part of a node that it needs,
+        over the dimensions, in 2^-32 of the largest node.
+        """
+        cache = self.room.table.static_cache
+        key = ("hardness", self._fingerprint, cls.id, tuple([p.predicate_scope(cls) for p in self.predicates]))
+        found: tuple[int, int] | None = cache.get(key)
+        if found is None:
+            able = self.allowed(cls).copy()
+            part = 0
+            for name, amount in cls.needs:
+                column = self.room.table.allocatable.get(name)
+                if column is None:
+                    able[:] = False
+                    continue
+                able &= column >= amount
+                part = max(part, (amount << 32) // max(1, int(column.max(initial=0))))
+            found = cache[key] = (int(np.count_nonzero(able)), -part)
         return found
 
     def allows(self, cls: TaskClass, row: int, when: When) -> bool:

@@ -7,25 +7,33 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.nodes import NodeTable
-from kbatch.model.tasks import Task
-from kbatch.resources import total
+from kbatch.model.nodes import NodeTable, exact_sum
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import scale, total
 
 
 def shortage(table: NodeTable, room: NodeResources, tasks: Sequence[Task]) -> tuple[str, int]:
-    """The dimension that is shortest for these tasks over all nodes, relative to what they ask, and by how much."""
-    asked = total(task.cls.request for task in tasks)
+    """`shortage_of` these tasks."""
+    counts: dict[TaskClass, int] = {}
+    for task in tasks:
+        counts[task.cls] = counts.get(task.cls, 0) + 1
+    return shortage_of(table, room, list(counts.items()))
+
+
+def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[TaskClass, int]]) -> tuple[str, int]:
+    """The dimension that is shortest for these pods over all nodes, relative to what they ask, and by how much."""
+    asked = total(scale(cls.request, count) for cls, count in pods)
     worst: tuple[float, str, int] = (0.0, "", 0)
     usable = table.open & table.ready & ~table.cordoned
     for name in sorted(asked):
         idle = room.idle.get(name)
-        free = int(np.maximum(idle, 0)[usable].sum()) if idle is not None else 0
+        free = exact_sum(np.maximum(idle, 0)[usable]) if idle is not None else 0
         missing = asked[name] - free
         if missing > 0 and missing / asked[name] > worst[0]:
             worst = (missing / asked[name], name, missing)
     if not worst[1]:
         for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
-            largest = max((task.cls.request.get(name, 0) for task in tasks), default=0)
+            largest = max((cls.request.get(name, 0) for cls, _ in pods), default=0)
             idle = room.idle.get(name)
             most = int(idle.max()) if idle is not None and len(idle) else 0
             if largest > most:

@@ -1,4 +1,4 @@
-"""Pods that look at other pods: how many of which kind stand in each topology domain, kept while a session decides.
+"""Pods that look at other pods: how many of which pods stand in each topology domain, kept while a session decides.
 
 Inter-pod affinity, anti-affinity and topology spread all ask the same question: how many pods that some selector
 chooses stand in the domain (zone, rack, host) of this node? An index answers it for all nodes at once from counters:
@@ -23,9 +23,9 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from kbatch.api.objects import PodSpec, TopologySpreadConstraint
-from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
 from kbatch.engine.state.node_resources import Index
+from kbatch.model import matching
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
@@ -52,35 +52,42 @@ def taking_part(
     for each in together:
         mask &= table.labels(each.topology_key)[0] >= 0
     if constraint.node_affinity_policy != "Ignore":
-        mask &= columns.selected(table, spec)
+        mask &= matching.selected(table, spec)
     if constraint.node_taints_policy == "Honor":
-        mask &= columns.taint_refusals(table, spec.tolerations or ())[0] == 0
+        mask &= matching.taint_refusals(table, spec.tolerations or ())[0] == 0
     return mask
 
 
 _Rows: TypeAlias = dict[TaskClass, Index]
 
 
-def occupants(model: ClusterModel, table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+def occupants(
+    model: ClusterModel, table: NodeTable, *, emptied: bool = False
+) -> Generator[None, None, tuple[_Rows, _Rows]]:
     """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
 
-    In pieces, as it looks at all pods; the same until the model changes.
+    With `emptied`, only other schedulers' pods that stay. In pieces, as it looks at all pods; the same until the model
+    changes.
     """
-    return (yield from _until_change(model, table, "occupants", _occupants(table)))
+    standing, leaving, foreign = yield from _until_change(model, table, "occupants", _occupants(table))
+    return (foreign, {}) if emptied else (standing, leaving)
 
 
-def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows]]:
+def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows, _Rows]]:
     standing: dict[TaskClass, list[int]] = {}
     leaving: dict[TaskClass, list[int]] = {}
+    foreign: dict[TaskClass, list[int]] = {}
     work = 0
     for row, record in enumerate(table.records):
         for task in record.tasks.values():
             (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
+            if not (task.job or task.terminating):
+                foreign.setdefault(task.cls, []).append(row)
         work += 1 + len(record.tasks)
         if work > _PODS_AT_ONCE:
             work = 0
             yield
-    return _arrays(standing), _arrays(leaving)
+    return _arrays(standing), _arrays(leaving), _arrays(foreign)
 
 
 def couples(model: ClusterModel, table: NodeTable) -> Generator[None, None, list[TaskClass]]:
@@ -175,10 +182,10 @@ class _Watch:
 class Carried:
     """A term that pods of a class carry and that matters to others.
 
-    `kind` keeps terms of different effect apart; `weight` is what one pod counts.
+    `effect` keeps terms that do different things apart; `weight` is what one pod counts.
     """
 
-    kind: str
+    effect: str
     topology_key: str
     who: Who
     weight: int = 1
@@ -215,8 +222,8 @@ class CouplingIndex:
         self._labels_of = labels_of
         self.pods = 0
         self._met: dict[int, _Met] = {}
-        self._kinds: dict[object, list[_Met]] = {}
-        self._kinds_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
+        self._alike: dict[object, list[_Met]] = {}
+        self._alike_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carriers: dict[tuple[str, str, Who], Counter] = {}
@@ -262,18 +269,18 @@ class CouplingIndex:
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
         like = cls.namespace, tuple(sorted(cls.labels.items()))
-        alike = self._kinds.get(like)
+        alike = self._alike.get(like)
         if alike is None:
-            alike = self._kinds[like] = []
+            alike = self._alike[like] = []
             for label in cls.labels.items():
-                self._kinds_by_label.setdefault(label, []).append(alike)
+                self._alike_by_label.setdefault(label, []).append(alike)
         alike.append(met)
         for watch in self._near(self._targets_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.moves.append((watch.counter, 1))
-        for kind, watch in self._near(self._carriers_by_label, cls):
+        for effect, watch in self._near(self._carriers_by_label, cls):
             if watch.who.match(cls, self._labels_of):
-                met.faces.setdefault(kind, []).append(watch.counter)
+                met.faces.setdefault(effect, []).append(watch.counter)
         for term in self._carried(cls):
             met.moves.append((self._carrier(term), term.weight))
         return met
@@ -288,10 +295,10 @@ class CouplingIndex:
     def _meant(self, who: Who) -> Iterator[_Met]:
         """The known classes that are meant; those alike in what selectors see are asked about once."""
         anchor = who.anchor
-        kinds = self._kinds.values() if anchor is None else self._kinds_by_label.get(anchor, ())
-        for kind in kinds:
-            if who.match(kind[0].cls, self._labels_of):
-                yield from kind
+        sets = self._alike.values() if anchor is None else self._alike_by_label.get(anchor, ())
+        for alike in sets:
+            if who.match(alike[0].cls, self._labels_of):
+                yield from alike
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
@@ -303,10 +310,10 @@ class CouplingIndex:
         """The same over domains of the caller's making; `token` tells them apart from others."""
         return self._target((token, who), who, lambda: Counter(domain, domains))
 
-    def facing(self, cls: TaskClass, kind: str) -> list[Counter]:
-        """The carriers' counters of all terms of a kind that mean pods of this class; grows as more are known."""
+    def facing(self, cls: TaskClass, effect: str) -> list[Counter]:
+        """The carriers' counters of all terms of an effect that mean pods of this class; grows as more are known."""
         self.meet(cls)
-        return self._met[cls.id].faces.setdefault(kind, [])
+        return self._met[cls.id].faces.setdefault(effect, [])
 
     def _target(self, key: object, who: Who, make: Callable[[], Counter]) -> Counter:
         watch = self._targets.get(key)
@@ -322,13 +329,13 @@ class CouplingIndex:
         return watch.counter
 
     def _carrier(self, term: Carried) -> Counter:
-        key = (term.kind, term.topology_key, term.who)
+        key = (term.effect, term.topology_key, term.who)
         counter = self._carriers.get(key)
         if counter is None:
             counter = self._carriers[key] = self._counter(term.topology_key)
-            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.kind, _Watch(term.who, counter)))
+            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.effect, _Watch(term.who, counter)))
             for met in self._meant(term.who):
-                met.faces.setdefault(term.kind, []).append(counter)
+                met.faces.setdefault(term.effect, []).append(counter)
         return counter
 
     def _counter(self, topology_key: str) -> Counter:

@@ -32,8 +32,8 @@ class Gang(Plugin):
         return (job.whole,)
 
     def job_valid(self, job: JobState) -> Reason | None:
-        """Enough pods must exist, of the group and of each role."""
-        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated)
+        """Enough pods must exist, of the group and of each role; those beyond a role's maxMember do not count."""
+        exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
         if exists < job.minimum:
             return NotEnoughTasks(exists, job.minimum)
         for role in job.job.roles:
@@ -88,3 +88,17 @@ class Gang(Plugin):
                 if task is not None and task.assumed and task.holds:
                     self._under_way.setdefault(task.job, []).append(task.role)
         return self._under_way
+
+
+def _beyond(job: JobState) -> int:
+    """How many of its waiting pods can never be placed, because their role would have more than its maxMember."""
+    found = 0
+    for role in job.job.roles:
+        headroom = job.role_headroom(role.name)
+        if headroom is not None:
+            waiting = sum(
+                1 for task in job.job.waiting
+                if task.role == role.name and task.key not in job.placed and task.key not in job.nominated
+            )  # fmt: skip
+            found += max(0, waiting - headroom)
+    return found

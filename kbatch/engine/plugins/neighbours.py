@@ -29,7 +29,7 @@ from kbatch.engine.plugins.terms import (
     who_of_all,
 )
 from kbatch.engine.state.node_resources import Index, Rows
-from kbatch.model.nodes import Ids, Mask
+from kbatch.model.nodes import Column, Ids, Mask
 from kbatch.model.tasks import TaskClass
 
 _ANTI: Final = "required anti-affinity"
@@ -84,6 +84,7 @@ class Neighbours:
 
     def __init__(self, view: View) -> None:
         self._model = view.model
+        self._emptied = view.emptied
         self._table = view.nodes
         self._couplings: dict[int, _Coupled] = {}
         self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
@@ -111,6 +112,26 @@ class Neighbours:
     def company(self, cls: TaskClass) -> int:
         """How many waiting pods the class's required affinity means, if it means its own kind too; else 0."""
         return self._coupled(cls).company if required_terms(cls.spec)[0] else 0
+
+    def on_own_kind(self, cls: TaskClass) -> int:
+        """How many of its demands count pods of the class itself; 2 at least where they must stand together."""
+        coupled = self._coupled(cls)
+        affinity, anti = required_terms(cls.spec)
+        apart = sum(1 for term in anti if who_of(term, cls).match(cls, self._namespace_labels))
+        return 2 * bool(affinity and coupled.own) + apart + sum(1 for each in coupled.spread if each.own)
+
+    def told_apart(self, cls: TaskClass) -> list[Column]:
+        """Columns: to the class, as far as other pods go, rows are alike that are equal in all of them.
+
+        Where nearly each row is a domain of its own (hosts), its count stands for it.
+        """
+        coupled = self._coupled(cls)
+        counters = (*(each.counter for each in coupled.spread), *coupled.anti_now, *coupled.facing, *coupled.affinity)
+        rows = len(self._table)
+        return [
+            counter.everywhere() if 2 * len(counter.counts) > rows else counter.domain.astype(np.int64)
+            for counter in counters
+        ]
 
     def refusals(self, cls: TaskClass, *, later: bool) -> Iterator[tuple[Mask, type[Reason]]]:
         """The rows that other pods keep the class from, and why; of several reasons for a row the last counts.
@@ -195,7 +216,7 @@ class Neighbours:
         """Count the snapshot's pods, once."""
         if not self._counted:
             self._counted = True
-            staying, terminating = yield from occupants(self._model, self._table)
+            staying, terminating = yield from occupants(self._model, self._table, emptied=self._emptied)
             yield from self._standing.add_all(staying)
             yield from self._leaving.add_all(terminating)
 

@@ -27,6 +27,7 @@ from kbatch.engine.plugins.terms import (
     who_of,
 )
 from kbatch.engine.state.node_resources import Index, Rows
+from kbatch.model import matching
 from kbatch.model.nodes import Column, NodeTable
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY, PODS
@@ -175,7 +176,7 @@ class NodeOrder(Plugin):
         found = self._statics.get(cls.id)
         if found is None:
             key = ("nodeorder", self._weights, cls.id)
-            found = self._statics[cls.id] = columns.cached(self._table, key, lambda: self._work_out(cls))
+            found = self._statics[cls.id] = matching.cached(self._table, key, lambda: self._work_out(cls))
         return found
 
     def _work_out(self, cls: TaskClass) -> Column:

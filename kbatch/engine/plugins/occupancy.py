@@ -18,10 +18,11 @@ from kbatch.model.tasks import TaskClass
 class Occupancy:
     """Ports and volumes of a session. Each kind is counted when the first pod that has some is asked about.
 
-    Two counts of each: of all pods, for who binds now, and without the terminating ones, for who waits (`later`).
+    With `emptied`, only of other schedulers' pods that stay. Two counts of each: of all pods, for who binds now, and without the terminating ones, for who waits (`later`).
     """
 
-    def __init__(self, model: ClusterModel, table: NodeTable) -> None:
+    def __init__(self, model: ClusterModel, table: NodeTable, *, emptied: bool = False) -> None:
+        self._emptied = emptied
         self._model = model
         self._table = table
         self._ports_of: dict[int, frozenset[HostPort]] = {}
@@ -113,6 +114,7 @@ class Occupancy:
 
     def _pods(self) -> Iterator[tuple[TaskClass, list[int], bool]]:
         """Class, rows and "are terminating" of all pods on nodes, as the snapshot has them."""
-        for terminating, found in zip((False, True), finish(occupants(self._model, self._table)), strict=True):
+        found_by_end = finish(occupants(self._model, self._table, emptied=self._emptied))
+        for terminating, found in zip((False, True), found_by_end, strict=True):
             for cls, rows in found.items():
                 yield cls, rows.tolist(), terminating

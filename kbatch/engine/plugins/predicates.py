@@ -10,7 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -38,7 +38,8 @@ from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
 from kbatch.engine.state.node_resources import Rows
-from kbatch.model.nodes import Mask, NodeTable
+from kbatch.model import matching
+from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY
@@ -110,7 +111,7 @@ class Predicates(Plugin):
         self._table: NodeTable = view.nodes
         self._scopes: dict[int, Scope] = {}
         self._statics: dict[int, tuple[Codes, list[str]]] = {}
-        self._occupancy = Occupancy(view.model, self._table)
+        self._occupancy = Occupancy(view.model, self._table, emptied=view.emptied)
         self._neighbours = Neighbours(view) if view.model.classes.coupled else None
 
     def prepare(self) -> Iterable[None]:
@@ -180,6 +181,18 @@ class Predicates(Plugin):
         """How many waiting pods want to be where pods of the class are: the first of them makes room for all."""
         return self._neighbours.company(cls) if self._neighbours is not None else 0
 
+    def one_by_one(self, cls: TaskClass) -> bool:
+        """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading
+        stops at the same counts in whatever order. Host ports and attach limits only make nodes smaller.
+        """
+        if self._occupancy.shares(cls):
+            return False
+        return self._neighbours is None or self._neighbours.on_own_kind(cls) <= 1
+
+    def told_apart(self, cls: TaskClass) -> Sequence[Column]:
+        """What the counters of other pods say of the rows; ports and volumes show in `predicate`."""
+        return self._neighbours.told_apart(cls) if self._neighbours is not None else ()
+
     def reasons_of(self, cls: TaskClass) -> tuple[Reason, ...]:
         """The types of `reasons`, then a taint for each key that keeps the class away somewhere."""
         keys = self._static(cls)[1]
@@ -214,18 +227,18 @@ class Predicates(Plugin):
         found = self._statics.get(cls.id)
         if found is None:
             key = ("predicates", self.arguments, cls.id)
-            found = self._statics[cls.id] = columns.cached(self._table, key, lambda: self._work_out(cls))
+            found = self._statics[cls.id] = matching.cached(self._table, key, lambda: self._work_out(cls))
         return found
 
     def _work_out(self, cls: TaskClass) -> tuple[Codes, list[str]]:
         table, spec = self._table, cls.spec
         tolerations = spec.tolerations or ()
         codes: Codes = np.zeros(len(table), np.uint8)
-        _refuse(codes, ~table.ready, _code(NodeNotReady))
+        _refuse(codes, columns.not_ready(table, tolerations), _code(NodeNotReady))
         if not any(tolerates(each, _CORDON) for each in tolerations):
             _refuse(codes, table.cordoned, _code(NodeUnschedulable))
-        _refuse(codes, ~columns.selected(table, spec), _code(NodeSelectorMismatch))
-        refusals, keys = columns.taint_refusals(table, tolerations)
+        _refuse(codes, ~matching.selected(table, spec), _code(NodeSelectorMismatch))
+        refusals, keys = matching.taint_refusals(table, tolerations)
         first = len(self.reasons) + 1
         taints = np.where(refusals > 0, first + np.minimum(refusals, _MOST_TAINTS) - 1, 0).astype(np.uint8)
         codes = np.where(codes == 0, taints, codes)

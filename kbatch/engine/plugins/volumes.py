@@ -1,6 +1,7 @@
 """What volumes ask of nodes: where they can be reached from, who else may use them, how many a node may attach.
 
-* A claim bound to a volume: the volume's own node affinity.
+* A claim bound to a volume: the volume's own node affinity, and its zone labels: a node in another zone or region does
+  not take it, one that has no such label at all does (kube-scheduler's VolumeZone).
 * A claim that waits for its first consumer: wherever its class can make volumes, until something wrote a node into its
   annotation `volume.kubernetes.io/selected-node`; from then on only there, for its volume is being made there.
 * A claim that is to be bound at once, and is not yet; one whose class has its volumes made by hand; one that is being
@@ -20,12 +21,13 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kbatch.api.objects import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from kbatch.engine.plugins import columns
 from kbatch.engine.state.node_resources import Index
+from kbatch.model import matching
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
 from kbatch.model.volumes import (
+    ZONE_LABELS,
     claims_of,
     for_one_pod,
     made_on_demand,
@@ -33,6 +35,7 @@ from kbatch.model.volumes import (
     selected_node,
     topologies,
     usable,
+    zones_of,
 )
 
 _T = TypeVar("_T", PersistentVolume, PersistentVolumeClaim, StorageClass)
@@ -62,9 +65,10 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
         if volume is None:
             return nowhere
         affinity = volume.spec.node_affinity
+        near = _in_zone(table, volume)
         if affinity is None or affinity.required is None:
-            return everywhere
-        return columns.chosen(table, affinity.required)
+            return near
+        return near & matching.chosen(table, affinity.required)
     storage_class = _class_of(model, claim)
     if storage_class is None or not made_on_demand(claim, storage_class):
         return nowhere
@@ -75,7 +79,26 @@ def _reachable_claim(model: ClusterModel, table: NodeTable, key: str) -> Mask:
             nowhere[row] = True
         return nowhere
     places = topologies(storage_class)
-    return everywhere if places is None else columns.chosen(table, places)
+    return everywhere if places is None else matching.chosen(table, places)
+
+
+def _in_zone(table: NodeTable, volume: PersistentVolume) -> Mask:
+    """The nodes in one of the volume's zones, and in one of its regions; those that say nothing of either too."""
+    mask = np.ones(len(table), np.bool_)
+    zones = zones_of(volume)
+    if not zones:
+        return mask
+    for key, names in zones.items():
+        ids, values = table.labels(key)
+        today, more = table.labels(ZONE_LABELS[key])
+        # Where the node lacks the label, it may have it under the name of today.
+        old = np.array([value in names for value in values] + [False], np.bool_)[ids]
+        new = np.array([value in names for value in more] + [False], np.bool_)[today]
+        mask &= np.where(ids >= 0, old, new)
+    silent = np.ones(len(table), np.bool_)
+    for key in ZONE_LABELS:
+        silent &= table.labels(key)[0] < 0
+    return mask | silent
 
 
 def _class_of(model: ClusterModel, claim: PersistentVolumeClaim) -> StorageClass | None:

@@ -77,9 +77,10 @@ class Budgets:
             if task.pod.metadata.namespace == namespace and not task.terminal
             and selector_matches(budget.spec.selector, task.pod.metadata.labels)
         ]  # fmt: skip
-        if budget.status is not None and budget.status.expected_pods:
+        status = budget.status  # once its controller has seen it, what that expects may be no pod at all
+        if status is not None and (status.expected_pods or status.observed_generation):
             under_way = sum(1 for task in pods if task.terminating and task.release_at is None)
-            return max(0, budget.status.disruptions_allowed - under_way)
+            return max(0, status.disruptions_allowed - under_way)
         healthy = sum(1 for task in pods if task.running and not task.terminating)
         if budget.spec.max_unavailable is not None:
             return max(0, healthy - (len(pods) - _amount(budget.spec.max_unavailable, len(pods))))

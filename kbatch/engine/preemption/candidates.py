@@ -30,6 +30,8 @@ Cost: TypeAlias = tuple[Any, ...]
 _INDEXES: Final = 4
 """How many indexes are kept: the latest."""
 _LEAST: Final = -(2**63)
+_MOST: Final = 2**62
+"""As much as a column holds: more than any gap, for rooms and requests are within 2^53."""
 
 
 @total_ordering
@@ -198,7 +200,7 @@ class CandidateIndex:
 
 def _most_and_sum(candidates: list[Candidate], name: str) -> tuple[int, int]:
     gives = [_gives(candidate, name) for candidate in candidates]
-    return max(gives, default=0), sum(gives)
+    return max(gives, default=0), min(sum(gives), _MOST)
 
 
 def _bound(candidates: list[Candidate], count: int) -> Cost:

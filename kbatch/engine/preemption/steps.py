@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from kbatch.engine.context import CycleContext
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
@@ -64,7 +66,7 @@ def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
                 continue
             asked.add(name)
             free = context.session.room.future[name]
-            fitting = int((free[allowed & (free > 0)] // amount).sum())
+            fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
             if fitting < len(run):
                 short.add(name)
     return frozenset(short or asked)

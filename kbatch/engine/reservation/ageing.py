@@ -43,7 +43,7 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
         if fits:
             return
         yield TURN
-        if feasibility.attempt(job).fits:
+        if (yield from feasibility.attempting(job)).fits:
             rows = _rows_for(session, ledger.rankings, next_tasks(job, tasks))
             if rows:
                 ledger.begin(job, rows)

@@ -16,6 +16,7 @@ from kbatch.api.reasons import (
     QueueClosed,
     QueueNotFound,
     Reason,
+    ResourceClaimsUnsupported,
 )
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum
@@ -54,22 +55,17 @@ def impossible(session: Session, job: JobState) -> Reason | None:
     if model.group is None and not model.shadow:
         return PodGroupNotFound(model.name)
     queue = session.queues.get(model.queue)
-    if queue is None:
+    if queue is None or queue.record.queue is None:
         return QueueNotFound(model.queue)
     if not queue.record.open:
         return QueueClosed(model.queue)
     if model.priority_class_missing:
         return PriorityClassNotFound(model.priority_class_missing)
-    return _suspended(session, job)
-
-
-def _suspended(session: Session, job: JobState) -> Reason | None:
-    """Why the group's minimum cannot come to be: who would make its pods is suspended by its user."""
-    model = job.job
-    if model.group is None or model.roles or model.holding + model.succeeded + len(model.waiting) >= model.minimum:
-        return None
-    held = session.on_hold(model.key)
-    return JobSuspended(held) if held is not None else None
+    if model.needs_claims():
+        return ResourceClaimsUnsupported(model.claiming)
+    if model.suspended_by:
+        return JobSuspended(model.suspended_by)
+    return None
 
 
 def _admit(session: Session, job: JobState) -> None:
@@ -171,7 +167,7 @@ def _bound_in_part(job: JobState) -> bool:
     model = job.job
     if not model.gang or not model.holding or job.whole or model.is_true(conditions.SCHEDULED):
         return False
-    since = model.started
+    since = model.bound_since
     early = sum(1 for task in model.waiting if since is None or task.created <= since)
     return job.bound + early >= job.minimum
 
@@ -186,7 +182,7 @@ def _complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterat
         statement.rollback()
         if unplaced(job):
             session.refuse_room(job)
-    since = job.job.started
+    since = job.job.bound_since
     if since is None:
         return
     until = since + session.policy.bind_timeout

@@ -8,22 +8,20 @@ from typing import Any
 import numpy as np
 
 from kbatch.api.configuration import Switch
-from kbatch.api.objects import Job as BatchJob
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.demand import ToCome, index_templates
-from kbatch.engine.plugin import Key, Plugin, Undo
+from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.session.limits import Capability, Limit, RoleMaximum
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
-from kbatch.model.jobs_release import on_hold
-from kbatch.model.nodes import NodeTable
-from kbatch.model.tasks import Task
+from kbatch.model.nodes import NodeTable, exact_sum
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, total
 
 
@@ -33,6 +31,8 @@ class Session:
     Attributes:
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
+        emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
+        limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
@@ -41,22 +41,26 @@ class Session:
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.now = snapshot.now
         self.model = snapshot.model
         self.nodes: NodeTable = snapshot.table
-        self.room = NodeResources(snapshot.table)
+        self.emptied = emptied is not None
+        self.room = emptied if emptied is not None else NodeResources(snapshot.table)
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
         deserved = self.model.deserved()
+        # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
+        nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
         self._queues = {
-            name: QueueState(record, deserved.get(name, {}), dict(record.allocated))
+            name: QueueState(record, deserved.get(name, nothing), {} if self.emptied else dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
-            if record.queue is not None
+            if record.queue is not None or record.allocated
         }
         self._jobs: dict[str, JobState] = {}
+        self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self._queues), RoleMaximum()]
         self.room_moves = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
@@ -68,32 +72,22 @@ class Session:
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
-        self._templates: dict[str, list[ToCome]] | None = None
-        self._on_hold: dict[str, str] | None = None
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
-        plugins: list[tuple[int, Callable[[Switch], bool], Plugin]] = [
-            (part.tier, part.enabled, part.plugin(part.arguments, self)) for part in policy.plugins
-        ]
-        self._plugins = [plugin for _, _, plugin in plugins]
+        """Make the plugins, and note for each question which of them have an answer."""
+        self._plugins = [part.plugin(part.arguments, self) for part in policy.plugins]
+        parts = tuple(zip(policy.plugins, self._plugins, strict=True))
 
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
             return [
-                plugin for _, enabled, plugin in plugins
-                if getattr(type(plugin), method) is not getattr(Plugin, method)
-                and (switch is None or enabled(switch))
+                plugin for part, plugin in parts
+                if plugin.answers(method) and (switch is None or part.enabled(switch))
             ]  # fmt: skip
 
-        self._queue_keys: list[Callable[[QueueState], Key]] = [
-            plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)
-        ]
-        self._job_keys: list[Callable[[JobState], Key]] = [
-            plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)
-        ]
-        self._task_keys: list[Callable[[Task], Key]] = [
-            plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)
-        ]
+        self._queue_keys = [plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)]
+        self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
+        self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
@@ -127,7 +121,7 @@ class Session:
 
     @property
     def queues(self) -> Mapping[str, QueueState]:
-        """The existing queues, in the order of names."""
+        """The queues that exist, and those that do not and yet hold something, in the order of names."""
         return self._queues
 
     def queue(self, name: str) -> QueueState:
@@ -164,18 +158,6 @@ class Session:
     def live(self) -> Sequence[JobState]:
         """The groups that are not settled, the oldest first."""
         return self._live
-
-    def job_templates(self, key: str) -> Sequence[ToCome]:
-        """Pods to come of suspended Jobs that name the group."""
-        if self._templates is None:
-            self._templates = index_templates(self.model.objects.get(BatchJob, {}).values())
-        return self._templates.get(key, ())
-
-    def on_hold(self, key: str) -> str | None:
-        """The Job whose suspension by its user keeps the group from having pods, or None."""
-        if self._on_hold is None:
-            self._on_hold = on_hold(self.model.objects.get(BatchJob, {}).values())
-        return self._on_hold.get(key)
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
@@ -220,14 +202,22 @@ class Session:
         hard = queue.record.capability or {}
         return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
 
+    def could_hold(self, cls: TaskClass, hard: Resources) -> bool:
+        """Whether the largest node of each dimension, and the cap `hard`, would hold one pod of the class."""
+        for name, amount in cls.needs:
+            column = self.nodes.allocatable.get(name)
+            if column is None or amount > int(column.max(initial=0)) or amount > hard.get(name, amount):
+                return False
+        return True
+
     def idle(self, name: str) -> int:
         """Idle room of a dimension over all nodes that may be used."""
         column = self.room.idle.get(name)
-        return int(np.maximum(column[self._usable], 0).sum()) if column is not None else 0
+        return exact_sum(np.maximum(column[self._usable], 0)) if column is not None else 0
 
     def usable(self) -> Resources:
         """Idle and releasing room, less what is nominated, over all nodes that may be used."""
-        return {name: int(np.maximum(column[self._usable], 0).sum()) for name, column in self.room.future.items()}
+        return {name: exact_sum(np.maximum(column[self._usable], 0)) for name, column in self.room.future.items()}
 
     # --- what plugins say ---------------------------------------------------------------------------------------------
 

@@ -1,14 +1,20 @@
-"""The one transaction: what is planned for a group is done to the session at once, and kept whole or undone whole."""
+"""The one transaction: what is planned for a group is done to the session at once, and kept whole or undone whole.
+
+Here, and nowhere else, it is asked whether a task may take room on a node: of that task, at that moment, of every limit
+of the session (see `kbatch.engine.session.limits`). Undoing a step, or doing a recorded one again, asks nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TypeVar
 
+from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 
 _T = TypeVar("_T")
@@ -24,24 +30,85 @@ class Operation(Enum):
 
 
 class Statement:
-    """An open plan for one group. `rollback` undoes the steps after a mark, `commit` makes a `Transaction` of them."""
+    """An open plan for one group. `rollback` undoes the steps after a mark, `commit` makes a `Transaction` of them.
+
+    Attributes:
+        refused: the first task that a limit refused, and why; None while none was. A rollback does not forget it.
+        searched: other arrangements were looked for where that could help; False where too many were in this cycle.
+    """
 
     def __init__(self, session: Session, job: JobState) -> None:
         self.session = session
         self.job = job
+        self.searched = True
+        self.refused: tuple[Task, Reason] | None = None
         self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
 
     def __len__(self) -> int:
         """A mark to roll back to."""
         return len(self._steps)
 
-    def allocate(self, task: Task, row: int) -> None:
-        """Put a waiting task of the statement's job on a row."""
-        self._do(Operation.ALLOCATE, task, row, self.job)
+    def headroom(self, task: Task) -> int | None:
+        """How many more tasks of this one's class and role the limits leave the statement's job; None: any number."""
+        least: int | None = None
+        for limit in self.session.limits:
+            found = limit.headroom(self.job, task)
+            if found is not None:
+                least = found if least is None else min(least, found)
+        return least
 
-    def pipeline(self, task: Task, row: int) -> None:
-        """Let a waiting task of the statement's job wait for a row."""
-        self._do(Operation.PIPELINE, task, row, self.job)
+    def rows(self, task: Task) -> Mask | None:
+        """The rows that the limits leave to the task; None: all."""
+        allowed: Mask | None = None
+        for limit in self.session.limits:
+            found = limit.rows(self.job, task)
+            if found is not None:
+                allowed = found if allowed is None else allowed & found
+        return allowed
+
+    def may(self, task: Task, row: int) -> bool:
+        """Whether the limits let the statement's job place a waiting task on a row now."""
+        if self.headroom(task) == 0:
+            return False
+        allowed = self.rows(task)
+        return allowed is None or bool(allowed[row])
+
+    def allocate(self, task: Task, row: int) -> bool:
+        """Put a waiting task of the statement's job on a row; False where a limit refuses: nothing is done then."""
+        return bool(self.place((task,), (row,)))
+
+    def pipeline(self, task: Task, row: int) -> bool:
+        """Let a waiting task of the job wait for a row; False where a limit refuses: nothing is done then."""
+        return bool(self.place((task,), (row,), waits=True))
+
+    def place(self, tasks: Sequence[Task], rows: Sequence[int], *, waits: bool = False) -> int:
+        """Put tasks of one class and role on rows, one on each, or let them wait for these; how many were placed.
+
+        The limits are asked once for all. The first tasks are placed, up to the first that a limit refuses.
+        """
+        if not tasks:
+            return 0
+        first = tasks[0]
+        allowed, most = self.rows(first), self.headroom(first)
+        count = len(rows) if most is None else min(most, len(rows))
+        if allowed is not None:
+            count = next((at for at in range(count) if not allowed[rows[at]]), count)
+        operation = Operation.PIPELINE if waits else Operation.ALLOCATE
+        for at in range(count):
+            self._do(operation, tasks[at], rows[at], self.job)
+        if count < len(rows) and self.refused is None:
+            self.note_refusal(first, rows[count])
+        return count
+
+    def note_refusal(self, task: Task, row: int | None = None) -> None:
+        """Remember why a limit refuses the task, on a row or anywhere, if it is the first that was refused."""
+        if self.refused is not None:
+            return
+        for limit in self.session.limits:
+            allowed = limit.rows(self.job, task) if row is not None else None
+            if limit.headroom(self.job, task) == 0 or (allowed is not None and not allowed[row]):
+                self.refused = task, limit.refusal(self.job, task)
+                return
 
     def withdraw(self, job: JobState, task: Task) -> None:
         """End a nomination, of any job."""

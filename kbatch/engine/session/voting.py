@@ -21,7 +21,7 @@ class Voting:
 
     def __init__(self, policy: Policy, plugins: Sequence[Plugin]) -> None:
         self._asked: dict[str, list[tuple[int, Callable[[Preemptor, Unit], Vote]]]] = {}
-        self._each: dict[str, bool] = {}
+        self._by_class: dict[str, bool] = {}
         self._parts = tuple(zip(policy.plugins, plugins, strict=True))
 
     def ask(self, ballot: str, preemptor: Preemptor, unit: Unit) -> tuple[bool, int | None]:
@@ -38,21 +38,18 @@ class Voting:
     def by_class(self, ballot: str) -> bool:
         """Whether all votes on a pod depend, of the pod, only on its class, role and priority."""
         self._of(ballot)
-        return not self._each[ballot]
+        return self._by_class[ballot]
 
     def _of(self, ballot: str) -> list[tuple[int, Callable[[Preemptor, Unit], Vote]]]:
         found = self._asked.get(ballot)
         if found is None:
-            switch, base = SWITCHES.get(ballot), getattr(Plugin, ballot, None)
+            switch = SWITCHES.get(ballot)
             voters = [
-                (part.tier, plugin, getattr(plugin, ballot)) for part, plugin in self._parts
-                if getattr(type(plugin), ballot, base) is not base and (switch is None or part.enabled(switch))
+                (part.tier, plugin) for part, plugin in self._parts
+                if plugin.answers(ballot) and (switch is None or part.enabled(switch))
             ]  # fmt: skip
-            found = self._asked[ballot] = [(tier, method) for tier, _, method in voters]
-            self._each[ballot] = any(
-                getattr(type(plugin), ballot, base) is not base and not plugin.votes_by_class
-                for _, plugin in self._parts
-            )
+            found = self._asked[ballot] = [(tier, getattr(plugin, ballot)) for tier, plugin in voters]
+            self._by_class[ballot] = all(plugin.votes_by_class for _, plugin in voters)
         return found
 
     def close(self) -> None:

@@ -80,10 +80,14 @@ class JobState:
 
     def full(self, role: str) -> bool:
         """Whether the role has as many pods as it may."""
+        return self.role_headroom(role) == 0
+
+    def role_headroom(self, role: str) -> int | None:
+        """How many more pods the role may have; None: any number."""
         for known in self.job.roles:
-            if known.name == role:
-                return known.max_member is not None and self.by_role.get(role, 0) >= known.max_member
-        return False
+            if known.name == role and known.max_member is not None:
+                return max(0, known.max_member - self.by_role.get(role, 0))
+        return None
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""

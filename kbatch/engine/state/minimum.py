@@ -30,23 +30,34 @@ def shortfalls(job: JobState) -> list[tuple[str | None, int]]:
 
 
 def signature(job: JobState, tasks: Sequence[Task]) -> object:
-    """What decides whether the minimum fits given nodes: tasks by class and role in order, and what is wanted."""
+    """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
+    more of each role there may be.
+    """
     runs = [(key, sum(1 for _ in run)) for key, run in groupby((task.cls.id, task.role) for task in tasks)]
-    caps = tuple((role.name, role.max_member) for role in job.job.roles)
+    caps = tuple((role.name, job.role_headroom(role.name)) for role in job.job.roles)
     return tuple(runs), tuple(shortfalls(job)), caps
 
 
 def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
-    """The tasks that the minimum would take if all fitted, for sums; in order."""
+    """The tasks that the minimum would take if all fitted, for sums; no more of a role than it may have."""
     found: list[Task] = []
     used: set[str] = set()
+    spare = {role.name: job.role_headroom(role.name) for role in job.job.roles}
     for role, count in shortfalls(job):
         taken = 0
         for task in tasks:
             if taken == count:
                 break
-            if (role is None or task.role == role) and task.key not in used:
+            left = spare.get(task.role)
+            if (role is None or task.role == role) and left != 0 and task.key not in used:
                 found.append(task)
                 used.add(task.key)
+                if left is not None:
+                    spare[task.role] = left - 1
                 taken += 1
     return found
+
+
+def no_choice(job: JobState, tasks: Sequence[Task]) -> bool:
+    """Whether the minimum takes the same classes in the same numbers, whichever of these tasks it takes."""
+    return len(tasks) <= job.missing() or len({task.cls.id for task in tasks}) == 1

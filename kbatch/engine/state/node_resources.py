@@ -55,6 +55,8 @@ class NodeResources:
 
     def release(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod begins to leave a row (1), or stays after all (-1)."""
+        if not self.table.open[row]:
+            return  # nothing is placed there, and what stands there may be more than a column counts
         for name, amount in cls.needs:
             self.releasing[name][row] += sign * amount
             self.future[name][row] += sign * amount

@@ -72,9 +72,9 @@ def test_queue_reclaims_its_share_and_a_budget_holds(kbatch: Installed) -> None:
         lambda: kbatch.get("poddisruptionbudget", "keep").get("status", {}).get("currentHealthy") == 7,
     )
 
-    kbatch.create_all(gang("claimer", 6, cpu="8", queue="second"))
+    kbatch.create_all(gang("preemptor", 6, cpu="8", queue="second"))
     # Five pods may go, six would have to: nobody is evicted in vain.
-    kbatch.wait_condition("claimer", "Scheduled", "False")
+    kbatch.wait_condition("preemptor", "Scheduled", "False")
     assert not wait_until(lambda: bool(evicted(kbatch.items("pods"))), 2.0, every=0.2)
     assert len(on_nodes(kbatch, "holder")) == 12
 
@@ -83,7 +83,7 @@ def test_queue_reclaims_its_share_and_a_budget_holds(kbatch: Installed) -> None:
 
     def claimed() -> bool:
         gone.update(evicted(on_nodes(kbatch, "holder")))
-        return len(on_nodes(kbatch, "claimer")) == 6
+        return len(on_nodes(kbatch, "preemptor")) == 6
 
     kbatch.wait("the second queue has its share", claimed)
     left = names(on_nodes(kbatch, "holder"))

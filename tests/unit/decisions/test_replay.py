@@ -47,7 +47,7 @@ def check(heard: Hearing) -> int:
 
 def test_every_way_into_the_model_is_recorded() -> None:
     """A new method that changes the model must be noted by `RecordedModel`, or logs would lie."""
-    readers = {"claims", "deserved", "marks", "priority_class", "refresh", "refreshing", "validate"}
+    readers = {"claims", "demand", "deserved", "makers", "marks", "priority_class", "refresh", "refreshing", "validate"}
     methods = {
         name for name, member in inspect.getmembers(ClusterModel, inspect.isfunction) if not name.startswith("_")
     }  # fmt: skip

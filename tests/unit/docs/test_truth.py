@@ -121,6 +121,20 @@ def test_metrics_that_are_named_are_measured() -> None:
             assert name in measured or importlib.util.find_spec(name) or name == "kbatch_price", f"{page.name}: {name}"
 
 
+def test_the_glossary_has_each_word_once_and_in_order() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    words = [word for word, _ in rows if word not in ("word", "---")]
+    assert len(words) > 30
+    assert words == sorted(set(words))
+    assert [word for word, meaning in rows if word in words and not meaning.endswith((".", ".)"))] == []
+
+
+def test_the_way_through_the_engine_passes_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    folders = [path for path in (ROOT / "kbatch" / "engine").iterdir() if (path / "__init__.py").exists()]
+    assert [path.name for path in folders if f"`kbatch/engine/{path.name}/" not in page] == []
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     numbers = sorted(int(page.name[:4]) for page in (ROOT / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))

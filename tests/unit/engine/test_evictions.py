@@ -206,9 +206,9 @@ def test_never_preempts_disruption_never_and_budgets_are_vetoes() -> None:
         ([group("a", priority_class_name="low", min_runtime_seconds=3600)], members("b", 2), 0),
         ([group("a", priority_class_name="low"), budget], members("b", 2), 1),
     ]
-    for more, claimers, victims in cases:
+    for more, preemptors, victims in cases:
         sim = Simulation(
-            world(base, more, standing("a", 4, ["n1"], labels={"app": "a"}), high, claimers), recreate=False
+            world(base, more, standing("a", 4, ["n1"], labels={"app": "a"}), high, preemptors), recreate=False
         )
         sim.cycle()
         assert len(sim.evictions) == victims, more
@@ -235,12 +235,12 @@ def test_a_role_keeps_its_minimum() -> None:
 
 
 def test_claims_of_one_kind_find_different_victims_in_one_cycle() -> None:
-    claimers = [[group(f"b{at}", priority_class_name="high", at=at + 1), *members(f"b{at}", 1)] for at in range(3)]
+    preemptors = [[group(f"b{at}", priority_class_name="high", at=at + 1), *members(f"b{at}", 1)] for at in range(3)]
     sim = Simulation(
         world(
             [*CLASSES, queue(), node("n1", "3"), node("n2", "3"), group("a", priority_class_name="low")],
             standing("a", 6, ["n1", "n2"]),
-            *claimers,
+            *preemptors,
         )
     )
     found = sim.cycle()
@@ -252,7 +252,7 @@ def test_claims_of_one_kind_find_different_victims_in_one_cycle() -> None:
 
 
 def test_nobody_is_evicted_for_surplus_whose_minimum_is_not_decided_yet() -> None:
-    """Its minimum finds idle room and room that another claim frees; its third pod must wait for these two."""
+    """Its minimum finds idle room and room that another preemptor frees; its third pod must wait for these two."""
     sim = Simulation(
         world(
             node("n0", "6"), node("n1", "4"), node("n2", "1"), queue("q0", 0), queue("q1", 2, reclaimable=False),
@@ -271,12 +271,12 @@ def test_nobody_is_evicted_for_surplus_whose_minimum_is_not_decided_yet() -> Non
     assert len(sim.running("b")) >= 2
 
 
-def _past_its_lifetime(claimer: dict[str, Any], **victim: Any) -> Simulation:
+def _past_its_lifetime(preemptor: dict[str, Any], **victim: Any) -> Simulation:
     spec: dict[str, Any] = {"lifetime_seconds": 60, **victim}
     sim = Simulation(
         world(
             queue(), node("n1", "4"), priority_class("low", 1), priority_class("high", 100),
-            group("a", 4, **spec), members("a", 4, on="n1"), group("b", 4, at=1, **claimer), members("b", 4, at=1),
+            group("a", 4, **spec), members("a", 4, on="n1"), group("b", 4, at=1, **preemptor), members("b", 4, at=1),
         ),
     )  # fmt: skip
     sim.now = 59
@@ -298,7 +298,7 @@ def test_a_group_past_its_lifetime_goes_as_a_whole_and_not_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claimer", "victim"),
+    ("preemptor", "victim"),
     [
         ({"lifetime_seconds": 600}, {}),
         ({"priority_class_name": "low"}, {"priority_class_name": "high"}),
@@ -307,8 +307,8 @@ def test_a_group_past_its_lifetime_goes_as_a_whole_and_not_before() -> None:
     ],
     ids=["its follower ends too", "it matters more", "never", "minimum of run time"],
 )
-def test_a_group_past_its_lifetime_stays(claimer: dict[str, Any], victim: dict[str, Any]) -> None:
-    sim = _past_its_lifetime(claimer, **victim)
+def test_a_group_past_its_lifetime_stays(preemptor: dict[str, Any], victim: dict[str, Any]) -> None:
+    sim = _past_its_lifetime(preemptor, **victim)
     sim.now = 70
     sim.run(3)
     assert sim.evictions == []
@@ -332,7 +332,7 @@ class _ByName(Plugin):
 
     name = "byname"
 
-    def preemptable(self, claim: Preemptor, unit: Unit) -> Vote:
+    def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         return Vote.YES if all(task.key.endswith("-1") for task in unit.tasks) else Vote.ABSTAIN
 
 

@@ -19,7 +19,7 @@ from kbatch.api.objects import (
 )
 from kbatch.api.reasons import NotEnoughResources
 from kbatch.engine import Memo
-from kbatch.engine.placement import gang as planning
+from kbatch.engine.placement import gang
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, queue, run, world
@@ -54,7 +54,7 @@ def nodes() -> list[Any]:
 
 def counted(model: ClusterModel, memo: Memo, now: int = 0) -> tuple[Decisions, int]:
     """A cycle, and how many minimums it tried to place."""
-    with mock.patch.object(_ALLOCATE, "placing", side_effect=planning.placing) as placing:
+    with mock.patch.object(_ALLOCATE, "placing", side_effect=gang.placing) as placing:
         found = run(model, policy(), now=now, memo=memo)
     return found, placing.call_count
 

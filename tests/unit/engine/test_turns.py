@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.configuration import parse
+from kbatch.api.configuration import DEFAULT, parse
+from kbatch.api.objects import SubGroup
 from kbatch.engine import Memo, NullObserver, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
+from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
+from kbatch.engine.session.session import Session
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
 
 TIERS = "tiers:\n- plugins: [{name: priority}, {name: gang}, {name: drf}, {name: predicates}, {name: proportion}]\n"
@@ -48,3 +51,32 @@ def test_a_cycle_leaves_nothing_for_the_garbage_collector() -> None:
         assert [each() for each in gone] == [None, None, None]
     finally:
         gc.enable()
+
+
+def test_pods_to_come_are_looked_at_in_pieces() -> None:
+    template = {"spec": {"schedulerName": "kube-batch", "containers": [{}]}}
+    large = group("g", MOST_FORESEEN)
+    large.spec.sub_groups = (SubGroup(name="w", min_member=MOST_FORESEEN, template=template),)
+    model = world(queue(), node("n1", pods="30000"), large)
+    snapshot = take_snapshot(model, 0)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, build_policy(parse(f"actions: allocate\n{TIERS}", "test")))
+    job = session.job("ns/g")
+    steps = list(awaited(session, job, list(job.job.to_come)))
+    assert len(steps) == MOST_FORESEEN // 500
+
+
+@pytest.mark.parametrize(("count", "evicted"), [(MOST_FORESEEN, 2), (MOST_FORESEEN + 1, 0)])
+def test_no_room_is_made_in_advance_for_more_pods_than_can_be_foreseen(count: int, evicted: int) -> None:
+    """Surplus goes for a group whose pods are yet to be made, unless there are too many to place them in advance."""
+    template = {"spec": {"schedulerName": "kube-batch", "containers": [{"resources": {"requests": {"cpu": "1m"}}}]}}
+    large = group("g", count, min_resources={"cpu": f"{count}m"}, at=9)
+    large.spec.sub_groups = (SubGroup(name="w", min_member=count, template=template),)
+    model = world(
+        queue(), node("n1", "4001m", pods="9000"), group("a", 2, min_resources={"cpu": "2"}),
+        members("a", 4, on="n1"), large,
+    )  # fmt: skip
+    steps = list(cycle(take_snapshot(model, 0), build_policy(DEFAULT), Memo(), NullObserver()))
+    (said,) = [step for step in steps if isinstance(step, Verdict) and step.group == "ns/g"]
+    assert said.enqueued is bool(evicted)
+    assert sum(len(step.evictions) for step in steps if isinstance(step, Transaction)) == evicted

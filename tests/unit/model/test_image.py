@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
+from msgspec.structs import replace
+
+from kbatch.api.objects import Pod, PodGroup, PodGroupSpec, Queue, timestamp_us
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.model.image import build_model, take_image
@@ -61,9 +63,16 @@ def test_what_cannot_be_read_closes_its_node_again() -> None:
     assert again.table.open[again.table.row["n2"]]
 
 
-def test_a_group_that_is_gone_leaves_its_pods_no_queue() -> None:
+def test_pods_of_a_group_that_is_gone_stay_in_its_queue() -> None:
     model = standing()
+    model.apply(Upsert(queue("other")))
+    model.apply(Upsert(replace(group("g", minimum=2), spec=PodGroupSpec(min_member=2, queue="other"))))
     model.apply(Delete(PodGroup, "ns", "g"))
-    assert model.queues["default"].request == {}
+    held = model.queues["other"].allocated
+    assert held == model.tasks["ns/c"].cls.request
+    assert model.queues["other"].request == held  # they can start nothing, and so ask for nothing
+    again = build_model(take_image(model))
+    assert again.jobs["ns/g"].queue == "other"
+    assert again.queues["other"].allocated == held
     assert build_model(take_image(model)).jobs["ns/g"].created == timestamp_us("2026-01-01T00:00:00Z")
     assert take_image(build_model(take_image(model))) == take_image(model)

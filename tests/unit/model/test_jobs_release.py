@@ -18,7 +18,7 @@ from kbatch.api.objects import (
     PodTemplate,
     ResourceRequirements,
 )
-from kbatch.model.jobs_release import Step, group_for, group_of, on_hold, patch, step, suspended_by_user, wants_group
+from kbatch.model.jobs_release import Step, group_for, group_of, patch, step, suspended_by_user, wants_group
 
 OURS = "kube-batch"
 
@@ -166,7 +166,6 @@ def test_a_group_is_all_pods_that_run_at_one_time(spec: dict[str, Any], members:
 )
 def test_who_suspended_it_can_be_read_off_the_job(what: Job, by_user: bool) -> None:
     assert suspended_by_user(what) is by_user
-    assert on_hold([what]) == ({"ns/g": "j"} if by_user else {})
 
 
 def test_what_kbatch_does_to_a_job_never_looks_like_its_users_doing() -> None:

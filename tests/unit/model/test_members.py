@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import PodGroupSpec, SubGroup
-from kbatch.model.members import MOST_WAITING, Plan, Size, State, plan, sizes
+from kbatch.model.makers import Size, sizes
+from kbatch.model.members import MOST_WAITING, Plan, State, plan
 from kbatch.model.phase import Phase
 
 WAITING, PLACED, SUCCEEDED, FAILED, LEAVING = State

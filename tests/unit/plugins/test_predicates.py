@@ -87,6 +87,14 @@ def test_cordoned_and_not_ready() -> None:
     assert refused(patient, *machines) == {"broken": "not ready"}
 
 
+@pytest.mark.parametrize(("status", "taint"), [("False", "not-ready"), ("Unknown", "unreachable")])
+def test_a_node_that_is_not_ready_takes_who_tolerates_its_taint(status: str, taint: str) -> None:
+    machine = node("broken", status={"conditions": [{"type": "Ready", "status": status}]})
+    for effect, answer in (("NoSchedule", {}), ("NoExecute", {"broken": "not ready"})):
+        tolerations = [{"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}]
+        assert refused(pod("p", tolerations=tolerations), machine) == answer
+
+
 @pytest.mark.parametrize(
     ("argument", "condition", "short"),
     [
@@ -132,6 +140,14 @@ def volume(name: str, zone: str = "", driver: str = "") -> PersistentVolume:
     if driver:
         spec["csi"] = {"driver": driver}
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, PersistentVolume)
+
+
+def test_a_volume_is_not_used_from_another_zone() -> None:
+    zone = "topology.kubernetes.io/zone"
+    held = volume("v")
+    held.metadata.labels = {"failure-domain.beta.kubernetes.io/zone": "a__b"}
+    machines = (node("a", {zone: "a"}), node("b", {zone: "b"}), node("c", {zone: "c"}), node("silent"))
+    assert refused(using("p", "c"), claim("c", "v"), held, *machines) == {"c": "volume"}
 
 
 def using(name: str, *claims: str, on: str = "", **more: Any) -> Any:

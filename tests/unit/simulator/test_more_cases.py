@@ -213,3 +213,23 @@ def test_a_member_made_again_leaves_the_evicted_one_its_name(simulate: Callable[
     }
     assert outcome.pods["default/g-w-0"]["finished"] == 6.0
     assert outcome.summary["binds"] == 3
+
+
+@evicting
+def test_tainted_nodes_do_not_stop_reclaim(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("tainted-nodes-do-not-stop-reclaim", conf)
+    assert [each["time"] for each in outcome.evictions] == [0.0] * 4
+    bound = [(each["pod"], cycle["time"]) for cycle in outcome.cycles for each in cycle["binds"]]
+    assert sorted(bound) == [(f"default/w{index}", 1.0) for index in range(4)]
+    for name in ("q1", "q2"):
+        assert outcome.queues[name] == {"deserved": {"cpu": "4"}, "allocated": {"cpu": "4"}, "share": 1.0}
+
+
+@evicting
+def test_work_that_tolerates_a_taint_leaves_the_rest_to_others(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("work-that-tolerates-a-taint-leaves-the-rest-to-others", conf)
+    assert sorted(each["pod"] for each in outcome.evictions) == [f"default/a{index}" for index in range(4)]
+    bound = [(each["pod"], each["node"]) for cycle in outcome.cycles for each in cycle["binds"]]
+    assert sorted(bound) == [(f"default/b{index}", "n1") for index in range(4)]
+    for name in ("q1", "q2"):
+        assert outcome.queues[name] == {"deserved": {"cpu": "4"}, "allocated": {"cpu": "4"}, "share": 1.0}

@@ -154,7 +154,6 @@ def test_a_gang_bound_in_part_keeps_within_the_capability(simulate: Callable[...
     assert_settled(outcome)
 
 
-@pending
 def test_a_gang_that_its_capability_keeps_partial_is_taken_back(simulate: Callable[..., Any]) -> None:
     outcome = simulate("partly-bound-gang-keeps-within-the-capability", max_cycles=MOST_CYCLES)
     assert evicted(outcome) == {"g0": 60.0, "g1": 60.0}
@@ -205,7 +204,6 @@ def test_a_promise_lasts_until_the_pod_is_placed(simulate: Callable[..., Any]) -
 # --- room that is gathered by ageing ----------------------------------------------------------------------------------
 
 
-@pending
 def test_no_room_is_kept_for_a_gang_that_can_never_be_placed(simulate: Callable[..., Any]) -> None:
     outcome = simulate("no-room-is-kept-for-a-gang-that-can-never-be-placed", max_cycles=MOST_CYCLES)
     assert times(outcome) == {"late-0": 700.0, "late-1": 700.0}

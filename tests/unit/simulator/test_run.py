@@ -300,12 +300,15 @@ def test_a_template_of_which_no_pod_can_be_made_is_warned_of(simulate: Simulate)
 
 
 def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Simulate) -> None:
-    roles = [{"name": "w", "minMember": 1, "template": template(nodeSelector={"no": "where"})}]
+    # That no other pod is what it seeks is known only once the pods are there.
+    near = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"is": "there"}}}
+    seeking = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    roles = [{"name": "w", "minMember": 1, "template": template(affinity=seeking)}]
     spec = {"scheduleTimeoutSeconds": 20, "minResources": {"cpu": "1"}}
     documents = [
         node(),
         group("a", 2, spec),
-        job("a", 2, template(group="a", nodeSelector={"no": "where"}), {"suspend": True}),
+        job("a", 2, template(group="a", affinity=seeking), {"suspend": True}),
         group("b", 1, {**spec, "subGroups": roles}),
     ]
     waiting = simulate(text(*documents), until=15)
@@ -313,11 +316,10 @@ def test_what_was_made_for_a_group_that_is_sent_back_is_made_again(simulate: Sim
     sent_back = simulate(text(*documents), until=20)
     assert sent_back.pods == {}
     assert sent_back.phase("a") == "Pending"
-    # A node that fits comes long after: they were in queue, with pods, many times by then.
-    late = node("n2", arrival=1000)
-    late["metadata"]["labels"] = {"no": "where"}
-    outcome = simulate(text(*documents, late))
-    assert outcome.running() == ["a-0", "a-1", "b-w-0"]
+    # What they seek comes long after, on a node of its own: they were in queue, with pods, many times by then.
+    late = pod("x", on="n2", meta={"labels": {"is": "there"}}, arrival=1000)
+    outcome = simulate(text(*documents, node("n2"), late))
+    assert outcome.running() == ["a-0", "a-1", "b-w-0", "x"]
     assert {bind["node"] for bind in outcome.binds} == {"n2"}
     never = simulate(text(*documents))
     assert (never.limited, never.summary["makespan"]) == (False, 0.0)

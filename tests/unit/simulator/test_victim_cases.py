@@ -79,8 +79,8 @@ def test_no_pod_is_evicted_for_a_role_that_is_full(simulate: Callable[..., Any])
 
 
 @pytest.mark.parametrize("present", [True, False], ids=["behind", "alone"])
-def test_a_claim_too_large_silences_no_smaller_one(simulate: Callable[..., Any], *, present: bool) -> None:
-    case = "claim-too-large-silences-no-smaller-one"
+def test_a_preemptor_too_large_silences_no_smaller_one(simulate: Callable[..., Any], *, present: bool) -> None:
+    case = "preemptor-too-large-silences-no-smaller-one"
     outcome = simulate(case if present else without(case, "a-five"), max_cycles=MOST_CYCLES)
     assert victims(outcome) == {"v2": (0.0, "preempt", "b-two"), "v3": (0.0, "preempt", "b-two")}
     assert times(outcome) == {"b-two-0": 1.0, "b-two-1": 1.0}
@@ -88,8 +88,8 @@ def test_a_claim_too_large_silences_no_smaller_one(simulate: Callable[..., Any],
 
 
 @pytest.mark.parametrize("present", [True, False], ids=["behind", "alone"])
-def test_a_claim_too_small_silences_no_larger_one(simulate: Callable[..., Any], *, present: bool) -> None:
-    case = "claim-too-small-silences-no-larger-one"
+def test_a_preemptor_too_small_silences_no_larger_one(simulate: Callable[..., Any], *, present: bool) -> None:
+    case = "preemptor-too-small-silences-no-larger-one"
     outcome = simulate(case if present else without(case, "a-one"), max_cycles=MOST_CYCLES)
     found = victims(outcome)
     assert list(found.values()) == [(0.0, "reclaim", "b-three")]

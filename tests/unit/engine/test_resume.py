@@ -229,12 +229,12 @@ def test_conditions_are_told_once() -> None:
     assert sim.last.verdicts == {}
 
 
-@pytest.mark.parametrize(("claimer", "placed"), [("high", True), ("", False)], ids=["ahead of it", "behind it"])
-def test_room_that_gathers_for_an_aged_group_is_free_to_whom_matters_more(claimer: str, placed: bool) -> None:
+@pytest.mark.parametrize(("preemptor", "placed"), [("high", True), ("", False)], ids=["ahead of it", "behind it"])
+def test_room_that_gathers_for_an_aged_group_is_free_to_whom_matters_more(preemptor: str, placed: bool) -> None:
     model = world(
         queue(), node("n1", "4"), priority_class("high", 100), pod("x", "3", on="n1"),
         group("aged", 4), members("aged", 4),
-        group("b", at=699, priority_class_name=claimer), pod("b-0", of="b", at=699),
+        group("b", at=699, priority_class_name=preemptor), pod("b-0", of="b", at=699),
     )  # fmt: skip
     found = run(model, policy(), now=700)
     assert found.binds == ({"b-0": "n1"} if placed else {})

@@ -7,32 +7,39 @@ See docs/decisions/0007-room-for-pods-to-come.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, Pod, PodSpec
-from kbatch.engine.demand import ToCome, templates
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
+from kbatch.model.makers import ToCome
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
 
-if TYPE_CHECKING:
-    from kbatch.engine.session.session import Session
+MOST_FORESEEN: Final = 2_000
+"""For more pods of one minimum no room is made before they exist: their places would be worked out twice, in every
+cycle in which their group could come in queue."""
+
+_AT_ONCE: Final = 500
+"""So many tasks are made between two turns: a few milliseconds."""
 
 
 def foreseen(session: Session, job: JobState) -> list[ToCome]:
     """The pods that the group's minimum waits for, where all of them are sure to come; else none.
 
-    Only for a group that was promised room (it says in minResources how much), and has no pod on a node yet.
+    Only for a group that was promised room, has no pod on a node yet, and waits for no more than `MOST_FORESEEN`.
     """
     if job.bound or not job.job.outstanding or job.job.shadow:
         return []
     missing = job.missing() - len(job.waiting)
-    if missing <= 0:
+    if not 0 < missing <= MOST_FORESEEN:
         return []
-    found = [pods for pods in templates(session, job) if pods.sure and _placeable(pods.template.spec)]
+    found = [pods for pods in job.job.to_come if pods.sure and _placeable(pods.template.pod.spec)]
     return found if sum(pods.count for pods in found) >= missing else []
 
 
@@ -59,25 +66,29 @@ def behind(session: Session, job: JobState) -> bool:
     )  # fmt: skip
 
 
-def awaited(session: Session, job: JobState, found: list[ToCome]) -> list[Task]:
+def awaited(session: Session, job: JobState, found: list[ToCome]) -> Generator[Turn, None, list[Task]]:
     """The pods to come as tasks that are in no model: enough of each template for the group's minimum."""
     most = job.missing()
     tasks: list[Task] = []
     for pods in found:
-        meta = pods.template.metadata
+        template = pods.template.pod
         pod = Pod(
             metadata=Metadata(
-                name=job.job.name.partition("/")[2], namespace=job.job.namespace, labels=meta.labels,
-                annotations=meta.annotations,
+                name=job.job.name.partition("/")[2], namespace=job.job.namespace, labels=template.metadata.labels,
+                annotations=template.metadata.annotations,
             ),
-            spec=pods.template.spec,
+            spec=template.spec,
         )  # fmt: skip
         cls = session.model.classes.classify(pod)
-        never = _never_preempts(session, job, pods.template.spec)
-        for _ in range(min(most, pods.count)):
+        never = _never_preempts(session, job, template.spec)
+        for number in range(1, min(most, pods.count) + 1):
             key = f"{job.key}#{len(tasks)}"  # no pod has such a name
-            task = Task(key, "", pod, cls, job.key, pods.role, session.now, priority=job.priority, never_preempts=never)
-            tasks.append(task)
+            role = pods.template.role
+            tasks.append(
+                Task(key, "", pod, cls, job.key, role, session.now, priority=job.priority, never_preempts=never)
+            )
+            if number % _AT_ONCE == 0:
+                yield TURN
     return tasks
 
 

@@ -52,7 +52,7 @@ def wanting(name: str = "b", count: int = 2, **more: Any) -> PodGroup:
 
 
 def test_surplus_of_the_same_queue_goes_for_pods_to_come_whatever_drf_says() -> None:
-    """The claimer will hold more than what is left of the other; but that asked for no more than 2."""
+    """The preemptor will hold more than what is left of the other; but that asked for no more than 2."""
     model = world(*CLASSES, queue(), node("n1", "6"), elastic(), members("a", 6, on="n1"), wanting(count=4))
     model.apply(Upsert(held_job("b", 4)))
     found = run(model, ALL)
@@ -79,7 +79,7 @@ def test_the_youngest_surplus_goes_first_and_no_more_than_is_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("victim", "claimer", "job"),
+    ("victim", "preemptor", "job"),
     [
         (elastic(cpus=4), wanting(), held_job("b", 2)),
         (group("a", 4, min_resources={"cpu": "1"}), wanting(), held_job("b", 2)),
@@ -94,11 +94,12 @@ def test_the_youngest_surplus_goes_first_and_no_more_than_is_short() -> None:
     ],
     ids=[
         "its minResources", "its minimum", "it never said what it needs", "it matters more", "never disrupted",
-        "claimer never preempts", "suspended by its user", "too few pods to come", "nobody makes pods", "another queue",
+        "preemptor never preempts", "suspended by its user", "too few pods to come", "nobody makes pods",
+        "another queue",
     ],
 )  # fmt: skip
-def test_nobody_goes(victim: PodGroup, claimer: PodGroup, job: Job | None) -> None:
-    model = world(*CLASSES, queue(), queue("other"), node("n1", "4"), victim, members("a", 4, on="n1"), claimer)
+def test_nobody_goes(victim: PodGroup, preemptor: PodGroup, job: Job | None) -> None:
+    model = world(*CLASSES, queue(), queue("other"), node("n1", "4"), victim, members("a", 4, on="n1"), preemptor)
     if job is not None:
         model.apply(Upsert(job))
     assert run(model, ALL).evicted == []

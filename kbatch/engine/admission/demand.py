@@ -1,0 +1,82 @@
+"""What a group needs in a session, and the ResourceQuotas beside it. What it asks for says `kbatch.model.demand`."""
+
+from __future__ import annotations
+
+from kbatch.api.objects import ResourceQuota
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.model import quota as quotas
+from kbatch.model.demand import quota_ask
+from kbatch.model.quota import Excess
+from kbatch.model.tasks import Task
+from kbatch.resources import QuantityError, Resources, add, subtract, total
+
+
+def needs(session: Session, job: JobState) -> Resources | None:
+    """What the group still needs at least, `pods` left out; None where nothing says what it needs."""
+    # With minResources that is known already, without a look at each of its pods.
+    room = job.job.outstanding if job.job.min_resources else session.model.demand(job.job).room
+    if room is not None and not job.job.min_resources:
+        possible = _of_the_possible(session, job)
+        if possible is not None:
+            return total(task.cls.request for task in possible)
+    if room is None or not (job.placed or job.nominated):
+        return room
+    here = (*job.placed.values(), *job.nominated.values())
+    return subtract(room, total(task.cls.request for task, _ in here))
+
+
+def _of_the_possible(session: Session, job: JobState) -> list[Task] | None:
+    """The tasks that the minimum would take without those that no node, or not the queue's capability, could hold even
+    by themselves; None where there are none of these, or where the others are too few.
+    """
+    classes = {task.cls for task in job.waiting}
+    if len(classes) < 2:
+        return None
+    queue = session.queues.get(job.queue)
+    hard = (queue.record.capability or {}) if queue is not None else {}
+    large = {cls.id for cls in classes if not session.could_hold(cls, hard)}
+    if not large:
+        return None
+    found = next_tasks(job, [task for task in unplaced(job) if task.cls.id not in large])
+    return found if len(found) >= job.missing() else None
+
+
+class Quotas:
+    """The ResourceQuotas, with what groups in queue were promised and do not use yet."""
+
+    def __init__(self, session: Session) -> None:
+        self._by_namespace: dict[str, list[ResourceQuota]] = {}
+        for _, found in sorted(session.model.objects.get(ResourceQuota, {}).items()):
+            if isinstance(found, ResourceQuota):
+                self._by_namespace.setdefault(found.metadata.namespace, []).append(found)
+        self._session = session
+        self._promised: dict[str, Resources] = {}
+
+    def exceeded(self, job: JobState) -> Excess | None:
+        """The first limit that the group would pass."""
+        found = self._by_namespace.get(job.job.namespace)
+        if not found:
+            return None
+        ask = quota_ask(job.job)
+        for quota in found:
+            try:
+                charge = quotas.charge(quota, ask)
+                passed = quotas.exceeded(
+                    quota, charge, self._promised.get(quota.metadata.uid or quota.metadata.name, {})
+                )
+            except QuantityError:
+                continue  # a quota that cannot be read limits nobody; the API server would not have taken it
+            if passed:
+                return passed[0]
+        return None
+
+    def promise(self, job: JobState) -> None:
+        """The group is in queue: what it has not used yet is kept for it."""
+        for quota in self._by_namespace.get(job.job.namespace, ()):
+            key = quota.metadata.uid or quota.metadata.name
+            try:
+                self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, quota_ask(job.job)))
+            except QuantityError:
+                continue

@@ -1,0 +1,73 @@
+"""How many more pods a job may place, whatever room there is: asked of the very pods that are placed.
+
+A `Statement` asks every limit of its session before it binds or nominates a task, and nobody else decides. Who counts
+beforehand, for tasks that are not placed in the end, saves work by it and must not refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kbatch.api.reasons import NotEnoughTasks, QueueCapabilityExceeded, Reason
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
+from kbatch.model.nodes import Mask
+from kbatch.model.tasks import Task
+
+
+class Limit:
+    """One limit; by default it limits nothing. It reads the session's sums, which the open statement has changed."""
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """How many more tasks of this one's class and role the job may place now; None: as many as it likes."""
+        return None
+
+    def rows(self, job: JobState, task: Task) -> Mask | None:
+        """The nodes (rows of the table) that the task may be placed on; None: all."""
+        return None
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """Why one more such task may not be placed now; asked where there is no headroom, or a node is refused."""
+        raise NotImplementedError
+
+
+class Capability(Limit):
+    """The hard cap of the job's queue, in each dimension that it names."""
+
+    def __init__(self, queues: Mapping[str, QueueState]) -> None:
+        self._queues = queues
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """What is left of the cap, counted in requests of the task."""
+        queue = self._queues.get(job.queue)
+        if queue is None or not queue.record.capability:
+            return None
+        least: int | None = None
+        for name, hard in queue.record.capability.items():
+            amount = task.cls.request.get(name, 0)
+            if amount:
+                more = max(0, (hard - queue.allocated.get(name, 0)) // amount)
+                least = more if least is None else min(least, more)
+        return least
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """The first dimension, by name, in which the task alone would pass the cap."""
+        queue = self._queues[job.queue]
+        request = task.cls.request
+        for name, hard in sorted((queue.record.capability or {}).items()):
+            used = queue.allocated.get(name, 0)
+            if request.get(name, 0) and used + request[name] > hard:
+                return QueueCapabilityExceeded(queue.name, name, request[name], 0, used, hard)
+        raise LookupError(queue.name)  # asked only where there is no headroom
+
+
+class RoleMaximum(Limit):
+    """The maxMember of the task's role."""
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """How many more pods the role may have."""
+        return job.role_headroom(task.role)
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """The role has as many as it may, and the minimum needs more: from others, which are not there."""
+        return NotEnoughTasks(job.pipelined, job.minimum)

@@ -1,0 +1,255 @@
+"""What a group asks for: the one answer that scheduler, queue operator, webhook and command go by.
+
+A group's pods come in several ways: they exist, its roles have templates, batch Jobs name it. However its work was
+submitted, and whether or not its user wrote minResources, it asks for the same:
+
+* its *minimum* needs minResources; without them, what the pods that make up the minimum ask for, those that hold a node
+  first, then those that wait, then those to come;
+* *outstanding* for room and capability is the minimum less what its bound, assumed and succeeded pods have of it;
+* *outstanding* for quotas is the minimum less all its pods that exist: these the quotas count themselves;
+* *requested* of its queue is what it holds, and the larger of what its other pods ask for, to come or waiting, and what
+  is outstanding.
+
+A Job that its user has suspended makes no pods, so it asks for nothing. A group whose minimum cannot be had without
+such a Job asks for no more than its pods do: it keeps no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kbatch.api.names import IN_QUEUE_GATE
+from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
+from kbatch.model.jobs import Job
+from kbatch.model.makers import Maker, Template, ToCome, common_subject
+from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, Resources, add, positive, scale, subtract
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one group asks for. `pods` is no dimension of any of its vectors.
+
+    Attributes:
+        minimum: what its minimum needs in all; None where nothing says it.
+        room: what of it is outstanding for room and capability; None where nothing says it.
+        missing: pods of the minimum without a node. uncreated: those of them that do not exist.
+        short: those of them that nobody is going to make, as far as is known.
+        needed: of each template that is to make pods of the minimum how many, in the order in which they are taken.
+    """
+
+    minimum: Resources | None
+    room: Resources | None
+    missing: int
+    uncreated: int
+    short: int
+    needed: tuple[ToCome, ...]
+
+
+def account(job: Job, makers: Mapping[str, Maker]) -> None:
+    """Work out what follows from a group's pods and from who makes more: `to_come`, `outstanding`, `request`.
+
+    Args:
+        job: the sums of its pods up to date.
+        makers: the Jobs that name it, by name.
+    """
+    job.to_come = _to_come(job, makers)
+    job.suspended_by = ""
+    job.outstanding = {}
+    whole = job.over or job.whole()
+    if not whole:
+        withheld = min((name for name, maker in makers.items() if maker.withheld and not maker.ended), default="")
+        demand = demand_of(job) if withheld or job.to_come else None
+        if withheld and job.group is not None and demand is not None and demand.short:
+            job.suspended_by = withheld
+        elif job.min_resources:
+            job.outstanding = _beyond(job.min_resources, job.own)
+        elif demand is not None:
+            job.outstanding = dict(demand.room or {})
+    if job.orphan:
+        job.request = dict(job.allocated)
+        return
+    more = job.asked
+    if job.to_come and not job.suspended_by:
+        more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
+    job.request = dict(job.bound)
+    for name in more.keys() | job.outstanding.keys():
+        amount = max(more.get(name, 0), job.outstanding.get(name, 0))
+        job.request[name] = job.request.get(name, 0) + amount
+
+
+def demand_of(job: Job) -> Demand:
+    """What the group asks for, its `to_come` up to date; costs what it has pods."""
+    choice = _Choice(job)
+    for role in job.roles:
+        choice.take(role.name, role.min_member)
+    choice.take(None, job.minimum - choice.taken)
+    known = not choice.short
+    if job.min_resources:
+        room: Resources | None = _beyond(job.min_resources, job.own)
+        minimum: Resources | None = {name: amount for name, amount in job.min_resources.items() if name != PODS}
+    else:
+        room = choice.room if known else None
+        minimum = add(choice.had, choice.room) if known else None
+    return Demand(minimum, room, choice.missing, choice.uncreated, choice.short, tuple(choice.needed))
+
+
+def quota_ask(job: Job) -> Ask:
+    """What the group asks of quotas beyond its pods that exist: those the quotas count already.
+
+    minResources may name `pods`, `limits.*` and `requests.*`, as a quota does. What they do not name is taken from
+    the templates of the pods to come: their limits and, without minResources, their requests.
+    """
+    spec = job.group.spec if job.group is not None else PodGroupSpec()
+    class_name = spec.priority_class_name
+    demand = demand_of(job)
+    requests = add(*(scale(one.template.request, one.count) for one in demand.needed))
+    limits = add(*(scale(one.template.limit, one.count) for one in demand.needed))
+    own = [task for task in job.tasks.values() if not task.terminal or task.succeeded]
+    pods = max(0, job.minimum - len(own))
+    if not job.min_quota:
+        left = ask_of_group({} if demand.short else requests, pods, class_name)
+        left = Ask(left.requests, positive(limits), left.pods, left.subject)
+    else:
+        ask = ask_of_group(job.min_quota, job.minimum, class_name)
+        left = outstanding(ask, [ask_of_pod(task.pod) for task in own]) if own else ask
+        if not any(name.startswith("limits.") for name in job.min_quota):
+            left = Ask(left.requests, positive(limits), left.pods, left.subject)
+    subject = common_subject([one.template for one in demand.needed], class_name)
+    return left if subject is None else Ask(left.requests, left.limits, left.pods, subject)
+
+
+def of_spec(spec: PodGroupSpec) -> Job:
+    """A group of which nothing exists but its spec: what it will ask for when it is created.
+
+    Raises:
+        QuantityError: an amount of minResources cannot be read.
+    """
+    job = Job("", "", "", shadow=False)
+    job.read(PodGroup(metadata=Metadata(name=""), spec=spec))
+    account(job, {})
+    return job
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _beyond(needs: Resources, own: Mapping[str, int]) -> Resources:
+    return {name: amount for name, amount in subtract(needs, own).items() if amount and name != PODS}
+
+
+def _to_come(job: Job, makers: Mapping[str, Maker]) -> tuple[ToCome, ...]:
+    """The pods that templates and Jobs will make beside those that exist, roles first, then Jobs by name."""
+    if job.group is None or job.over or not (job.templates or makers):
+        return ()
+    found: list[ToCome] = []
+    if job.templates:
+        roles: dict[str, int] = {}
+        for task in job.tasks.values():
+            if task.succeeded or not (task.terminal or task.terminating):
+                roles[task.role] = roles.get(task.role, 0) + 1
+        for template, base in job.templates:
+            _put(found, template, base - roles.get(template.role, 0), sure=True)
+    active = [name for name, maker in makers.items() if maker.template and not (maker.ended or maker.withheld)]
+    if active:
+        alive, succeeded = _by_owner(job.tasks.values())
+        for name in sorted(active):
+            maker = makers[name]
+            if maker.template is not None:
+                owner = maker.uid or maker.name
+                left = maker.left(alive.get(owner, 0), succeeded.get(owner, 0))
+                _put(found, maker.template, left, sure=maker.sure)
+    return tuple(found)
+
+
+def _put(found: list[ToCome], template: Template, count: int, *, sure: bool) -> None:
+    if count > 0:
+        found.append(ToCome(template, count, sure))
+
+
+def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many pods of each Job live and stay, and how many have succeeded; by its uid, its name where it has none."""
+    alive: dict[str, int] = {}
+    succeeded: dict[str, int] = {}
+    for task in tasks:
+        for owner in task.pod.metadata.owner_references:
+            if owner.controller and owner.kind == "Job":
+                key = owner.uid or owner.name
+                if task.succeeded:
+                    succeeded[key] = succeeded.get(key, 0) + 1
+                elif not (task.terminal or task.terminating):
+                    alive[key] = alive.get(key, 0) + 1
+    return alive, succeeded
+
+
+def _free(task: Task) -> bool:
+    """Whether the pod could be placed but for the gate that is removed when its group is in queue; claims keep it."""
+    if task.claims:
+        return False
+    return not task.gated or all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
+
+
+def _first(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
+    """The first so many in the order in which they are placed by default, and the others."""
+    if len(tasks) > count and len({task.cls.id for task in tasks}) > 1:
+        tasks = sorted(tasks, key=lambda task: (-task.priority, task.created, task.key))
+    return list(tasks[:count]), list(tasks[count:])
+
+
+class _Choice:
+    """Which pods make up a group's minimum: of each role its part, then the rest from any."""
+
+    def __init__(self, job: Job) -> None:
+        self.had: Resources = {}
+        self.room: Resources = {}
+        self.taken = 0
+        self.missing = 0
+        self.uncreated = 0
+        self.short = 0
+        self.needed: list[ToCome] = []
+        self._placed: dict[str, list[Task]] = {}
+        self._waiting: dict[str, list[Task]] = {}
+        for task in job.tasks.values():
+            if task.succeeded or task.holds:
+                self._placed.setdefault(task.role, []).append(task)
+            elif task.pending and _free(task):
+                self._waiting.setdefault(task.role, []).append(task)
+        self._coming = job.to_come
+        self._left = [pods.count for pods in job.to_come]
+
+    def take(self, role: str | None, count: int) -> None:
+        """So many pods of a role; None: of any."""
+        if count <= 0:
+            return
+        self.taken += count
+        count -= self._of_tasks(self._placed, role, count, self.had)
+        self.missing += count
+        count -= self._of_tasks(self._waiting, role, count, self.room)
+        self.uncreated += count
+        for index, pods in enumerate(self._coming):
+            some = min(count, self._left[index]) if role is None or pods.template.role == role else 0
+            if some:
+                self._left[index] -= some
+                count -= some
+                _sum(self.room, pods.template.request, some)
+                self.needed.append(ToCome(pods.template, some, pods.sure))
+        self.short += count
+
+    def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
+        if role is None:
+            pool = [task for name in sorted(known) for task in known[name]]
+            known.clear()
+            name = ""
+        else:
+            name, pool = role, known.get(role, [])
+        chosen, known[name] = _first(pool, count)
+        for task in chosen:
+            _sum(vector, task.cls.request, 1)
+        return len(chosen)
+
+
+def _sum(vector: Resources, request: Mapping[str, int], count: int) -> None:
+    for name, amount in request.items():
+        vector[name] = vector.get(name, 0) + amount * count

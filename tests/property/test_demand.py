@@ -1,0 +1,189 @@
+"""What a group asks for does not depend on how its work was submitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbatch.api.configuration import DEFAULT
+from kbatch.api.objects import (
+    Condition,
+    Container,
+    Job,
+    JobSpec,
+    Metadata,
+    OwnerReference,
+    Pod,
+    PodGroup,
+    PodTemplate,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceRequirements,
+    SubGroup,
+)
+from kbatch.api.reasons import NotEnoughResources
+from kbatch.engine import build_policy
+from kbatch.model.demand import quota_ask
+from kbatch.model.quota import charge, usage
+from kbatch.resources import add
+from tests.unit.engine.worlds import group, members, node, pod, queue, run, stamp, world
+
+POLICY = build_policy(DEFAULT)
+CPU = 1000
+
+
+@dataclass(frozen=True)
+class Work:
+    """So many pods of one role that must run together, each of so many CPU; `submitted`: how many in which way."""
+
+    role: str
+    cpu: int
+    submitted: tuple[tuple[str, int], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.submitted)
+
+
+def template(work: Work) -> PodTemplate:
+    made = pod("t", str(work.cpu), of="g", role=work.role)
+    cpu: dict[str, str | int | float] = {"cpu": str(work.cpu)}
+    made.spec.containers = (Container(resources=ResourceRequirements(requests=cpu, limits=cpu)),)
+    return PodTemplate(metadata=made.metadata, spec=made.spec)
+
+
+def objects(works: list[Work], promised: dict[str, str] | None) -> list[Any]:
+    """The group, its pods and its Jobs; a released Job has some of its pods already."""
+    found: list[Any] = []
+    roles = []
+    for work in works:
+        made = template(work)
+        templated = False
+        for number, (way, count) in enumerate(work.submitted):
+            name = f"{work.role}{number}"
+            owner = OwnerReference(kind="Job", name=name, uid=f"j-{name}", controller=True)
+            if way == "role":
+                templated = True  # it makes what the others leave
+            elif way == "pods":
+                found += [_pod(made, f"{name}-{index}", ()) for index in range(count)]
+            else:
+                here = count // 2 if way == "released" else 0
+                found += [_pod(made, f"{name}-{index}", (owner,)) for index in range(here)]
+                found.append(
+                    Job(
+                        metadata=Metadata(
+                            name=name, namespace="ns", uid=f"j-{name}",
+                            annotations={"kbatch.dev/suspended": "false" if way == "released" else "true"},
+                        ),
+                        spec=JobSpec(suspend=way == "held", parallelism=count, completions=count, template=made),
+                    )
+                )  # fmt: skip
+        raw = {
+            "spec": {
+                "containers": [{"resources": {"requests": {"cpu": str(work.cpu)}, "limits": {"cpu": str(work.cpu)}}}]
+            }
+        }
+        roles.append(SubGroup(name=work.role, min_member=work.count, template=raw if templated else None))
+    whole = group("g", sum(work.count for work in works), min_resources=promised)
+    whole.spec.sub_groups = tuple(roles)
+    return [queue(), whole, *found]
+
+
+def _pod(made: PodTemplate, name: str, owners: tuple[OwnerReference, ...]) -> Pod:
+    meta = made.metadata
+    return Pod(
+        metadata=Metadata(
+            name=name, namespace="ns", uid=f"u-{name}", labels=meta.labels, annotations=meta.annotations,
+            owner_references=owners,
+        ),
+        spec=made.spec,
+    )  # fmt: skip
+
+
+@st.composite
+def submissions(draw: st.DrawFn) -> list[Work]:
+    works = []
+    for role in draw(st.sampled_from([["a"], ["a", "b"]])):
+        # A template makes what is missing of its role, so at most one other way stands beside it, of pods that exist.
+        if draw(st.booleans()):
+            ways: tuple[tuple[str, int], ...] = (("pods", draw(st.integers(0, 2))), ("role", draw(st.integers(1, 3))))
+        else:
+            kinds = st.tuples(st.sampled_from(["pods", "held", "released"]), st.integers(1, 4))
+            ways = tuple(draw(st.lists(kinds, min_size=1, max_size=3)))
+        works.append(Work(role, draw(st.integers(1, 3)), ways))
+    return works
+
+
+def needs(works: list[Work]) -> int:
+    return sum(work.cpu * work.count for work in works)
+
+
+@settings(deadline=None, max_examples=150)
+@given(submissions(), st.booleans(), st.integers(1, 40))
+def test_however_work_is_submitted_it_asks_for_the_same(works: list[Work], promises: bool, cpu: int) -> None:
+    least = {"cpu": str(needs(works))} if promises else None
+    model = world(*objects(works, least), node("n1", str(cpu)))
+    model.validate()
+    job = model.jobs["ns/g"]
+    asked = {"cpu": needs(works) * CPU}
+    assert model.queues["default"].request == asked
+    assert model.deserved()["default"] == {"cpu": min(cpu, needs(works)) * CPU}
+    found = model.demand(job)
+    assert (found.minimum, found.room, found.short) == (asked, asked, 0)
+    assert found.missing == sum(work.count for work in works)
+    assert found.uncreated == found.missing - len(job.tasks)
+
+
+@settings(deadline=None, max_examples=150)
+@given(submissions(), st.sets(st.sampled_from(["cpu", "requests.cpu", "limits.cpu", "pods"])))
+def test_quotas_count_each_pod_once(works: list[Work], named: set[str]) -> None:
+    """What the pods that exist use of a quota, and what is asked beside them, is the whole minimum."""
+    pods = sum(work.count for work in works)
+    amounts = {"cpu": needs(works), "requests.cpu": needs(works), "limits.cpu": needs(works), "pods": pods}
+    if not named & {"cpu", "requests.cpu"}:
+        named = set()
+    promised = {name: str(amounts[name]) for name in sorted(named)} or None
+    model = world(*objects(works, promised), node("n1"))
+    job = model.jobs["ns/g"]
+    hard = {"requests.cpu": "1k", "limits.cpu": "1k", "pods": "1k"}
+    quota = ResourceQuota(metadata=Metadata(name="q", namespace="ns"), spec=ResourceQuotaSpec(hard=dict(hard)))
+    used = usage(quota, [task.pod for task in job.tasks.values()])
+    assert add(used, charge(quota, quota_ask(job))) == {
+        "requests.cpu": needs(works) * CPU, "limits.cpu": needs(works) * CPU, "pods": pods,
+    }  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(submissions(), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.booleans())
+def test_pods_that_do_not_exist_are_counted_like_those_that_do(
+    works: list[Work], cpus: list[int], promises: bool
+) -> None:
+    nodes = [node(f"n{index}", str(cpu)) for index, cpu in enumerate(cpus)]
+    least = {"cpu": str(needs(works))} if promises else None
+    plain = [Work(work.role, work.cpu, (("pods", work.count),)) for work in works]
+    one = run(world(*objects(works, least), *nodes), POLICY).verdicts["ns/g"]
+    other = run(world(*objects(plain, least), *nodes), POLICY).verdicts["ns/g"]
+    assert one.enqueued == other.enqueued
+    if not other.enqueued:
+        assert isinstance(other.reason, NotEnoughResources)
+        assert one.reason == other.reason
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1200), st.integers(0, 3))
+def test_a_group_without_pods_keeps_nobody_from_coming_in(cpu: int, least: int, late: int, pods: int) -> None:
+    """With and without a group in queue whose pods never come; of which some may exist."""
+
+    def decide(*ghost: PodGroup) -> bool | None:
+        model = world(
+            queue(), node("n1", str(cpu)), pod("busy", "1", on="n1"), group("g", least, at=late),
+            members("g", least, at=late), *ghost, members("ghost", pods, cpu="0") if ghost else [],
+        )  # fmt: skip
+        return run(model, POLICY, now=1300).verdicts["ns/g"].enqueued
+
+    ghost = group("ghost", 4, min_resources={"memory": "1Mi"}, schedule_timeout_seconds=100_000)
+    ghost.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
+    assert decide(ghost) == decide()

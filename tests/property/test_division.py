@@ -1,0 +1,164 @@
+"""Division under constraints: against the plain division, and against a linear programme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from kbatch.model.division import divide
+from kbatch.model.shares import Claim, water_fill
+from tests.property.test_shares import amounts, claim_lists, vectors
+
+MOST_CLASSES = 4
+
+Parts = dict[int, dict[str, int]]
+
+
+@st.composite
+def constrained(draw: st.DrawFn) -> tuple[list[int], list[Claim], list[Parts]]:
+    """Rooms of classes, claims, and what each asks of which classes; one dimension."""
+    small = st.one_of(st.integers(0, 12), st.integers(0, 1000))
+    rooms = draw(st.lists(small, min_size=1, max_size=MOST_CLASSES))
+    reach = st.integers(0, 2 ** len(rooms) - 1)
+    equal = draw(st.booleans())
+    claims, parts = [], []
+    for name in "abcde"[: draw(st.integers(1, 5))]:
+        claims.append(
+            Claim(
+                name,
+                1 if equal else draw(st.integers(1, 5)),
+                {},
+                capability=draw(st.none() | st.fixed_dictionaries({"cpu": small})),
+                holds={"cpu": draw(small)},
+                oldest_waiting=draw(st.none() | st.tuples(st.integers(0, 3), st.just(name))),
+            )
+        )
+        parts.append({each: {"cpu": draw(small)} for each in draw(st.lists(reach, max_size=3, unique=True))})
+    return rooms, claims, parts
+
+
+def shares_of(rooms: list[int], claims: list[Claim], parts: list[Parts]) -> list[int]:
+    found = divide([{"cpu": room} for room in rooms], claims, parts)
+    return [found[claim.name].get("cpu", 0) for claim in claims]
+
+
+class Programme:
+    """The same division as linear programmes: raise all together, fix those who can rise no more, go on."""
+
+    def __init__(self, rooms: list[int], claims: list[Claim], parts: list[Parts]) -> None:
+        self.claims = claims
+        asked = [(at, reach, amounts["cpu"]) for at, each in enumerate(parts) for reach, amounts in each.items()]
+        flows = [(i, k) for i, (_, reach, _) in enumerate(asked) for k in range(len(rooms)) if reach >> k & 1]
+        self.width = len(flows) + 1  # the last variable is the level
+        rows, bounds = [], []
+        for k, room in enumerate(rooms):
+            rows.append([float(flow[1] == k) for flow in flows] + [0.0])
+            bounds.append(float(room))
+        for i, (_, _, amount) in enumerate(asked):
+            rows.append([float(flow[0] == i) for flow in flows] + [0.0])
+            bounds.append(float(amount))
+        self.of = np.array([[float(asked[i][0] == at) for i, _ in flows] + [0.0] for at in range(len(claims))]).reshape(
+            len(claims), self.width
+        )
+        for at, claim in enumerate(claims):
+            rows.append(list(self.of[at]))
+            bounds.append(float((claim.capability or {}).get("cpu", 10**9)))
+        self.rows, self.bounds = np.array(rows).reshape(-1, self.width), np.array(bounds)
+
+    def best(self, goal: Any, least: dict[int, float], rising: dict[int, int]) -> float:
+        """The most of a goal, where some get at least so much and the rising the level times their weight."""
+        rows, bounds = [self.rows], [self.bounds]
+        for at, amount in least.items():
+            rows.append(-self.of[at][None])
+            bounds.append(np.array([-amount]))
+        for at, weight in rising.items():
+            row = -self.of[at].copy()
+            row[-1] = weight
+            rows.append(row[None])
+            bounds.append(np.zeros(1))
+        solve: Any = optimize.linprog
+        found = solve(-goal, A_ub=np.concatenate(rows), b_ub=np.concatenate(bounds), method="highs")
+        assert found.status == 0, found.message
+        return float(-found.fun)
+
+    def shares(self) -> list[float]:
+        """What each queue gets, in fractions."""
+        fixed: dict[int, float] = {}
+        level = np.zeros(self.width)
+        level[-1] = 1.0
+        while len(fixed) < len(self.claims):
+            rising = {at: claim.weight for at, claim in enumerate(self.claims) if at not in fixed}
+            top = self.best(level, _eased(fixed), rising)
+            reached = {at: top * weight for at, weight in rising.items()}
+            stuck = [
+                at
+                for at, amount in reached.items()
+                if self.best(self.of[at], _eased({**fixed, **{o: a for o, a in reached.items() if o != at}}), {})
+                <= amount + 1e-4
+            ]
+            assert stuck, "somebody cannot rise any more, or the level would be higher"
+            fixed |= {at: reached[at] for at in stuck}
+        return [fixed[at] for at in range(len(self.claims))]
+
+
+def _eased(amounts: dict[int, float]) -> dict[int, float]:
+    """A little less, so that rounding makes no programme impossible."""
+    return {at: max(0.0, amount - 1e-6) for at, amount in amounts.items()}
+
+
+@settings(deadline=None, max_examples=150)
+@given(constrained())
+def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int], list[Claim], list[Parts]]) -> None:
+    """Within a unit each; where queues of different weights share all their classes, a unit for each queue.
+
+    The rounds of the plain division give the last units, fewer than queues, by weight.
+    """
+    rooms, claims, parts = case
+    slack = 1 if len({claim.weight for claim in claims}) == 1 else len(claims)
+    for got, wanted in zip(shares_of(rooms, claims, parts), Programme(rooms, claims, parts).shares(), strict=True):
+        assert abs(got - wanted) <= slack + 0.01
+
+
+@settings(deadline=None)
+@given(vectors, claim_lists(), st.lists(st.integers(0, 2**50), max_size=3))
+def test_where_all_may_use_all_the_division_is_the_plain_one(
+    capacity: dict[str, int], claims: list[Claim], cuts: list[int]
+) -> None:
+    classes: list[dict[str, int]] = [{} for _ in range(len(cuts) + 1)]
+    for name, amount in capacity.items():
+        rest = amount
+        for at, cut in enumerate(cuts):
+            classes[at][name] = min(rest, cut)
+            rest -= classes[at][name]
+        classes[-1][name] = rest
+    parts = [{2 ** len(classes) - 1: claim.request} for claim in claims]
+    assert divide(classes, claims, parts) == water_fill(capacity, claims)
+
+
+@settings(deadline=None)
+@given(constrained(), st.randoms(use_true_random=False))
+def test_what_is_granted_can_be_served_and_nothing_that_could_is_left(
+    case: tuple[list[int], list[Claim], list[Parts]], mixer: Any
+) -> None:
+    rooms, claims, parts = case
+    got = shares_of(rooms, claims, parts)
+    programme = Programme(rooms, claims, parts)
+    total = programme.of.sum(axis=0)
+    assert abs(programme.best(total, _eased(dict(enumerate(map(float, got)))), {}) - sum(got)) < 0.01
+    order = list(range(len(claims)))
+    mixer.shuffle(order)
+    mixed = shares_of(rooms, [claims[at] for at in order], [parts[at] for at in order])
+    assert mixed == [got[at] for at in order], "the order of queues does not matter"
+
+
+@settings(deadline=None)
+@given(constrained(), amounts)
+def test_classes_that_nobody_may_use_change_nothing(
+    case: tuple[list[int], list[Claim], list[Parts]], room: int
+) -> None:
+    rooms, claims, parts = case
+    assert shares_of([*rooms, room], claims, parts) == shares_of(rooms, claims, parts)

@@ -1,0 +1,48 @@
+"""What is kept of pods that are gone: nothing."""
+
+from __future__ import annotations
+
+from kbatch.api.objects import Pod
+from kbatch.engine import Memo, NullObserver, cycle, take_snapshot
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Upsert
+from tests.unit.engine.worlds import node, policy, queue
+from tests.unit.plugins.views import pod
+
+
+def test_classes_go_with_their_pods() -> None:
+    model = ClusterModel()
+    for number in range(3000):
+        model.apply(Upsert(pod("p", nodeSelector={"job": str(number)})))
+        model.apply(Delete(Pod, "ns", "p"))
+    assert len(model.classes) <= 1001
+    list(model.refreshing())
+    assert len(model.classes) == 0
+
+
+def test_one_content_written_in_many_ways_is_one_class() -> None:
+    model = ClusterModel()
+    keeps = pod("keeps")
+    model.apply(Upsert(keeps))
+    for number in range(100):
+        found = pod("p", containers=[{"name": f"c{number}", "resources": {"requests": {"cpu": "1"}}}])
+        model.apply(Upsert(found))
+        assert model.tasks["ns/p"].cls is model.tasks["ns/keeps"].cls
+        model.apply(Delete(Pod, "ns", "p"))
+    assert len(model.classes) == 1
+    assert len(model.classes._by_template) <= 32
+
+
+def test_what_nodes_say_of_classes_goes_with_them() -> None:
+    model = ClusterModel()
+    model.apply(Upsert(node("n1")))
+    model.apply(Upsert(queue()))
+    memo = Memo()
+    for number in range(1300):
+        model.apply(Upsert(pod("p", nodeSelector={"job": str(number)})))
+        steps = cycle(take_snapshot(model, number), policy(), memo, NullObserver())
+        for _ in steps:
+            pass
+        model.apply(Delete(Pod, "ns", "p"))
+    list(model.refreshing())
+    assert len(model.table.static_cache) < 10 * 400
