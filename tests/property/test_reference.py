@@ -17,8 +17,9 @@ CASES = 300
 LEAST = {"place": 0.93, "reclaim": 0.99, "preempt": 0.99}
 """The part of the gangs that the reference places which the engine must place: what it reaches, to be raised."""
 UNSOUND = {"place": 0, "reclaim": 5, "preempt": 5}
-"""Cases at most in which the engine does what the reference forbids: those that are known, to be lowered to none. In all
-of them the nominations of a gang whose pods heed one another are not confirmed in the next cycle, and made anew.
+"""Cases at most in which the engine does what the reference forbids: those that are known, to be lowered to none.
+
+In all of them the nominations of a gang whose pods heed one another are not confirmed in the next cycle, and made anew.
 """
 
 
