@@ -39,6 +39,10 @@ PODGROUP_TYPES: Final = (COMPLETED, FAILED, STALLED)
 REASON_ENQUEUED: Final = "Admitted"
 """Reason of Enqueued=True: minResources are reserved, or nothing needed to be."""
 
+REASON_MEMBERS_LOST: Final = "MembersLost"
+"""Reason of Enqueued=True: the minimum was placed, and pods of it were lost since; what is left runs on, and the rest
+may come. Else a group that has only a part of its minimum on nodes is one whose binds failed."""
+
 REASON_SCHEDULED: Final = "GangPlaced"
 """Reason of Scheduled=True and of Unschedulable=False: the minimum is bound."""
 

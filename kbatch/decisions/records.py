@@ -149,6 +149,8 @@ def write_decision(decision: Transaction | Verdict) -> bytes:
     verdict: dict[str, Any] = {
         name: getattr(decision, name) for name in Verdict.__dataclass_fields__ if name != "reason"
     }
+    if not decision.members_lost:
+        del verdict["members_lost"]  # as logs have it that are older than this
     verdict["reason"] = _reason(decision.reason)
     return _encode({"verdict": verdict})
 

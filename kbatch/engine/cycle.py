@@ -18,7 +18,10 @@ from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
+from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.reservation.nominations import ending
+from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.session import Session
@@ -97,13 +100,16 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         for step in resume(session, context.rankings):
             decided = decided or isinstance(step, Transaction)
             yield step
-    if not decided:
+    if not decided and not session.withdrawn:
         context.unschedulable.begin()
     for action in policy.action_types:
         with observer.span(f"action:{action.name}"):
             for step in action().run(context):
                 decided = decided or isinstance(step, Transaction)
                 yield step
+    for step in ending(session):
+        decided = decided or isinstance(step, Transaction)
+        yield step
     with observer.span("verdicts"):
         found = []
         shortages = Shortages(context, memo)
@@ -118,4 +124,15 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     shortages.keep(after)
     if not decided:
         after.idle = (snapshot.generation, wake, tuple(found))
-    return Outcome(after, CycleState(session.plugin_states()), wake)
+    return Outcome(after, _state_after(context), wake)
+
+
+def _state_after(context: CycleContext) -> CycleState:
+    """What the next cycle is to know that the API server does not say."""
+    session, gathered = context.session, context.ledger.gathered
+    return CycleState(
+        plugins=session.plugin_states(),
+        clocks=clocks_after(session, gathered.job if gathered is not None else None),
+        gathered=gathered,
+        binding=binding_after(session),
+    )

@@ -69,6 +69,7 @@ class Verdict:
         reason: why it waits; None exactly where `scheduled` is true.
         attempted: it was tried against the nodes, now or since anything that could help changed.
         pods_unschedulable: its waiting pods are to say Unschedulable: more capacity is what would help.
+        members_lost: its minimum was placed once and pods of it were lost since; the rest of it runs on.
         attempts: what `status.schedulingAttempts` should be: how often it was sent back from InQueue for being late.
     """
 
@@ -81,6 +82,7 @@ class Verdict:
     pods_unschedulable: bool = False
     attempts: int = 0
     job: str = ""
+    members_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,10 @@ def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ..
         return Condition(type=type_, status=word, reason=reason_, message=text, observed_generation=generation)
 
     if verdict.enqueued:
-        enqueued = condition(conditions.ENQUEUED, True, conditions.REASON_ENQUEUED)
+        lost = verdict.members_lost and not verdict.scheduled
+        enqueued = condition(
+            conditions.ENQUEUED, True, conditions.REASON_MEMBERS_LOST if lost else conditions.REASON_ENQUEUED
+        )
     else:
         enqueued = condition(conditions.ENQUEUED, False, code or conditions.REASON_NOT_TRIED, message)
     if verdict.scheduled:

@@ -29,7 +29,7 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.nodes import Column, NodeTable
+from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
 
@@ -60,6 +60,19 @@ def ordinal(share: Fraction) -> int:
     Two distinct fractions a/b and c/d differ by at least 1/(b*d), so scaled by more than b*d they differ as integers.
     """
     return (share.numerator << _FINE) // share.denominator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeSet:
+    """Nodes on which pods may stand together. Cheaper sets are tried first.
+
+    Attributes:
+        rows: of the table, true where a node belongs to it.
+        cost: 0 or more; costs of several plugins are added.
+    """
+
+    rows: Mask
+    cost: int = 0
 
 
 class Scope(IntEnum):
@@ -271,6 +284,22 @@ class Plugin:
     def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
         """How good each row is, 0..100 times the plugin's weights; None: no opinion. Never normalised over the rows
         asked about, unless the scope is CLUSTER (then all rows are asked about).
+        """
+        return None
+
+    def node_sets(
+        self, job: JobState, role: str | None, fitting: Column, placed: Sequence[int]
+    ) -> Sequence[NodeSet] | None:
+        """Where all pods of a role of the job (None: of the job) may stand together; None: anywhere.
+
+        The sets are tried in the order of cost, and the first that takes the whole minimum is kept. Sets of several
+        plugins are intersected; the sets of a role count within those of the job.
+
+        Args:
+            job: whose minimum is to be placed.
+            role: the role that is asked about; None: all pods together.
+            fitting: for each row how many of the waiting pods would have room there, each kind of them by itself.
+            placed: the rows of those that stand or wait for a node already, one element for each.
         """
         return None
 

@@ -137,14 +137,23 @@ class ClusterModel:
 
         Of what nodes offer, only what the queues' work may use is divided, each part between those who may use it.
         """
-        if self._deserved is None or self._deserved[0] != self.generation:
-            self._deserved = (self.generation, self._divide())
+        while self._deserved is None or self._deserved[0] != self.generation:
+            for _ in self.dividing():
+                pass
         return self._deserved[1]
 
-    def _divide(self) -> dict[str, Resources]:
-        claims = self.claims()
-        parts = [self._groups.parts(claim.name) for claim in claims]
-        return self._usable.divide(claims, parts, self._astray())
+    def dividing(self) -> Iterator[None]:
+        """Work out what queues deserve, in pieces of a few milliseconds; `deserved` has it then, until events come.
+
+        What is not done when it is left off, or when events come in between, is done anew.
+        """
+        generation = self.generation
+        if self._deserved is None or self._deserved[0] != generation:
+            claims = self.claims()
+            parts = [self._groups.parts(claim.name) for claim in claims]
+            found = yield from self._usable.dividing(claims, parts, self._astray())
+            if generation == self.generation:
+                self._deserved = (generation, found)
 
     def _astray(self) -> list[Astray]:
         """The pods that hold room on nodes that they could not come to now."""

@@ -19,10 +19,10 @@ one each, in the same order, as far as they can flow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final
 
 from kbatch.model.flow import SINK, SOURCE, Network, bits
 from kbatch.model.shares import Claim, fill, last_unit_key
@@ -32,6 +32,8 @@ Parts = Mapping[int, Resources]
 """Demands by the set of node classes that may serve them: bit k stands for class k."""
 Demand = dict[int, int]
 """The same of one dimension."""
+_UNITS_AT_ONCE: Final = 32
+"""How many last units are tried in one piece, each on its own way."""
 _FIRST_CLASS: Final = SINK + 1
 """The node of class 0 in a network; the others follow."""
 
@@ -50,6 +52,19 @@ def divide(
         claims: what the queues bring, names distinct; their `request` is not read.
         parts: for each claim its demands, what it holds included.
     """
+    steps = dividing(capacities, claims, parts)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            deserved: dict[str, Resources] = end.value
+            return deserved
+
+
+def dividing(
+    capacities: Sequence[Mapping[str, int]], claims: Sequence[Claim], parts: Sequence[Parts]
+) -> Generator[None, None, dict[str, Resources]]:
+    """The same in pieces: it stops before each flow."""
     deserved: dict[str, Resources] = {claim.name: {} for claim in claims}
     dimensions = dict.fromkeys(name for capacity in capacities for name in capacity)
     for dimension in dimensions:
@@ -64,21 +79,12 @@ def divide(
                     demand[reach & there] = demand.get(reach & there, 0) + amount
             demands.append(demand)
         if any(demands):
-            for claim, grant in zip(claims, _divide(dimension, room, claims, demands), strict=True):
+            division = _Division(dimension, claims)
+            for each in division.parts(room, demands):
+                yield from division.settle(each)
+            for claim, grant in zip(claims, division.granted, strict=True):
                 deserved[claim.name][dimension] = grant
     return deserved
-
-
-def _divide(dimension: str, room: dict[int, int], claims: Sequence[Claim], demands: Sequence[Demand]) -> list[int]:
-    """One dimension: the grant of each claim, in their order."""
-    wants = [claim.within(dimension, sum(demand.values())) for claim, demand in zip(claims, demands, strict=True)]
-    division = _Division(dimension, claims)
-    for reach, found in _apart([each if want else {} for each, want in zip(demands, wants, strict=True)]):
-        members = sorted(found)
-        part = _Part({at: wants[at] for at in members}, {at: demands[at] for at in members}, {})
-        part.room = {at: room[at] for at in bits(reach)}
-        division.settle(part)
-    return division.granted
 
 
 def _apart(demands: Sequence[Demand]) -> list[tuple[int, list[int]]]:
@@ -110,7 +116,7 @@ class _Part:
         free: by member, what it gets besides, from classes that are not full.
         taken: what those who are fixed take of these classes, by the classes that may serve it.
         amount: what the members get together, `free` included.
-        nodes: of its networks, once one was made.
+        spread: by member, how what it got flowed the last time that was tried: a start, good or not, for the next time.
     """
 
     wants: dict[int, int]
@@ -119,7 +125,18 @@ class _Part:
     free: dict[int, int] = field(default_factory=dict)
     taken: Demand = field(default_factory=dict)
     amount: int = 0
-    nodes: _Nodes | None = None
+    spread: dict[int, Demand] = field(default_factory=dict)
+    _several: dict[int, int] | None = None
+
+    @property
+    def several(self) -> dict[int, int]:
+        """The members that ask of several sets, or get anything besides, with the sum of what they ask here."""
+        found = self._several
+        if found is None:
+            found = self._several = {
+                at: sum(demand.values()) for at, demand in self.demands.items() if len(demand) != 1 or self.free.get(at)
+            }
+        return found
 
     @property
     def plain(self) -> bool:
@@ -135,25 +152,46 @@ class _Part:
             outside = reach & ~classes
             where, key = (second.taken, outside) if outside else (first.taken, reach)
             where[key] = where.get(key, 0) + amount
+        left_of = {reach: reach & ~classes for demand in self.demands.values() for reach in demand}
+        touched = {reach for reach, left in left_of.items() if left != reach}
         for at, want in self.wants.items():
-            part = first if at in reached else second
-            demand = part.demands[at] = {}
-            free = self.free.get(at, 0)
-            for reach, amount in self.demands[at].items():
-                outside = reach & ~classes
-                if part is second:
-                    if outside:
-                        demand[outside] = demand.get(outside, 0) + amount
-                elif outside:
-                    free += amount
-                    second.taken[outside] = second.taken.get(outside, 0) + amount
-                else:
-                    demand[reach] = amount
-            part.free[at] = free
+            demand, flowed, free = self.demands[at], self.spread.get(at), self.free.get(at, 0)
+            if at not in reached:
+                part = second
+                if not touched.isdisjoint(demand):
+                    demand = _without(demand, left_of)
+                    flowed = flowed and _without(flowed, left_of)
+            else:
+                part = first
+                kept = {}
+                for reach, amount in demand.items():
+                    left = left_of[reach]
+                    if left:
+                        free += amount
+                        second.taken[left] = second.taken.get(left, 0) + amount
+                    else:
+                        kept[reach] = amount
+                demand = kept
+                flowed = flowed and {reach: flowed[reach] for reach in kept}
+            part.demands[at] = demand
+            if flowed:
+                part.spread[at] = flowed
+            if free:
+                part.free[at] = free
             part.wants[at] = min(want, free + sum(demand.values()))
         first.amount = sum(first.room.values()) - sum(first.taken.values()) + sum(first.free.values())
         second.amount = self.amount - first.amount
         return first, second
+
+
+def _without(demand: Demand, outside: Mapping[int, int]) -> Demand:
+    """A demand of what is left of its sets."""
+    found: Demand = {}
+    for reach, amount in demand.items():
+        left = outside[reach]
+        if left:
+            found[left] = found.get(left, 0) + amount
+    return found
 
 
 class _Division:
@@ -164,11 +202,26 @@ class _Division:
         self._dimension = dimension
         self._claims = claims
 
-    def settle(self, part: _Part) -> None:
-        """Divide what a part can get between its members."""
+    def parts(self, room: Mapping[int, int], demands: Sequence[Demand]) -> list[_Part]:
+        """What is divided by itself: claims with no class in common with others."""
+        wants = [
+            claim.within(self._dimension, sum(demand.values()))
+            for claim, demand in zip(self._claims, demands, strict=True)
+        ]
+        found: list[_Part] = []
+        for reach, queues in _apart([each if want else {} for each, want in zip(demands, wants, strict=True)]):
+            members = sorted(queues)
+            part = _Part({at: wants[at] for at in members}, {at: demands[at] for at in members}, {})
+            part.room = {at: room[at] for at in bits(reach)}
+            found.append(part)
+        return found
+
+    def settle(self, part: _Part) -> Iterator[None]:
+        """Divide what a part can get between its members; stops before each flow."""
         if part.plain:
             part.amount = min(sum(part.room.values()), sum(part.wants.values()))
         else:
+            yield
             part.amount = _Flow(part, part.wants).push()
         todo = [part]
         while todo:
@@ -180,17 +233,20 @@ class _Division:
                 amounts = fill(self._dimension, part.amount, claims, list(part.wants.values()))
                 self._grant(dict(zip(part.wants, amounts, strict=True)))
             else:
-                todo += self._raise(part)
+                todo += yield from self._raise(part)
 
-    def _raise(self, part: _Part) -> Sequence[_Part]:
+    def _raise(self, part: _Part) -> Generator[None, None, Sequence[_Part]]:
         """Raise a part to its level, or split it where that cannot flow."""
+        yield
         level = self._level(part)
         top, scale = level.numerator, level.denominator
         asked = {at: min(want * scale, self._claims[at].weight * top) for at, want in part.wants.items()}
         flow = _Flow(part, asked, scale)
-        if flow.push() < part.amount * scale:
+        flowed = flow.push()
+        part.spread = flow.spread()
+        if flowed < part.amount * scale:
             return part.split(*flow.reached())
-        self._round(part, asked, scale)
+        yield from self._round(part, asked, scale)
         return ()
 
     def _level(self, part: _Part) -> Fraction:
@@ -205,19 +261,29 @@ class _Division:
             rest -= sum([wants[at] for at in unmet]) - sum([wants[at] for at in still])
             unmet = still
 
-    def _round(self, part: _Part, asked: Mapping[int, int], scale: int) -> None:
+    def _round(self, part: _Part, asked: Mapping[int, int], scale: int) -> Iterator[None]:
         """Whole units of what each member gets, then the last units, one each, as far as they can flow."""
         granted = {at: amount // scale for at, amount in asked.items()}
         rest = part.amount - sum(granted.values())
         if rest:
-            flow = _Flow(part, granted)
-            flow.push()
             order = sorted(
                 (at for at, amount in asked.items() if amount % scale),
                 key=lambda at: last_unit_key(self._claims[at], self._dimension, granted[at], asked[at] % scale),
             )
-            for at in order:
-                if rest and flow.push_one(at):
+            first = {at: granted[at] + 1 for at in order[:rest]}
+            yield
+            if _Flow(part, granted | first).push() == part.amount:
+                self._grant(granted | first)
+                return
+            yield
+            flow = _Flow(part, granted)
+            flow.push()
+            for place, at in enumerate(order):
+                if not rest:
+                    break
+                if place % _UNITS_AT_ONCE == 0:
+                    yield
+                if flow.push_one(at):
                     granted[at] += 1
                     rest -= 1
         self._grant(granted)
@@ -227,86 +293,156 @@ class _Division:
             self.granted[at] = amount
 
 
-class _Nodes(NamedTuple):
-    """What stands for what in the networks of a part.
+class _Flow:
+    """How amounts for the members of a part flow to its classes.
 
-    Attributes:
-        size: how many nodes there are.
-        reach: the node of each set of classes that is asked for.
-        entry: for each member the node at which its amount enters: that of the set where it asks for one, else its own.
-        several: the members with nodes of their own.
+    A member that gets all it asks for, or asks for one set alone, adds to what its sets have to serve. What any other
+    gets is spread over its sets as it flowed the time before, at first in proportion to what it asks of each. The sets,
+    those of the fewest classes first, fill their classes. Only what a set cannot place so goes through a network, in
+    which it may move to other classes, and what members get from set to set where they do not get all they ask for.
     """
 
-    size: int
-    reach: dict[int, int]
-    entry: dict[int, int]
-    several: list[int]
-
-
-def _nodes(part: _Part) -> _Nodes:
-    """Numbers for all of a part: its classes first."""
-    count = _FIRST_CLASS + max(part.room, default=0) + 1
-    reach = {}
-    for demand in (part.taken, *part.demands.values()):
-        for each in demand:
-            if each not in reach:
-                reach[each] = count
-                count += 1
-    entry: dict[int, int] = {}
-    several: list[int] = []
-    for at, demand in part.demands.items():
-        if len(demand) == 1 and not part.free.get(at):
-            entry[at] = reach[next(iter(demand))]
-        else:
-            entry[at] = count
-            several.append(at)
-            count += 1
-    return _Nodes(count, reach, entry, several)
-
-
-class _Flow:
-    """How amounts for the members of a part flow to its classes."""
-
     def __init__(self, part: _Part, amounts: Mapping[int, int], scale: int = 1) -> None:
-        """Everything of the part counts `scale` times, the amounts once. What others take flows from the start."""
+        """Everything of the part counts `scale` times, the amounts once."""
         self._part = part
-        nodes = part.nodes
-        if nodes is None:
-            nodes = part.nodes = _nodes(part)
-        self._entry = nodes.entry
-        network = self._network = Network(nodes.size)
-        plenty = (sum(part.room.values()) + 1) * scale
-        for each, amount in part.room.items():
-            network.join(_FIRST_CLASS + each, SINK, amount * scale)
-        for reach, node in nodes.reach.items():
-            network.join_all(node, reach << _FIRST_CLASS, plenty)
-        for at in nodes.several:
-            node = nodes.entry[at]
-            for reach, amount in part.demands[at].items():
-                network.join(node, nodes.reach[reach], amount * scale)
-            if part.free.get(at):
-                network.join(node, SINK, part.free[at] * scale)
-        if part.taken:
-            for reach, amount in part.taken.items():
-                network.join(SOURCE, nodes.reach[reach], amount * scale)
-            network.push()
-        supply: dict[int, int] = {}
+        self._amounts = amounts
+        self._scale = scale
+        self._room = {at: amount * scale for at, amount in part.room.items()}
+        self._open = sum([1 << at for at, amount in self._room.items() if amount])
+        self._spread: dict[int, Demand] = {}
+        self._network: Network | None = None
+        loads: Demand = {reach: amount * scale for reach, amount in part.taken.items()}
+        several, demands, frees, like = part.several, part.demands, part.free, part.spread
         for at, amount in amounts.items():
-            node = nodes.entry[at]
-            supply[node] = supply.get(node, 0) + amount
-        for node, amount in supply.items():
-            network.join(SOURCE, node, amount)
+            demand = demands[at]
+            whole = several.get(at)
+            if whole is None:
+                (reach,) = demand
+                loads[reach] = loads.get(reach, 0) + amount
+                continue
+            rest = amount - frees.get(at, 0) * scale
+            if rest == whole * scale:
+                for reach, asked in demand.items():
+                    loads[reach] = loads.get(reach, 0) + asked * scale
+                continue
+            shares = self._spread[at] = _in_proportion(max(0, rest), like.get(at) or demand, demand, scale)
+            for reach, share in shares.items():
+                loads[reach] = loads.get(reach, 0) + share
+        self._order = sorted(loads, key=lambda reach: (reach.bit_count(), reach))
+        self._placed: list[tuple[int, int, int]] = []
+        self._stuck = {reach: left for reach in self._order if (left := self._place(reach, loads[reach]))}
+
+    def _place(self, reach: int, amount: int) -> int:
+        """Let a set fill the classes that have room, the lowest first; what it cannot place."""
+        room = self._room
+        while amount and (ways := reach & self._open):
+            at = (ways & -ways).bit_length() - 1
+            some = min(room[at], amount)
+            room[at] -= some
+            amount -= some
+            self._placed.append((reach, at, some))
+            if not room[at]:
+                self._open ^= 1 << at
+        return amount
+
+    def _made(self) -> Network:
+        """The network of what flows so far, made when it is first needed."""
+        network = self._network
+        if network is not None:
+            return network
+        part, scale = self._part, self._scale
+        first = _FIRST_CLASS + max(part.room, default=0) + 1
+        self._set_node = {reach: first + at for at, reach in enumerate(self._order)}
+        self._member_node = {at: first + len(self._order) + place for place, at in enumerate(self._spread)}
+        network = self._network = Network(first + len(self._order) + len(self._spread))
+        for at, left in self._room.items():
+            network.join(_FIRST_CLASS + at, SINK, left)
+        for reach, node in self._set_node.items():
+            network.open(node, reach << _FIRST_CLASS)
+        for reach, at, amount in self._placed:
+            network.join(_FIRST_CLASS + at, self._set_node[reach], amount)
+        for at, shares in self._spread.items():
+            node, demand = self._member_node[at], part.demands[at]
+            for reach, share in shares.items():
+                network.join(node, self._set_node[reach], demand[reach] * scale - share)
+                network.join(self._set_node[reach], node, share)
+        for reach, amount in self._stuck.items():
+            network.join(SOURCE, self._set_node[reach], amount)
+        return network
 
     def push(self) -> int:
         """Let as much flow as can; how much of the members' amounts that is."""
-        return self._network.push()
+        total = sum(self._amounts.values())
+        if self._stuck:
+            total += self._made().push() - sum(self._stuck.values())
+        return total
+
+    def spread(self) -> dict[int, Demand]:
+        """How what the members get flows to their sets, for those of several sets that do not get all."""
+        network = self._network
+        if network is None:
+            return self._spread
+        found: dict[int, Demand] = {}
+        for at, shares in self._spread.items():
+            node = self._member_node[at]
+            found[at] = {reach: network.left(self._set_node[reach], node) for reach in shares}
+        return found
 
     def push_one(self, at: int) -> bool:
-        """One unit more for a member, if it can flow."""
-        return self._network.push_one(self._entry[at])
+        """One unit more for a member that does not get all it asks for, if it can flow."""
+        if self._amounts[at] < self._part.free.get(at, 0) * self._scale:
+            return True
+        network = self._made()
+        if at in self._spread:
+            return network.push_one(self._member_node[at])
+        (reach,) = self._part.demands[at]
+        return network.push_one(self._set_node[reach])
 
     def reached(self) -> tuple[set[int], int]:
-        """After `push`, the members and the classes (as bits) on the source's side of a minimum cut."""
-        side = self._network.reached
-        members = {at for at, entry in self._entry.items() if side >> entry & 1}
-        return members, sum(1 << each for each in self._part.room if side >> (_FIRST_CLASS + each) & 1)
+        """After `push`, the members and the classes (as bits) on the source's side of a minimum cut.
+
+        Those are the sets from which something cannot flow, all that could be moved from there, and the members that
+        get more than the other sets can give them.
+        """
+        part, scale = self._part, self._scale
+        side = self._made().reached
+        sets = {reach for reach, node in self._set_node.items() if side >> node & 1}
+        members: set[int] = set()
+        several = part.several
+        for at, amount in self._amounts.items():
+            demand = part.demands[at]
+            if at in several:
+                least = part.free.get(at, 0)
+                for reach, asked in demand.items():
+                    if reach not in sets:
+                        least += asked
+                if amount > scale * least:
+                    members.add(at)
+            else:
+                (reach,) = demand
+                if reach in sets:
+                    members.add(at)
+        return members, sum(1 << each for each in part.room if side >> (_FIRST_CLASS + each) & 1)
+
+
+def _in_proportion(amount: int, like: Demand, demand: Demand, scale: int) -> Demand:
+    """An amount below `scale` times a demand, spread over its sets in the proportions of another, as far as it goes."""
+    whole = sum(like.values())
+    if not whole or not amount:
+        whole, like = 1, {}
+    shares: Demand = {}
+    rest = amount
+    for reach, asked in demand.items():
+        share = amount * like.get(reach, 0) // whole
+        if share > asked * scale:
+            share = asked * scale
+        shares[reach] = share
+        rest -= share
+    if rest:
+        for reach, asked in demand.items():
+            more = min(rest, asked * scale - shares[reach])
+            shares[reach] += more
+            rest -= more
+            if not rest:
+                break
+    return shares

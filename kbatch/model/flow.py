@@ -28,6 +28,8 @@ class Network:
         self._stuck = 1 << SOURCE
         self._left: list[dict[int, int]] = [{} for _ in range(nodes)]
         self._onward = [0] * nodes
+        self._any = [0] * nodes
+        self._last = 0
 
     def join(self, start: int, end: int, capacity: int) -> None:
         """Let so much more flow from one node to another."""
@@ -35,13 +37,17 @@ class Network:
         left[end] = left.get(end, 0) + capacity
         if left[end]:
             self._onward[start] |= 1 << end
-        else:
-            self._onward[start] &= ~(1 << end)
+            if end == SINK:
+                self._last |= 1 << start
 
-    def join_all(self, start: int, ends: int, capacity: int) -> None:
-        """Let so much flow from one node to each of others, given as bits, to which it has no edge yet."""
-        self._left[start].update(dict.fromkeys(bits(ends), capacity))
+    def open(self, start: int, ends: int) -> None:
+        """Let any amount flow from one node to each of others, given as bits. Edges back are joined for themselves."""
+        self._any[start] |= ends
         self._onward[start] |= ends
+
+    def left(self, start: int, end: int) -> int:
+        """How much more could flow from one node to another."""
+        return self._left[start].get(end, 0)
 
     def push(self) -> int:
         """Let as much flow as can; how much more that is than before."""
@@ -56,41 +62,51 @@ class Network:
         Nodes from which it could not will not do later either: no way to the sink leads through them.
         """
         seen = self._stuck
-        path: list[int] = []
-        node = start
-        while not seen >> node & 1:
-            seen |= 1 << node
-            path.append(node)
-            if node == SINK:
-                for here, there in pairwise(path):
-                    self._move(here, there, 1)
-                return True
-            while path and not (ways := self._onward[path[-1]] & ~seen):
-                path.pop()
-            if path:
-                node = (ways & -ways).bit_length() - 1
-        self._stuck = seen
-        return False
+        layers: list[int] = []
+        layer = 1 << start & ~seen
+        while layer and not layer & self._last:
+            layers.append(layer)
+            seen |= layer
+            layer = self._next(layer) & ~seen
+        if not layer:
+            self._stuck = seen
+            return False
+        onward, end = self._onward, SINK
+        layers.append(layer & self._last)
+        for layer in reversed(layers):
+            node = next(each for each in bits(layer) if onward[each] >> end & 1)
+            self._move(node, end, 1)
+            end = node
+        return True
+
+    def _next(self, layer: int) -> int:
+        """All nodes to which more can flow from some nodes."""
+        ways, onward = self._onward, 0
+        while layer:
+            lowest = layer & -layer
+            onward |= ways[lowest.bit_length() - 1]
+            layer ^= lowest
+        return onward
 
     def _move(self, start: int, end: int, amount: int) -> None:
-        here, there = self._left[start], self._left[end]
-        here[end] -= amount
-        if not here[end]:
-            self._onward[start] &= ~(1 << end)
-        there[start] = there.get(start, 0) + amount
-        self._onward[end] |= 1 << start
+        if not self._any[start] >> end & 1:
+            here = self._left[start]
+            here[end] -= amount
+            if not here[end]:
+                self._onward[start] &= ~(1 << end)
+                if end == SINK:
+                    self._last &= ~(1 << start)
+        if not self._any[end] >> start & 1:
+            there = self._left[end]
+            there[start] = there.get(start, 0) + amount
+            self._onward[end] |= 1 << start
 
     def _layers(self) -> list[int]:
         """The nodes by their distance from the source, up to the sink alone; empty where it cannot be reached."""
-        ways = self._onward
         seen = layer = 1 << SOURCE
         layers = [layer]
         while layer:
-            onward = 0
-            while layer:
-                lowest = layer & -layer
-                onward |= ways[lowest.bit_length() - 1]
-                layer ^= lowest
+            onward = self._next(layer)
             if onward >> SINK & 1:
                 layers.append(1 << SINK)
                 return layers
@@ -113,11 +129,11 @@ class Network:
                 node = path[depth] = (ways & -ways).bit_length() - 1
                 if depth < last:
                     continue
-                amount = min([left[start][end] for start, end in pairwise(path)])
+                amount = min([left[start][end] for start, end in pairwise(path) if not self._any[start] >> end & 1])
                 total += amount
                 for at in range(last - 1, -1, -1):
                     self._move(path[at], path[at + 1], amount)
-                    if not left[path[at]][path[at + 1]]:
+                    if not onward[path[at]] >> path[at + 1] & 1:
                         depth = at
                 node = path[depth]
             elif depth:

@@ -7,10 +7,10 @@ queues deserve is the same for the scheduler and for those who report it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from kbatch.model.division import divide
+from kbatch.model.division import dividing
 from kbatch.model.node_classes import NodeClasses
 from kbatch.model.nodes import NodeTable
 from kbatch.model.parts import UNKNOWN, Selections
@@ -31,10 +31,10 @@ class Usable:
         self._plain: Final = selections.plain
         self._made: tuple[int, tuple[Selection, ...], NodeClasses] | None = None
 
-    def divide(
+    def dividing(
         self, claims: Sequence[Claim], parts: Sequence[Mapping[Selections, Resources]], astray: Sequence[Astray]
-    ) -> dict[str, Resources]:
-        """The deserved share of each claim, by its name.
+    ) -> Generator[None, None, dict[str, Resources]]:
+        """Work out the deserved share of each claim, by its name, in pieces of a few milliseconds.
 
         A part may be served by the nodes that one of its selections may use. That of `UNKNOWN` may be served by nodes
         that some other part may use, or a pod that chooses and tolerates nothing; where these offer none of a
@@ -74,7 +74,8 @@ class Usable:
                 demand, own = demands[place[queue]], reach[cls.selection]
                 _add(demand, own, {name: -count * amount for name, amount in cls.request.items()})
                 _add(demand, own | 1 << at, {name: count * amount for name, amount in cls.request.items()})
-        return divide(capacities, claims, demands)
+        yield
+        return (yield from dividing(capacities, claims, demands))
 
     def _classes(self, parts: Sequence[Mapping[Selections, Resources]]) -> tuple[NodeClasses, dict[Selection, int]]:
         """The nodes in classes, and the classes that each selection of the parts, and a plain one, may use."""

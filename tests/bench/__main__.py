@@ -1,9 +1,10 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [scale] [live]
+    python -m tests.bench [--quick] [engine] [shares] [scale] [live]
 
-Without names all three run: the engine alone; what a large cluster costs the scheduler before it decides anything;
-binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the method).
+Without names all four run: the engine alone; the division into shares; what a large cluster costs the scheduler before
+it decides anything; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the
+method).
 
 Every row of the engine runs in a process of its own: its memory is its own. Figures are kept as JSON lines in
 `docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
@@ -93,6 +94,15 @@ def engine(*, quick: bool) -> list[str]:
     return missed
 
 
+def shares(*, quick: bool) -> list[str]:
+    """The division of what there is between queues."""
+    command = [sys.executable, "-m", "tests.bench.shares"]
+    if not quick:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "shares.jsonl")]
+    return ["shares"] if subprocess.run(command, check=False).returncode else []
+
+
 def scale(*, quick: bool) -> list[str]:
     """What a large cluster costs before anything is decided."""
     command = [sys.executable, "-m", "tests.bench.scale"]
@@ -109,7 +119,7 @@ def live(*, quick: bool) -> list[str]:
     return ["live"] if subprocess.run(command, check=False).returncode else []
 
 
-PARTS: Final = {"engine": engine, "scale": scale, "live": live}
+PARTS: Final = {"engine": engine, "shares": shares, "scale": scale, "live": live}
 
 
 def main(arguments: list[str]) -> int:

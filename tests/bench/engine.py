@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from kbatch.api.configuration import DEFAULT
-from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import (
     Affinity,
     AnyObject,
@@ -40,6 +40,7 @@ from kbatch.api.objects import (
     Queue,
     QueueSpec,
     ResourceRequirements,
+    SubGroup,
     TopologySpreadConstraint,
 )
 from kbatch.engine import Memo, NullObserver, Policy, Transaction, build_policy, cycle, take_snapshot
@@ -337,6 +338,45 @@ def coupled() -> Iterator[Figure]:
     )
 
 
+def unlike() -> Iterator[Figure]:
+    """Gangs of eight: two masters that keep apart by host, six smaller workers that spread evenly over ten zones."""
+    objects: list[AnyObject] = [queue(f"q{index}") for index in range(4)]
+    for index in range(1000):
+        each = node(index)
+        each.metadata.labels = {**(each.metadata.labels or {}), "zone": f"z{index % 10}"}
+        objects.append(each)
+    for at in range(500):
+        name = f"g{at:05}"
+        subs = (SubGroup(name="worker", min_member=6), SubGroup(name="master", min_member=2))
+        made = group(name, 8, f"q{at % 4}")
+        made.spec = PodGroupSpec(min_member=8, queue=f"q{at % 4}", sub_groups=subs)
+        objects.append(made)
+        for index in range(8):
+            role = "master" if index < 2 else "worker"
+            one = pod(name, index, cpu="6" if index < 2 else "2")
+            one.metadata.labels = {"app": name, "part": f"{name}-{role}", SUB_GROUP_LABEL: role}
+            alike = LabelSelector(match_labels={"part": f"{name}-{role}"})
+            if index < 2:
+                term = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=alike)
+                one.spec.affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+            else:
+                one.spec.topology_spread_constraints = (
+                    TopologySpreadConstraint(
+                        max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", label_selector=alike
+                    ),
+                )
+            objects.append(one)
+    model, building = build(iter(objects))
+    result = decide(model, build_policy(DEFAULT))
+    assert result.binds == 4000, f"{result.binds} of 4000 pods bound"
+    figure = Figure(
+        "unlike", "500 gangs x 8, two roles of different size, spread and anti-affinity, 1,000 nodes", result.seconds,
+        2.0, pods=4000, nodes=1000, gangs=500, binds=result.binds, model_seconds=building,
+    )  # fmt: skip
+    yield figure
+    yield replace(figure, name="unlike-slice", what="the same: longest slice", value=result.slice, limit=0.05)
+
+
 ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "gangs": lambda: placed("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
     "singles": lambda: placed("singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
@@ -348,6 +388,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "preempt": preempt,
     "idle": idle,
     "coupled": coupled,
+    "unlike": unlike,
     "large": lambda: placed("large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
 }
 

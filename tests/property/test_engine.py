@@ -148,7 +148,7 @@ class Checked(Simulation):
 
     def cycle(self) -> Decisions:
         before = _Before(self.model)
-        alone = run(self.model, self.policy, now=self.now, memo=Memo())
+        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
         found = super().cycle()
         assert alone.transactions == found.transactions, "decisions depend on the memo"
         assert alone.verdicts == found.verdicts, "verdicts depend on the memo"
@@ -240,7 +240,7 @@ class _Before:
             if eviction.action == "allocate":
                 continue
             assert disruption != "Never"
-            assert transaction.nominations, "an eviction without a beneficiary"
+            assert eviction.beneficiary, "an eviction without a beneficiary"
             if eviction.action == "preempt":
                 assert victim_queue == preemptor[2]
                 assert priority <= preemptor[1]

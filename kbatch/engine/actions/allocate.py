@@ -9,18 +9,20 @@ smallest share first, so that nothing is left unused.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import awaits_capability, over_capability
+from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.gang import place_minimum, placing
-from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.ranking import When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
+from kbatch.engine.reservation.nominations import settle
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplaced
@@ -44,7 +46,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     best_effort = not session.policy.has("backfill")
     lines = [_Line(context, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
-    yield from _settle(context)
+    yield from settle(session, context.rankings)
     yield from gather_for_the_aged(session, context.feasibility, context.ledger)
     for job in session.live():
         if session.due():
@@ -53,61 +55,33 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if line is not None and job.in_queue and job.possible and not job.idle:
             line.add(job)
     for modest in (True, False):
-        heap: list[tuple[Any, int]] = []
-        for at, line in enumerate(lines):
-            yield from line.begin()
-            if line:
-                heap.append((session.queue_key(line.queue), at))
-        heapq.heapify(heap)
-        while heap:
-            _, at = heap[0]
-            line = lines[at]
-            moved = yield from line.step(modest=modest)
-            if not line:
-                heapq.heappop(heap)
-            elif moved:
-                heapq.heapreplace(heap, (session.queue_key(line.queue), at))
+        yield from _rounds(session, lines, modest=modest)
+    if context.ledger.released:  # what some were kept out by is promised no longer
+        for line in lines:
+            line.readmit()
+        yield from _rounds(session, lines, modest=False)
     context.ledger.end()
     session.refresh_below()
     for line in lines:
         yield from line.end()
 
 
-def _settle(context: CycleContext) -> Iterator[Transaction | Turn]:
-    """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
-    session, rankings = context.session, context.rankings
-    waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
-    waiting.sort(key=session.job_key)
-    for job in waiting:
-        promised = list(job.nominated.values())
-        statement = Statement(session, job)
-        for task, _ in promised:
-            statement.withdraw(job, task)
-        if job.missing():
-            mark = len(statement)
-            for task, row in promised:
-                _bind_there(rankings, statement, task, row)
-            whole = yield from placing(rankings, statement, (When.NOW,))
-            if not whole and len(statement) > mark:
-                statement.rollback(mark)  # it may be that only other nodes leave room for all
-                whole = yield from placing(rankings, statement, (When.NOW,))
-            if whole:
-                for task, row in promised:
-                    if task.key not in job.placed:
-                        _bind_one(rankings, statement, task, row)
-                yield from statement.commit()
-            else:
-                statement.rollback()
-                yield TURN
-            continue
-        statement.rollback()
-        for task, row in promised:
-            statement = Statement(session, job)
-            statement.withdraw(job, task)
-            if _bind_one(rankings, statement, task, row):
-                yield from statement.commit()
-            else:
-                statement.rollback()
+def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[Transaction | Turn]:
+    """Step after step, that of the first queue, until nobody has one left."""
+    heap: list[tuple[Any, int]] = []
+    for at, line in enumerate(lines):
+        yield from line.begin()
+        if line:
+            heap.append((session.queue_key(line.queue), at))
+    heapq.heapify(heap)
+    while heap:
+        _, at = heap[0]
+        line = lines[at]
+        moved = yield from line.step(modest=modest)
+        if not line:
+            heapq.heappop(heap)
+        elif moved:
+            heapq.heapreplace(heap, (session.queue_key(line.queue), at))
 
 
 def _take_over(context: CycleContext, statement: Statement) -> bool:
@@ -139,23 +113,6 @@ def _take_over(context: CycleContext, statement: Statement) -> bool:
     return False
 
 
-def _bind_there(rankings: NodeRankings, statement: Statement, task: Task, row: int) -> bool:
-    """Bind a pod to the node that it was promised, if there is room now: what users and autoscalers were told holds."""
-    fits = rankings.allows(task.cls, row, When.NOW)
-    if fits:
-        statement.allocate(task, row)
-    return fits
-
-
-def _bind_one(rankings: NodeRankings, statement: Statement, task: Task, promised: int) -> bool:
-    if _bind_there(rankings, statement, task, promised):
-        return True
-    rows = rankings.of(task.cls, When.NOW).choose(1)
-    if rows:
-        statement.allocate(task, rows[0])
-    return bool(rows)
-
-
 class _Line:
     """The jobs of one queue that want something, and those put off because the queue has had its share."""
 
@@ -168,6 +125,7 @@ class _Line:
         self._put_off: list[JobState] = []
         self._surplus: dict[str, list[Task]] = {}
         self._passed: dict[str, tuple[JobState, Reason]] = {}
+        self._kept_out: dict[str, JobState] = {}
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -184,6 +142,15 @@ class _Line:
                 yield TURN
         self._put_off = []
         heapq.heapify(self._heap)
+
+    def readmit(self) -> None:
+        """Let those stand in line again that a promise to others kept out."""
+        for job in self._kept_out.values():
+            self._put_off.append(job)
+            if not job.missing():
+                self._surplus.pop(job.key, None)
+            self.session.reasons.pop(job.key, None)
+        self._kept_out.clear()
 
     def end(self) -> Iterator[Turn]:
         """Blame the share where others come first: it alone keeps nobody from room that nobody else may have."""
@@ -212,6 +179,8 @@ class _Line:
             done = job.whole and (yield from self._one_more(job))
         if lifted:
             ledger.lay()
+        if not done and job.missing():
+            ledger.tried(job)
         if not done:
             yield TURN
         if done and not job.idle:
@@ -225,14 +194,10 @@ class _Line:
             session.refuse(job, reason)
             return False
         tasks = unplaced(job)
-        following = next_tasks(job, [task for task in tasks if context.feasibility.most(task.cls)])
-        if len(following) < job.missing():
-            following = next_tasks(job, tasks)
+        following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
         reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
-        if reason is None and job.job.shadow:
-            reason = context.ledger.refuses(job, following)
         if reason is not None:
             session.refuse(job, reason)
             return False
@@ -243,11 +208,17 @@ class _Line:
         statement = Statement(session, job)
         known = context.unschedulable.known(mark, tasks)
         if known:
-            account_for(context.rankings, statement, (When.NOW, When.LATER))
+            account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             yield TURN
-            yield from statement.commit()
-            return True
+            reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
+            if reason is None:
+                yield from statement.commit()
+                return True
+            statement.rollback()
+            self._kept_out[job.key] = job
+            session.refuse(job, reason)
+            return False
         statement.rollback()
         if _take_over(context, statement):
             yield from statement.commit()
@@ -278,7 +249,11 @@ class _Line:
             if task.cls.id in full or task.key in job.nominated or job.full(task.role):
                 continue
             statement = Statement(session, job)
-            if statement.headroom(task) == 0 or context.ledger.refuses(job, [task]) is not None:
+            if statement.headroom(task) == 0:
+                full.add(task.cls.id)
+                continue
+            if context.ledger.refuses(job, [task]) is not None:
+                self._kept_out[job.key] = job
                 full.add(task.cls.id)
                 continue
             among = statement.rows(task)
@@ -292,3 +267,8 @@ class _Line:
             yield from statement.commit()
             return True
         return False
+
+
+def _planned(job: JobState, tasks: Sequence[Task]) -> list[Task]:
+    """Those of the tasks that the open statement has bound or nominated."""
+    return [task for task in tasks if task.key in job.placed or task.key in job.nominated]

@@ -32,6 +32,8 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
 from kbatch.engine.diagnosis.shortages import too_small
 from kbatch.engine.preemption.prospective import behind, foreseen, gives
+from kbatch.engine.reservation.ageing import limited, waits_for_room
+from kbatch.engine.reservation.clocks import enqueued_since
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
@@ -39,6 +41,9 @@ from kbatch.times import SECOND
 
 QUOTA_GRACE: Final = 5 * SECOND
 """A group in queue whose quota others have used up is sent back when it made no pod for so long."""
+
+PODS_GRACE: Final = 30 * SECOND
+"""A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
 
 
 class Enqueue(Action):
@@ -72,7 +77,7 @@ class _Admission:
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
-        session = self.session
+        context, session = self.context, self.session
         lines: dict[str, list[JobState]] = {}
         for job in session.live():
             if session.due(2):
@@ -84,10 +89,10 @@ class _Admission:
                     if self._robbed(job):
                         continue
                     wanted = needs(session, job)
-                    if wanted is not None:
+                    if wanted is not None and not context.ledger.expired(job):
                         self._promise(job, wanted)
                         self.quotas.promise(job)
-                    self.aged_is_in = self.aged_is_in or self._gathers(job)
+                    self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
             else:
                 lines.setdefault(job.queue, []).append(job)
         places = dict.fromkeys(lines, 0)
@@ -139,7 +144,8 @@ class _Admission:
             or self._too_large(job, wanted)
             or self._no_room(job, queue, wanted, ahead)
         )
-        if isinstance(reason, WaitingInQueue) and self._comes_by_age(job, wanted):
+        waits = isinstance(reason, WaitingInQueue | GangExceedsReclaimableShare)
+        if waits and self._comes_by_age(job, wanted):
             reason = None
         if reason is None and job.backing_off:
             reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)
@@ -197,15 +203,18 @@ class _Admission:
         session.refuse(job, reason)
         return True
 
-    def _gathers(self, job: JobState) -> bool:
-        """Whether a group in queue has waited so long that room gathers for it: only for one that could use it."""
+    def _ages_in_queue(self, job: JobState) -> bool:
+        """Whether room is to gather for a group that is in queue: it lacks nothing else, or its pods are being made."""
         session = self.session
-        demand = session.model.demand(job.job)
-        if session.now < job.job.created + session.policy.ageing or demand.short:
+        if session.now < job.job.created + session.policy.ageing or session.model.demand(job.job).short:
             return False
-        if not demand.uncreated and session.valid(job) is not None:
+        if job.job.waiting or job.bound:
+            return waits_for_room(session, self.context.feasibility, self.context.ledger, job)
+        until = (enqueued_since(session, job) or 0) + PODS_GRACE
+        if session.now >= until:
             return False
-        return not session.limited(job, ()) and self.context.feasibility.attempt(job).fits
+        session.wake.append(until)
+        return True
 
     def _comes_by_age(self, job: JobState, wanted: Resources) -> bool:
         """Whether the group has waited so long that room is to gather for it: others come in only beside it.
@@ -220,7 +229,7 @@ class _Admission:
         if self.aged_is_in or job.backing_off:
             return False
         job.asks = job.asks or tuple(sorted(name for name, amount in wanted.items() if amount))
-        if session.limited(job, ()):
+        if limited(session, self.context.feasibility, job, ()):
             return False
         self.aged_is_in = True
         return True

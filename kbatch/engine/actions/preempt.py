@@ -57,7 +57,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     for job in session.live():
         if session.due():
             yield TURN
-        if not job.idle and job.in_queue and job.possible and not job.nominated:
+        if not job.idle and job.in_queue and job.possible and (not job.nominated or job.missing()):
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
     coming = _to_come(context)
     for job, _ in coming.values():
@@ -159,8 +159,7 @@ def _clear(
     if context.feasibility.hopeless(job):
         return
     session = context.session
-    coming = yield from awaited(session, job, pods)
-    whole = replace(job, waiting=[*job.waiting, *coming])  # the same sums
+    whole = replace(job, waiting=[*job.waiting, *(yield from awaited(session, job, pods))])  # the same sums
     found = yield from _plan_ahead(context, queue, whole, searches)
     if found is None:
         return

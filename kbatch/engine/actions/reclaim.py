@@ -57,7 +57,13 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if session.due():
             yield TURN
         queue = session.queues.get(job.queue)
-        if not job.idle and queue is not None and job.in_queue and job.possible and not job.nominated:
+        if (
+            not job.idle
+            and queue is not None
+            and job.in_queue
+            and job.possible
+            and (not job.nominated or job.missing())
+        ):
             lines.setdefault(job.queue, []).append((session.job_key(job), job))
     heap = []
     for name, line in lines.items():

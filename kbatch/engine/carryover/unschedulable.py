@@ -44,7 +44,10 @@ class UnschedulableCache:
         if self._independent(classes):
             if self._shrinking.get(mark) == session.room_moves:
                 return True
-            if session.room_moves == 0 and self._before.shrinking.get(mark) == session.snapshot.room_generation:
+            if (
+                session.room_moves == 0
+                and self._before.shrinking.get((mark, session.stuck)) == session.snapshot.room_generation
+            ):
                 self._shrinking[mark] = 0
                 return True
             return False
@@ -69,7 +72,8 @@ class UnschedulableCache:
 
     def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
         """What matters to pods of these classes besides what stands on the nodes."""
-        return tuple([plugin.depends(cls) for cls in classes for plugin in self._rankings.far(cls)])
+        depends = [plugin.depends(cls) for cls in classes for plugin in self._rankings.far(cls)]
+        return self._session.stuck, tuple(depends)
 
     def hopeless(self, key: object) -> bool:
         """Whether victims for the like of this were sought in vain since the last decision."""
@@ -83,11 +87,14 @@ class UnschedulableCache:
         """Put into the next cycle's memo what may hold then."""
         snapshot = self._session.snapshot
         room, standing = snapshot.room_generation, snapshot.standing_generation
-        memo.shrinking = {mark: room for mark, moves in self._shrinking.items() if not moves}
+        stuck = self._session.stuck
+        memo.shrinking = {(mark, stuck): room for mark, moves in self._shrinking.items() if not moves}
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
 
     def _independent(self, classes: Sequence[TaskClass]) -> bool:
-        return len(classes) == 1 and not self._rankings.coupled(classes[0])
+        return (
+            len(classes) == 1 and not self._rankings.coupled(classes[0]) and not self._session.gathering
+        )  # fmt: skip
 
 
 def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:

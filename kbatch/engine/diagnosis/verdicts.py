@@ -42,6 +42,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             pods_unschedulable=attempted and reason is not None and reason.lacks_capacity,
             attempts=0 if whole else job.attempts,
             job=model.key,
+            members_lost=job.members_lost and not whole,
         )
 
 

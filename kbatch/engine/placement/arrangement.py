@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.kinds import hardest_first, kinds_of, wanted_of
+from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.node_resources import Index
@@ -36,6 +36,8 @@ def arranging(rankings: NodeRankings, statement: Statement, when: When, mark: in
 
     Returns whether there is one, and the minimum complete with it; else the statement is left as it was.
     """
+    if _in_order(rankings, kinds_of(statement.job)) and len(statement) == mark:
+        return False
     steps = statement.recorded()[mark:]
     statement.rollback(mark)
     search = _Search(rankings, statement, when)
@@ -55,9 +57,16 @@ def account_for(rankings: NodeRankings, statement: Statement, moments: Sequence[
     """Count the searches that would be made for an empty statement, were it not known that they fail: who is searched
     for must not depend on what is known.
     """
+    if _in_order(rankings, kinds_of(statement.job)):
+        return
     for when in moments:
         if rankings.searches > 0 and _Search(rankings, statement, when).hopeful():
             rankings.searches -= 1
+
+
+def _in_order(rankings: NodeRankings, kinds: Sequence[Kind]) -> bool:
+    """Whether placing one by one holds as many as any arrangement does."""
+    return not kinds or (len(kinds) == 1 and rankings.one_by_one(kinds[0].cls))
 
 
 class _Search:
@@ -80,9 +89,7 @@ class _Search:
 
     def hopeful(self) -> bool:
         """Whether another arrangement might do where placing one by one did not."""
-        if not self._kinds or (len(self._kinds) == 1 and self._rankings.one_by_one(self._kinds[0].cls)):
-            return False
-        return self._possible()
+        return not _in_order(self._rankings, self._kinds) and self._possible()
 
     def _possible(self) -> bool:
         """Whether what is wanted would find room were each kind alone with what is placed; true where in doubt."""
@@ -149,7 +156,9 @@ class _Search:
         open_: list[tuple[int, int, Index]] = []
         for at, kind in enumerate(self._kinds):
             if wanted.of(kind.role) and self._left(at):
-                rows = np.flatnonzero(self._fits[at].refresh() >= 0)
+                open_rows = self._fits[at].refresh() >= 0
+                among = self._statement.rows(kind.tasks[0])
+                rows = np.flatnonzero(open_rows if among is None else open_rows & among)
                 if len(rows):
                     open_.append((len(rows), at, rows))
                 elif not (self._choice or any(self._coupled)):

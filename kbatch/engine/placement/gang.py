@@ -6,15 +6,18 @@ all although another arrangement might, a bounded search looks for one (see `arr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.arrangement import arranging
 from kbatch.engine.placement.kinds import Kind, chosen, hardest_first, kinds_of, wanted_of
+from kbatch.engine.placement.node_sets import Choice, choices
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
+from kbatch.model.nodes import Mask
+from kbatch.model.tasks import Task
 
 _AT_ONCE: Final = 500
 """As many pods are placed between two turns: a few milliseconds."""
@@ -32,24 +35,61 @@ def placing(
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
     the others that the statement binds wait with it. With `search`, other arrangements are tried where the first does
-    not hold all.
+    not hold all in the room that is idle.
     """
     job = statement.job
-    waits = bool(job.nominated)
-    begun = len(statement)
+    if (yield from _together(rankings, statement, when, search=search)):
+        statement.pipeline_all()
+    return not job.missing()
+
+
+def _together(
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool
+) -> Generator[Turn, None, bool]:
+    """Keep to the sets of nodes that plugins ask for, if any does: the first that takes the minimum. Returns whether
+    any pod waits for its room.
+    """
+    waits = bool(statement.job.nominated)
+    sets = choices(statement.session, rankings, statement.job, when[-1]) if statement.job.missing() else None
+    if sets is None:
+        return (yield from _anywhere(rankings, statement, when, search=search)) or waits
+    mark = len(statement)
+    first: Choice | None = None
+    for choice in sets:
+        first = choice if first is None else first
+        statement.within = _keeping_to(choice)
+        waiting = yield from _anywhere(rankings, statement, when, search=search)
+        statement.within = None
+        if not statement.job.missing():
+            return waiting or waits
+        statement.rollback(mark)
+        yield TURN
+    if first is not None:  # none takes all: what the first takes says what is lacking
+        statement.within = _keeping_to(first)
+        waits = (yield from _anywhere(rankings, statement, when, search=False)) or waits
+        statement.within = None
+    return waits
+
+
+def _keeping_to(choice: Choice) -> Callable[[Task], Mask | None]:
+    return lambda task: choice.get(task.role, choice.get(None))
+
+
+def _anywhere(
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool
+) -> Generator[Turn, None, bool]:
+    """Place what the minimum lacks; returns whether any pod waits for its room."""
+    job = statement.job
+    waits = False
     for moment in when:
         mark = len(statement)
         yield from _place(rankings, statement, moment)
-        if search and job.missing():
-            later = moment is When.LATER
-            yield from arranging(rankings, statement, moment, begun if later else mark)
-        if moment is When.LATER and len(statement) > mark:
-            waits = True
+        if search and moment is When.NOW and job.missing():
+            yield from arranging(rankings, statement, moment, mark)
+        waits = moment is When.LATER and len(statement) > mark
         if not job.missing():
             break
-    if waits:
-        statement.pipeline_all()
-    return not job.missing()
+    return waits
 
 
 def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generator[Turn, None, None]:

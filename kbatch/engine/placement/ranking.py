@@ -203,7 +203,7 @@ class NodeRanking:
         return found
 
     def capacity(self) -> Column:
-        """How many pods of the class each row has room for, were no other pod in the way; 0 where it never may stand."""
+        """How many pods of the class each row has room for, were no other in the way; 0 where it never may stand."""
         return np.where(self._allowed, np.maximum(self._capacity(slice(None)), 0), np.int64(0))
 
     def _capacity(self, index: Index | slice) -> Column:
@@ -313,8 +313,8 @@ class NodeRankings:
         return found
 
     def hardness(self, cls: TaskClass) -> tuple[int, int]:
-        """Smaller is harder to place: how many nodes could ever take one; less the largest part of a node that it needs,
-        over the dimensions, in 2^-32 of the largest node.
+        """Smaller is harder to place: how many nodes could ever take one; of equals less the largest part of a node
+        that it needs, over the dimensions, in 2^-32 of the largest node.
         """
         cache = self.room.table.static_cache
         key = ("hardness", self._fingerprint, cls.id, tuple([p.predicate_scope(cls) for p in self.predicates]))

@@ -115,10 +115,12 @@ class Neighbours:
 
     def on_own_kind(self, cls: TaskClass) -> int:
         """How many of its demands count pods of the class itself; 2 at least where they must stand together."""
-        coupled = self._coupled(cls)
         affinity, anti = required_terms(cls.spec)
-        apart = sum(1 for term in anti if who_of(term, cls).match(cls, self._namespace_labels))
-        return 2 * bool(affinity and coupled.own) + apart + sum(1 for each in coupled.spread if each.own)
+        meant = [who_of(term, cls) for term in anti]
+        meant += [who_alike(each.label_selector, each.match_label_keys, cls) for each in hard_constraints(cls.spec)]
+        if affinity:
+            meant += [who_of_all(affinity, cls)] * 2
+        return sum(1 for who in meant if who.match(cls, self._namespace_labels))
 
     def told_apart(self, cls: TaskClass) -> list[Column]:
         """Columns: to the class, as far as other pods go, rows are alike that are equal in all of them.

@@ -18,7 +18,8 @@ from kbatch.model.tasks import TaskClass
 class Occupancy:
     """Ports and volumes of a session. Each kind is counted when the first pod that has some is asked about.
 
-    With `emptied`, only of other schedulers' pods that stay. Two counts of each: of all pods, for who binds now, and without the terminating ones, for who waits (`later`).
+    Two counts of each: of all pods, for who binds now, and without the terminating ones, for who waits (`later`). With
+    `emptied`, only pods of other schedulers that stay are counted.
     """
 
     def __init__(self, model: ClusterModel, table: NodeTable, *, emptied: bool = False) -> None:

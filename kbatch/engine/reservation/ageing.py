@@ -1,85 +1,245 @@
-"""Ageing: room gathers for a group that has waited too long. It is kept for one run of `allocate`."""
+"""Ageing: room gathers for a group that has waited too long.
+
+Looked at is each group, in order, that waits for nothing but room; one that waits for anything else (its pods, a share,
+a promise to others), or could not use the room, is passed over. The room is that of certain nodes, as much as each of
+the group's pods needs there. It is kept from cycle to cycle while the group could use it there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.engine.state.cycle_state import GatheredRoom
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, shortfalls, unplaced
+from kbatch.engine.state.node_resources import Rows
+from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import total
 
 
-def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledger) -> Iterator[Turn]:
-    """Let room gather for the oldest group that has waited beyond the ageing time and does not fit as things are.
+def waits_for_room(session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState) -> bool:
+    """Whether room is all that a group in queue lacks: its pods are there, and may be placed."""
+    if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
+        return False
+    following = next_tasks(job, unplaced(job))
+    if len(following) < job.missing() or session.valid(job) is not None or feasibility.hopeless(job):
+        return False
+    if job.job.shadow and ledger.refuses(job, following) is not None:
+        return False
+    return not limited(session, feasibility, job, following)
 
-    Only a group that the cluster could hold, within its queue's capability and share, and only one at a time: while the
-    oldest fits, order alone decides. Groups that no empty cluster would hold are passed over.
+
+def limited(session: Session, feasibility: Feasibility, job: JobState, tasks: Sequence[Task]) -> bool:
+    """Whether its queue's share or capability keeps the job waiting, and not room.
+
+    A share does only where others come first that could use what the job asks for.
     """
+    queue = session.queue(job.queue)
+    asked = total(task.cls.request for task in tasks)
+    hard = queue.record.capability or {}
+    if any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name)):
+        return True
+    if not session.others_first(job) or session.overused(queue, job) is None:
+        return False
+    below = session.below_share()
+    before = {name: below.get(name, set()) - {job.queue} for name in job.asks}
+    return any(
+        other.queue in before.get(name, ())
+        for other in session.live()
+        if other.in_queue and other.possible and (other.nominated or not other.idle)
+        for name in other.asks
+        if other.queue in before.get(name, ()) and not feasibility.hopeless(other)
+    )
+
+
+def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledger) -> Iterator[Transaction | Turn]:
+    """Let room gather for the first group that has waited beyond the ageing time and does not fit as things are.
+
+    One at a time: that for which room was kept in the cycle before, if it could still use it.
+    """
+    kept = session.snapshot.state.gathered
+    if kept is not None and (yield from _goes_on(session, feasibility, ledger, kept)):
+        return
+    fitting: list[Statement] = []
+    found: tuple[JobState, list[tuple[Task, int]]] | None = None
     for job in session.live():
         if session.due():
             yield TURN
-        if job.idle or job.nominated or not (job.in_queue and job.possible) or not job.missing():
+        if job.idle or not (job.in_queue and job.possible and job.missing()):
             continue
         due = job.job.created + session.policy.ageing
         if session.now < due:
             session.wake.append(due)
-            return  # the others are younger
-        tasks = unplaced(job)
-        if session.valid(job) is not None or session.limited(job, next_tasks(job, tasks)):
-            continue
-        if feasibility.hopeless(job):
+            break  # the others are younger
+        if not waits_for_room(session, feasibility, ledger, job):
             continue
         statement = Statement(session, job)
-        fits = yield from placing(ledger.rankings, statement, (When.NOW,))
+        if (yield from placing(ledger.rankings, statement, (When.NOW, When.LATER))):
+            fitting.append(statement)  # its turn comes: what it will take is not kept for another
+            continue
         statement.rollback()
-        if fits:
-            return
         yield TURN
         if (yield from feasibility.attempting(job)).fits:
-            rows = _rows_for(session, ledger.rankings, next_tasks(job, tasks))
-            if rows:
-                ledger.begin(job, rows)
-                return
+            places = yield from _places(session, feasibility, ledger.rankings, job)
+            if places:
+                found = job, places
+                break
+    for statement in reversed(fitting):
+        statement.rollback()
+    if found is not None:
+        ledger.begin(*found)
 
 
-def _rows_for(session: Session, rankings: NodeRankings, tasks: Sequence[Task]) -> list[tuple[TaskClass, int]]:
-    """Rows that could hold the tasks if they were empty of our pods: those with the most room already come first."""
-    table, room = session.nodes, session.room
-    left = {name: column.copy() for name, column in table.capacity.items()}
-    found: list[tuple[TaskClass, int]] = []
+def _goes_on(
+    session: Session, feasibility: Feasibility, ledger: Ledger, kept: GatheredRoom
+) -> Generator[Transaction | Turn, None, bool]:
+    """Whether the group for which room was kept is served, or its room is kept as before."""
+    if kept.job not in session.model.live:
+        return False
+    job = session.job(kept.job)
+    if not waits_for_room(session, feasibility, ledger, job):
+        return False
+    statement = Statement(session, job)
+    if (yield from placing(ledger.rankings, statement, (When.NOW,))):
+        yield from statement.commit()
+        return True
+    statement.rollback()
+    places = _confirmed(session, ledger.rankings, job, kept)
+    if not places:
+        return False
+    ledger.begin(job, places)
+    return True
+
+
+def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: GatheredRoom) -> list[tuple[Task, int]]:
+    """The places that were kept, if they still hold the minimum; else nothing."""
+    waiting = {task.key: task for task in unplaced(job)}
+    row_of = session.nodes.row
+    if any(pod not in waiting or node not in row_of for pod, node in kept.places):
+        return []
+    places = [(waiting[pod], row_of[node]) for pod, node in kept.places]
+    for role, count in shortfalls(job):
+        if sum(1 for task, _ in places if role is None or task.role == role) < count:
+            return []
+    if len(places) != job.missing():
+        return []
+    left = {name: column.copy() for name, column in session.nodes.capacity.items()}
+    for task, row in places:
+        if not rankings.static(task.cls)[0][row]:
+            return []
+        for name, amount in task.cls.needs:
+            if name not in left or left[name][row] < amount:
+                return []
+            left[name][row] -= amount
+    if not any(rankings.of(cls, When.LATER).stepwise for cls in {task.cls.id: task.cls for task, _ in places}.values()):
+        return places
+    statement = Statement(session, job)
+    for task, row in places:
+        statement.pipeline(task, row)
+    stand = True
+    for task, row in places:
+        if stand and task.key in job.nominated:
+            mark = len(statement)
+            statement.withdraw(job, task)
+            stand = bool(_undisturbed(session, rankings, task.cls)[row])
+            statement.rollback(mark)
+    statement.rollback()
+    return places if stand else []
+
+
+def _places(
+    session: Session, feasibility: Feasibility, rankings: NodeRankings, job: JobState
+) -> Generator[Turn, None, list[tuple[Task, int]]]:
+    """Rows that would hold the job's minimum if they were empty of our pods; those with the most room already first.
+
+    The pods that are hardest to place come first: the fewest nodes that could ever take one, then the largest part of a
+    node. Beside other pods they must be allowed as these stand now.
+    """
+    able = [task for task in unplaced(job) if feasibility.most(task.cls)]
+    tasks = next_tasks(job, able)
+    if len(tasks) < job.missing():
+        return []
     by_class: dict[int, list[Task]] = {}
     for task in tasks:
         by_class.setdefault(task.cls.id, []).append(task)
-    for run in by_class.values():
-        cls = run[0].cls
-        room.ensure(cls)
-        most = np.full(len(table), np.iinfo(np.int64).max)
-        already = most.copy()
-        for name, amount in cls.needs:
-            column = left.get(name)
-            most = np.minimum(most, (column if column is not None else np.zeros(len(table), np.int64)) // amount)
-            already = np.minimum(already, np.maximum(room.future[name], 0) // amount)
-        most[~rankings.static(cls)[0]] = 0
-        wanted = len(run)
-        for row in np.lexsort((np.arange(len(table)), -np.minimum(already, most))).tolist():
-            taken = min(wanted, int(most[row]))
-            if taken <= 0:
-                continue
-            found.extend([(cls, row)] * taken)
-            for name, amount in cls.needs:
-                if name in left:
-                    left[name][row] -= taken * amount
-            wanted -= taken
-            if not wanted:
-                break
-        if wanted:
-            return []
+    runs = sorted(by_class.values(), key=lambda run: _hardness(session, rankings, run[0].cls))
+    left = {name: column.copy() for name, column in session.nodes.capacity.items()}
+    found: list[tuple[Task, int]] = []
+    statement = Statement(session, job)
+    stepwise = any(rankings.of(run[0].cls, When.LATER).stepwise for run in runs)
+    for run in runs:
+        while run:
+            rows = _rows_for(session, rankings, run[0].cls, 1 if stepwise else len(run), left)
+            if not rows:
+                statement.rollback()
+                return []
+            for row in rows:
+                task = run.pop(0)
+                found.append((task, row))
+                if stepwise:
+                    statement.pipeline(task, row)
+            if stepwise:
+                yield TURN
+    statement.rollback()
     return found
+
+
+def _rows_for(
+    session: Session, rankings: NodeRankings, cls: TaskClass, wanted: int, left: dict[str, Column]
+) -> list[int]:
+    """Rows for up to so many pods of a class, one element for each; what they need is taken off `left`."""
+    room, count = session.room, len(session.nodes)
+    room.ensure(cls)
+    most = np.full(count, np.int64(wanted))
+    already = most.copy()
+    for name, amount in cls.needs:
+        column = left.get(name)
+        np.minimum(most, (column if column is not None else np.zeros(count, np.int64)) // amount, out=most)
+        np.minimum(already, np.maximum(room.future[name], 0) // amount, out=already)
+    most[~(rankings.static(cls)[0] & _undisturbed(session, rankings, cls))] = 0
+    found: list[int] = []
+    for row in np.lexsort((np.arange(count), -np.minimum(already, most))).tolist():
+        taken = min(wanted - len(found), int(most[row]))
+        if taken <= 0:
+            continue
+        found.extend([row] * taken)
+        for name, amount in cls.needs:
+            left[name][row] -= taken * amount
+        if len(found) == wanted:
+            break
+    return found
+
+
+def _undisturbed(session: Session, rankings: NodeRankings, cls: TaskClass) -> Mask:
+    """The rows on which other pods leave a pod of the class in peace, whatever room they leave."""
+    allowed: Mask = np.ones(len(session.nodes), np.bool_)
+    if rankings.of(cls, When.LATER).stepwise:
+        rows = Rows(session.room, rankings.every, cls, whole=True, later=True)
+        for plugin in rankings.predicates:
+            codes = plugin.predicate(cls, rows)
+            if codes is not None:
+                allowed &= codes == 0
+    return allowed
+
+
+def _hardness(session: Session, rankings: NodeRankings, cls: TaskClass) -> tuple[int, int, int]:
+    """Smaller: harder to place. How many nodes could ever take one; less the largest part of a node; its id."""
+    able = rankings.static(cls)[0].copy()
+    part = 0
+    for name, amount in cls.needs:
+        column = session.nodes.allocatable.get(name)
+        if column is None:
+            return 0, 0, cls.id
+        able &= column >= amount
+        part = max(part, (amount << 32) // max(1, int(column.max(initial=0))))
+    return int(np.count_nonzero(able)), -part, cls.id

@@ -1,42 +1,167 @@
-"""The ledger of the room that is kept: for pods that were promised and do not exist yet, and for a group that has
-waited too long.
+"""The ledger: which job keeps which room, of what kind, and until when.
 
-Both last for one run of `allocate`, and are worked out anew in the next.
+Four kinds of entries. *Assumed binds* are in the model, as pods that stand on their nodes. *Nominations* are in the
+session, as pods that wait for a row (see `nominations`). What is here is kept besides these:
+
+* *promises*: a group in queue is promised its outstanding minResources, a sum without nodes. A promise ends pod by pod
+  as these are placed; when all pods are there and have been tried in vain, since the group then waits for room like any
+  other; and after scheduleTimeoutSeconds.
+* *gathered room*: nodes that are kept for one group that has waited too long (see `ageing`), as though its pods were
+  nominated there, for a run of `allocate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kbatch.api import conditions
 from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.clocks import enqueued_since, transition
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.tasks import Task, TaskClass
+from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
+from kbatch.times import SECOND
 
 
 class Ledger:
-    """The room that one session keeps: the rows gathered for the one aged group, as if its pods were nominated there,
-    and what was promised to groups in queue whose pods do not exist yet.
+    """The room that one session keeps for groups whose pods are neither on nodes nor nominated.
+
+    Attributes:
+        released: how many promises have ended because the group's pods were tried in vain.
     """
 
     def __init__(self, session: Session, rankings: NodeRankings) -> None:
         self.session = session
         self.rankings = rankings
-        self._promises: list[tuple[JobState, Resources]] | None = None
+        self.released = 0
+        self._promised: dict[str, tuple[JobState, Resources]] | None = None
+        self._sum: Resources = {}
+        self._cursor = 0
+        self._tried: set[str] = set()
         self._holder: JobState | None = None
-        self._rows: list[tuple[TaskClass, int]] = []
+        self._gatherer: JobState | None = None
+        self._places: list[tuple[Task, int]] = []
         self._lifted = False
+
+    # --- promises -----------------------------------------------------------------------------------------------------
+
+    def promises(self) -> Sequence[tuple[JobState, Resources]]:
+        """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
+        return [
+            (job, amounts) for job, amounts in self._kept().values()
+            if job.bound + len(job.job.waiting) < job.minimum
+        ]  # fmt: skip
+
+    def refuses(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
+        """Whether the job may not have these pods placed: they would take room that was promised to others."""
+        if not self._kept():
+            return None
+        return self._refusal(job, total(task.cls.request for task in tasks), self.session.usable())
+
+    def broken(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
+        """The same of pods that the open statement has placed already."""
+        if not self._kept():
+            return None
+        request = total(task.cls.request for task in tasks)
+        free = self.session.usable()
+        return self._refusal(job, request, {name: free.get(name, 0) + amount for name, amount in request.items()})
+
+    def tried(self, job: JobState) -> None:
+        """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
+        kept = self._kept()
+        if job.key in kept and job.bound + len(job.job.waiting) >= job.minimum:
+            self._tried.add(job.key)
+            self._set(job)
+            self.released += 1
+
+    def expired(self, job: JobState) -> bool:
+        """Whether what the group was promised is kept no longer, since it has run for too long without using it.
+
+        A group of which nothing runs is sent back in time, which ends its promise.
+        """
+        group = job.job.group
+        if group is None or not job.bound:
+            return False
+        since = enqueued_since(self.session, job)
+        scheduled = job.job.condition(conditions.SCHEDULED)
+        if scheduled is None or scheduled.status == conditions.TRUE:
+            return False  # it has lost something only now
+        lost = transition(self.session, scheduled)
+        until = max(since or 0, lost or 0) + group.spec.schedule_timeout_seconds * SECOND
+        if self.session.now < until:
+            self.session.wake.append(until)
+            return False
+        return True
+
+    def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int]) -> Reason | None:
+        own = self._kept().get(job.key)
+        for name in sorted(request):
+            kept = self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)
+            if kept > 0 and request[name] > max(0, free.get(name, 0) - kept):
+                holder = next(
+                    each for each, amounts in self._kept().values() if amounts.get(name, 0) > 0 and each is not job
+                )
+                return Reserved(holder.name, name, kept)
+        return None
+
+    def _kept(self) -> dict[str, tuple[JobState, Resources]]:
+        """By key of the group what it was promised and has not used, in the order of `session.live`."""
+        session = self.session
+        if self._promised is None:
+            self._promised = {}
+            self._cursor = len(session.committed)
+            if session.policy.has("enqueue"):
+                for job in session.live():
+                    promised = job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
+                    if promised and not self.expired(job):
+                        self._promised[job.key] = job, {}
+                        self._set(job)
+        while self._cursor < len(session.committed):
+            key = session.committed[self._cursor]
+            self._cursor += 1
+            if key in self._promised:
+                self._set(self._promised[key][0])
+        return self._promised
+
+    def _set(self, job: JobState) -> None:
+        """Take over what is left of a job's promise."""
+        promised = self._promised
+        if promised is None:
+            return
+        for name, amount in promised[job.key][1].items():
+            self._sum[name] -= amount
+        left: Resources = {}
+        if job.key not in self._tried:
+            bound, allocated = job.job.bound, job.allocated
+            for name, amount in job.job.outstanding.items():
+                left[name] = max(0, amount - max(0, allocated.get(name, 0) - bound.get(name, 0)))
+        for name, amount in left.items():
+            self._sum[name] = self._sum.get(name, 0) + amount
+        promised[job.key] = job, left
+
+    # --- gathered room ------------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return self._holder is not None
 
-    def begin(self, holder: JobState, rows: list[tuple[TaskClass, int]]) -> None:
-        """Keep these rows for the holder."""
-        self._holder, self._rows = holder, rows
+    @property
+    def gathered(self) -> GatheredRoom | None:
+        """What is kept for an aged group, for the next cycle; None where it needs it no longer, or nothing is kept."""
+        job = self._gatherer
+        if job is None or not job.missing() or job.nominated or not job.in_queue:
+            return None
+        names = self.session.nodes.names
+        return GatheredRoom(job.key, tuple((task.key, names[row]) for task, row in self._places))
+
+    def begin(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
+        """Keep these rows for these pods of the holder."""
+        self._holder = self._gatherer = holder
+        self._places = list(places)
         self.session.set_aside = True
         self._apply(1)
 
@@ -49,20 +174,28 @@ class Ledger:
             self.session.set_aside = False
 
     def lift(self, job: JobState) -> bool:
-        """Let a job take of what is kept if it is ahead of the holder in their queue; whether it is, until `lay`."""
+        """Let a job take of what is kept if it is kept for it, or it is ahead of the holder in their queue; whether it
+        may, until `lay`.
+        """
         holder = self._holder
-        if holder is None or job is holder or job.queue != holder.queue:
+        if holder is None or job.queue != holder.queue:
             return False
-        if self.session.job_key(job) > self.session.job_key(holder):
+        if job is not holder and self.session.job_key(job) > self.session.job_key(holder):
             return False
         self._apply(-1)
         self._lifted = True
         return True
 
     def lay(self) -> None:
-        """Keep the rows again, less what the job has taken there."""
-        self._apply(1)
+        """Keep the rows again, unless the holder has what it needs."""
         self._lifted = False
+        holder = self._holder
+        if holder is not None and not holder.missing():
+            self._holder = None
+            self.session.room_moves += 1
+            self.session.set_aside = False
+            return
+        self._apply(1)
 
     def reason(self, job: JobState) -> Reason | None:
         """Reserved, where the job would fit but for what is kept."""
@@ -75,36 +208,10 @@ class Ledger:
         self._apply(1)
         if not fits:
             return None
-        kept = total(cls.request for cls, _ in self._rows)
+        kept = total(task.cls.request for task, _ in self._places)
         name = next((name for name in sorted(kept) if name in job.asks), min(kept, default="cpu"))
         return Reserved(self._holder.name, name, kept.get(name, 0))
 
     def _apply(self, sign: int) -> None:
-        for cls, row in self._rows:
-            self.session.room.pipeline(cls, row, sign)
-
-    def promises(self) -> Sequence[tuple[JobState, Resources]]:
-        """What groups in queue were promised whose minimum's pods do not exist yet; nothing where nobody promises."""
-        if self._promises is None and not self.session.policy.has("enqueue"):
-            self._promises = []
-        if self._promises is None:
-            self._promises = [
-                (job, job.job.outstanding) for job in self.session.live()
-                if job.job.outstanding and job.in_queue and job.possible and not job.job.shadow
-                and job.bound + len(job.job.waiting) < job.minimum
-            ]  # fmt: skip
-        return self._promises
-
-    def refuses(self, job: JobState, tasks: Sequence[Task]) -> Reason | None:
-        """Whether these pods would take room that was promised to groups whose pods do not exist yet."""
-        promises = self.promises()
-        if not promises:
-            return None
-        request = total(task.cls.request for task in tasks)
-        free = self.session.usable()
-        for name in sorted(request):
-            kept = sum(amounts.get(name, 0) for holder, amounts in promises if holder is not job)
-            if kept and request[name] > max(0, free.get(name, 0) - kept):
-                holder = next(holder for holder, amounts in promises if amounts.get(name, 0) and holder is not job)
-                return Reserved(holder.name, name, kept)
-        return None
+        for task, row in self._places:
+            self.session.room.pipeline(task.cls, row, sign)

@@ -22,7 +22,7 @@ from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
-from kbatch.resources import Resources, total
+from kbatch.resources import Resources
 
 
 class Session:
@@ -37,6 +37,10 @@ class Session:
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
+        told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
+        withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
+        committed: keys of the groups whose sums a statement has changed for good, in order.
+        stuck: keys of the terminating pods whose room is not expected any more.
         wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
     """
@@ -68,6 +72,10 @@ class Session:
         self.due = Pace().due
         self.unfit: set[str] = set()
         self.set_aside = False
+        self.told: dict[str, str] = {}
+        self.withdrawn: dict[str, Task] = {}
+        self.committed: list[str] = []
+        self.stuck: tuple[str, ...] = ()
         self._live: list[JobState] = []
         self.commits = 0
         self.leaving: set[str] = set()
@@ -94,6 +102,7 @@ class Session:
         self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
         self._overused = [plugin.overused for plugin in those("overused")]
         self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
+        self.gathering: Sequence[Plugin] = those("node_sets")
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
         self.placed_hooks: list[Callable[[Task, int], Undo]] = [plugin.placed for plugin in those("placed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
@@ -192,15 +201,6 @@ class Session:
         """Whether another queue below its share waits for what the job asks for: it gets what comes free first."""
         below = self.below_share()
         return any(below.get(name, set()) - {job.queue} for name in job.asks)
-
-    def limited(self, job: JobState, tasks: Sequence[Task]) -> bool:
-        """Whether its queue's share or capability, not room, is what keeps the job waiting."""
-        queue = self._queues[job.queue]
-        if self.others_first(job) and self.overused(queue, job) is not None:
-            return True
-        asked = total(task.cls.request for task in tasks)
-        hard = queue.record.capability or {}
-        return any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name))
 
     def could_hold(self, cls: TaskClass, hard: Resources) -> bool:
         """Whether the largest node of each dimension, and the cap `hard`, would hold one pod of the class."""

@@ -34,6 +34,7 @@ class Statement:
 
     Attributes:
         refused: the first task that a limit refused, and why; None while none was. A rollback does not forget it.
+        within: the rows to which the placement keeps a task for now; None: none in particular.
         searched: other arrangements were looked for where that could help; False where too many were in this cycle.
     """
 
@@ -41,6 +42,7 @@ class Statement:
         self.session = session
         self.job = job
         self.searched = True
+        self.within: Callable[[Task], Mask | None] | None = None
         self.refused: tuple[Task, Reason] | None = None
         self._steps: list[tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]] = []
 
@@ -58,8 +60,8 @@ class Statement:
         return least
 
     def rows(self, task: Task) -> Mask | None:
-        """The rows that the limits leave to the task; None: all."""
-        allowed: Mask | None = None
+        """The rows that the limits, and `within`, leave to the task; None: all."""
+        allowed = self.within(task) if self.within is not None else None
         for limit in self.session.limits:
             found = limit.rows(self.job, task)
             if found is not None:
@@ -144,46 +146,52 @@ class Statement:
             self._do(operation, task, row, job, action)
 
     def commit(self) -> list[Transaction]:
-        """Close the statement: its decisions, one transaction for its own job and one for each whose nomination ended.
+        """Close the statement; its decisions.
 
-        Empty where nothing would change: for example where each task is nominated to the node it was nominated to.
+        Empty where there is nothing to tell: each task is nominated to the node that its status names, for example. Of
+        a nomination that ended nothing is told as yet: the same cycle may nominate the pod again
+        (`session.withdrawn`).
         """
+        session = self.session
         binds: dict[str, Bind] = {}
-        nominations: dict[str, dict[str, Nomination]] = {}
+        nominations: dict[str, Nomination] = {}
         evictions: list[Eviction] = []
-        names = self.session.nodes.names
-        ours: dict[str, Nomination] = {}
+        names = session.nodes.names
         for operation, task, row, job, action, _ in self._steps:
+            key = task.key
             if operation is Operation.ALLOCATE:
-                binds[task.key] = Bind(task.key, task.uid, names[row])
-                ours.pop(task.key, None)
+                binds[key] = Bind(key, task.uid, names[row])
+                nominations.pop(key, None)
+                session.withdrawn.pop(key, None)
             elif operation is Operation.PIPELINE:
-                if task.nominated == names[row]:
-                    ours.pop(task.key, None)
+                session.withdrawn.pop(key, None)
+                if session.told.get(key, task.nominated) == names[row]:
+                    nominations.pop(key, None)
                 else:
-                    ours[task.key] = Nomination(task.key, task.uid, names[row])
+                    nominations[key] = Nomination(key, task.uid, names[row])
             elif operation is Operation.WITHDRAW:
-                self.session.room_moves += 1
-                found = ours if job is self.job else nominations.setdefault(job.key, {})
-                found[task.key] = Nomination(task.key, task.uid, None)
+                session.room_moves += 1
+                nominations.pop(key, None)
+                if session.told.get(key, task.nominated):
+                    session.withdrawn[key] = task
+                session.committed.append(job.key)
             else:
-                self.session.room_moves += 1
-                self.session.leaving.add(task.key)
+                session.room_moves += 1
+                session.leaving.add(key)
                 beneficiary = self.job.name if action != "allocate" else ""
-                evictions.append(Eviction(task.key, task.uid, task.node, action, beneficiary))
+                evictions.append(Eviction(key, task.uid, task.node, action, beneficiary))
+        for key, nomination in nominations.items():
+            session.told[key] = nomination.node or ""
         if self._steps:
-            self.session.commits += 1
+            session.commits += 1
+            session.committed.append(self.job.key)
         self._steps = []
-        found_transactions: list[Transaction] = []
-        for key, theirs in nominations.items():
-            found_transactions.append(
-                Transaction(self.session.job(key).name, nominations=tuple(theirs.values()), job=key)
-            )
-        if binds or evictions or ours:
-            found_transactions.append(
-                Transaction(self.job.name, tuple(binds.values()), tuple(evictions), tuple(ours.values()), self.job.key)
-            )
-        return found_transactions
+        if not (binds or evictions or nominations):
+            return []
+        found = Transaction(
+            self.job.name, tuple(binds.values()), tuple(evictions), tuple(nominations.values()), self.job.key
+        )
+        return [found]
 
     def _do(self, operation: Operation, task: Task, row: int, job: JobState, action: str = "") -> None:
         self._apply(operation, task, row, job, 1)

@@ -12,11 +12,62 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class QueueClock:
+    """For how long the time of a group in queue has stood still, because its victims ended or room was gathered for it.
+
+    Instants and durations are in microseconds. A process that begins without it counts all the time.
+
+    Attributes:
+        since: the transition of the condition Enqueued that the time counts from; with another one this is void.
+        paused: how long it has stood still until `stopped`, or in all.
+        stopped: since when it stands still now; None: it runs.
+    """
+
+    since: int
+    paused: int = 0
+    stopped: int | None = None
+
+    def elapsed(self, now: int) -> int:
+        """How much time has counted until now; until now it stood still if it was stopped."""
+        return (now if self.stopped is None else self.stopped) - self.since - self.paused
+
+    def resumed(self, now: int) -> QueueClock:
+        """The clock that runs from now on."""
+        if self.stopped is None:
+            return self
+        return QueueClock(self.since, self.paused + now - self.stopped)
+
+    def halted(self, now: int) -> QueueClock:
+        """The clock that stands still from now on."""
+        return self if self.stopped is not None else QueueClock(self.since, self.paused, now)
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredRoom:
+    """Room that is kept for a group that has waited too long.
+
+    Attributes:
+        job: key of the group.
+        places: for each pod (`namespace/name`) of its minimum that has no node the node on which room is kept for it.
+    """
+
+    job: str
+    places: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CycleState:
     """Empty is where a process begins.
 
     Attributes:
         plugins: by plugin name what each plugin with a `State` keeps.
+        clocks: by key of each group in queue whose time has ever stood still there, how long it did.
+        gathered: the room that is kept for the one aged group; None: none is.
+        binding: keys of the gangs whose binds were decided and are not all confirmed, in order. One that is then found
+            with only a part of its minimum is bound in part, and has not lost what it had.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)
+    clocks: Mapping[str, QueueClock] = field(default_factory=dict)
+    gathered: GatheredRoom | None = None
+    binding: tuple[str, ...] = ()

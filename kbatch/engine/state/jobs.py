@@ -26,6 +26,7 @@ class JobState:
         asks: the dimensions that its waiting pods ask for.
         in_queue: its phase lets it be placed. possible: nothing that it names is missing.
         backing_off: was sent back and must not come in queue yet. attempts: how often it was.
+        members_lost: its minimum was placed once, and pods of it were lost; what is left runs on.
     """
 
     job: Job
@@ -43,6 +44,7 @@ class JobState:
     possible: bool = True
     backing_off: bool = False
     attempts: int = 0
+    members_lost: bool = False
 
     @property
     def key(self) -> str:

@@ -63,6 +63,15 @@ class NodeResources:
         self.log.append(row)
         self.causes.append(-1)
 
+    def expect_no_more(self, cls: TaskClass, row: int) -> None:
+        """A pod that terminates on a row is stuck there: what it would give back is not counted on."""
+        for name, amount in cls.needs:
+            if name in self.table.releasing:
+                self.releasing[name][row] -= amount
+                self.future[name][row] -= amount
+        self.log.append(row)
+        self.causes.append(-1)
+
 
 class Rows:
     """Some rows of the table, as they are now or would be with more pods of one class on them.

@@ -23,8 +23,9 @@ class Snapshot:
     state: CycleState = field(default_factory=CycleState)
 
     def open(self) -> Iterator[None]:
-        """Bring the model's sums up to date, in pieces of a few milliseconds. The cycle does this first of all."""
-        return self.model.refreshing()
+        """Bring the model's sums and shares up to date, in pieces of a few milliseconds. The cycle begins so."""
+        yield from self.model.refreshing()
+        yield from self.model.dividing()
 
     @property
     def generation(self) -> int:

@@ -193,6 +193,9 @@ class World:
 def deserved(world: World) -> dict[str, Amounts]:
     """Each queue's weighted max-min share of all nodes, dimension by dimension, capped by what it asks for.
 
+    It shares no code with what it judges. All nodes are divided between all queues, as is right where every pod may use
+    every node; taints and selectors occur only among hostile objects.
+
     Worked out in fractions, so up to a unit away from one that is rounded to whole units.
     """
     requests = {name: _asked(world, name) for name in world.queues}

@@ -11,6 +11,7 @@ from kbatch.api.objects import SubGroup
 from kbatch.engine import Memo, NullObserver, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
 from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
 from kbatch.engine.session.session import Session
+from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
 
 TIERS = "tiers:\n- plugins: [{name: priority}, {name: gang}, {name: drf}, {name: predicates}, {name: proportion}]\n"
@@ -80,3 +81,37 @@ def test_no_room_is_made_in_advance_for_more_pods_than_can_be_foreseen(count: in
     (said,) = [step for step in steps if isinstance(step, Verdict) and step.group == "ns/g"]
     assert said.enqueued is bool(evicted)
     assert sum(len(step.evictions) for step in steps if isinstance(step, Transaction)) == evicted
+
+
+def test_shares_are_divided_in_pieces_before_the_session() -> None:
+    """Queues whose work may use sets of nodes that overlap: a division that takes long is not done in one."""
+    nodes = [
+        node(f"n{at}", f"{(1 + at % 3) * (1 + at)}", labels={f"l{at}": "x", f"l{at - 1}": "x"}) for at in range(12)
+    ]
+    model = world(
+        nodes, [queue(f"q{at}", 1 + at % 4) for at in range(12)],
+        [pod(f"p{at}-{one}", queue=f"q{at}", node_selector={f"l{at}": "x"}) for at in range(12) for one in range(30)],
+    )  # fmt: skip
+    snapshot = take_snapshot(model, 0)
+    list(model.refreshing())
+    generation = model.generation
+    turns = sum(1 for _ in snapshot.open())
+    assert turns >= 5, "a turn for each flow"
+    assert model.generation == generation
+    assert not list(model.dividing()), "the session finds it done"
+    deserved = model.deserved()
+    assert sum(share["cpu"] for share in deserved.values()) == model.capacity["cpu"]
+
+
+def test_shares_that_were_divided_while_events_came_are_divided_anew() -> None:
+    model = world(
+        queue("a"), queue("b"), node("n1", labels={"x": "y"}), node("n2"),
+        [pod(f"p{at}", queue="a", node_selector={"x": "y"}) for at in range(9)],
+        [pod(f"r{at}", queue="b") for at in range(9)],
+    )  # fmt: skip
+    steps = model.dividing()
+    next(steps)
+    model.apply(Upsert(node("n3")))
+    list(steps)
+    assert list(model.dividing()), "what was found is not of this model"
+    assert model.deserved() == {"a": {"cpu": 4000}, "b": {"cpu": 8000}}

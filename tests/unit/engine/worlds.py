@@ -28,6 +28,7 @@ from kbatch.api.objects import (
     SubGroup,
 )
 from kbatch.engine import (
+    CycleState,
     Memo,
     NullObserver,
     Outcome,
@@ -176,11 +177,19 @@ def world(*objects: Any) -> ClusterModel:
     return model
 
 
-def run(model: ClusterModel, by: Policy | None = None, *, now: int = 0, memo: Memo | None = None) -> Decisions:
+def run(
+    model: ClusterModel,
+    by: Policy | None = None,
+    *,
+    now: int = 0,
+    memo: Memo | None = None,
+    state: CycleState | None = None,
+) -> Decisions:
     """One cycle; the model is checked before it."""
     model.validate()
     found = Decisions()
-    steps = cycle(take_snapshot(model, EPOCH + now * SECOND), by or policy(), memo or Memo(), NullObserver())
+    snapshot = take_snapshot(model, EPOCH + now * SECOND, state)
+    steps = cycle(snapshot, by or policy(), memo or Memo(), NullObserver())
     while True:
         try:
             decision = next(steps)
@@ -205,14 +214,15 @@ class Simulation:
         self.recreate = recreate
         self.now = 0
         self.memo = Memo()
+        self.state = CycleState()
         self.evictions: list[tuple[int, str]] = []
         self.last = Decisions()
         self._renewed = 0
 
     def cycle(self) -> Decisions:
-        found = self.last = run(self.model, self.policy, now=self.now, memo=self.memo)
+        found = self.last = run(self.model, self.policy, now=self.now, memo=self.memo, state=self.state)
         assert found.outcome is not None
-        self.memo = found.outcome.memo
+        self.memo, self.state = found.outcome.memo, found.outcome.state
         for transaction in found.transactions:
             for bind in transaction.binds:
                 self._bind(bind.pod, bind.node)

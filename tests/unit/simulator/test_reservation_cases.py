@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,7 @@ from kbatch.times import SECOND
 from tests.unit.engine.worlds import EPOCH, Simulation, group, node, pod, queue, stamp, world
 from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
 
-pending = pytest.mark.xfail(strict=True, raises=AssertionError, reason="the engine decides otherwise as yet")
-
-beside = pytest.mark.parametrize("present", [pytest.param(True, marks=pending), False], ids=["beside", "alone"])
+beside = pytest.mark.parametrize("present", [True, False], ids=["beside", "alone"])
 
 
 def nominated(outcome: Any) -> list[tuple[float, dict[str, str]]]:
@@ -37,7 +36,6 @@ def evicted(outcome: Any) -> dict[str, float]:
 # --- nominations ------------------------------------------------------------------------------------------------------
 
 
-@pending
 def test_nominations_of_a_spread_gang_stand(simulate: Callable[..., Any]) -> None:
     outcome = simulate("nominations-of-a-spread-gang-stand", max_cycles=MOST_CYCLES)
     ((instant, nodes),) = nominated(outcome)[:1]
@@ -50,7 +48,6 @@ def test_nominations_of_a_spread_gang_stand(simulate: Callable[..., Any]) -> Non
     assert_settled(outcome)
 
 
-@pending
 def test_a_nomination_that_ended_is_not_made_again_while_nothing_changes() -> None:
     """A pod has been terminating for two hours past its grace; another would have its room."""
     stuck = pod("stuck", "4", on="n1")
@@ -59,10 +56,9 @@ def test_a_nomination_that_ended_is_not_made_again_while_nothing_changes() -> No
     simulation.now = 7200
     changes = [simulation.cycle().nominated for _ in range(12)]
     assert sum(len(each) for each in changes) <= 1, changes
-    assert simulation.running() == ["stuck"]
+    assert simulation.running() == []
 
 
-@pending
 def test_a_gang_that_lost_a_promised_node_makes_one_new_plan(simulate: Callable[..., Any]) -> None:
     outcome = simulate("nominations-survive-the-loss-of-a-node", max_cycles=MOST_CYCLES)
     assert [instant for instant, _ in nominated(outcome)] == [5.0, 30.0]
@@ -73,7 +69,6 @@ def test_a_gang_that_lost_a_promised_node_makes_one_new_plan(simulate: Callable[
     assert_settled(outcome)
 
 
-@pending
 def test_nominations_taken_over_by_another_gang_are_made_anew_once(simulate: Callable[..., Any]) -> None:
     outcome = simulate("nominations-taken-over-by-another-gang-are-made-anew-once", max_cycles=MOST_CYCLES)
     assert {instant for instant, _ in nominated(outcome)} == {5.0, 20.0}
@@ -87,7 +82,6 @@ def test_nominations_taken_over_by_another_gang_are_made_anew_once(simulate: Cal
     assert_settled(outcome)
 
 
-@pending
 def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
     """Thousands of pods wait for one large pod to end: the caller of the cycle gets its turns all the same."""
     count = 4000
@@ -102,6 +96,8 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         each.status.nominated_node_name = "n1"
     model = world(queue(), node("n1", str(count), pods=str(2 * count)), ends, gang, waiting)
     slices = []
+    gc.collect()
+    gc.freeze()  # what other tests have left is not to be gone through meanwhile
     steps = cycle(take_snapshot(model, EPOCH + 60 * SECOND), build_policy(DEFAULT), Memo(), NullObserver())
     begin = time.process_time()
     for _ in steps:
@@ -109,11 +105,11 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         slices.append(end - begin)
         begin = time.process_time()
     slices.append(time.process_time() - begin)
+    gc.unfreeze()
     # Of the time of this process, so that what else the machine does counts little; five times what a slice may take.
     assert max(slices) < 0.1, slices
 
 
-@pending
 def test_a_group_whose_victims_still_end_is_not_sent_back(simulate: Callable[..., Any]) -> None:
     outcome = simulate("no-timeout-while-victims-end", max_cycles=MOST_CYCLES)
     assert evicted(outcome) == dict.fromkeys(("low-0", "low-1", "low-2", "low-3"), 10.0)
@@ -130,10 +126,9 @@ def test_a_group_whose_victims_still_end_is_not_sent_back(simulate: Callable[...
 # --- gangs bound in part ----------------------------------------------------------------------------------------------
 
 
-@pending
 def test_a_healthy_gang_that_lost_a_member_stays(simulate: Callable[..., Any]) -> None:
     case = "healthy-gang-that-lost-a-member-stays"
-    before = simulate(case, max_cycles=MOST_CYCLES, until=190_000)
+    before = simulate(case, max_cycles=MOST_CYCLES, until=190)
     assert before.evictions == []
     assert before.running() == ["p0", "p1", "p2"]
     assert before.phase("g") == "Unknown"
@@ -145,9 +140,8 @@ def test_a_healthy_gang_that_lost_a_member_stays(simulate: Callable[..., Any]) -
     assert_settled(outcome)
 
 
-@pending
 def test_a_gang_bound_in_part_keeps_within_the_capability(simulate: Callable[..., Any]) -> None:
-    outcome = simulate("partly-bound-gang-keeps-within-the-capability", max_cycles=MOST_CYCLES, until=50_000)
+    outcome = simulate("partly-bound-gang-keeps-within-the-capability", max_cycles=MOST_CYCLES, until=50)
     assert most_held(outcome, {"g0": 1000, "g1": 1000, "g2": 1000, "k": 2000}, ("g0", "g1")) == 4000
     assert times(outcome) == {"k": 0.0}
     assert outcome.reason("g") == "QueueCapabilityExceeded"
@@ -164,10 +158,9 @@ def test_a_gang_that_its_capability_keeps_partial_is_taken_back(simulate: Callab
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-@pending
 def test_promised_room_is_kept_from_the_pod_that_is_placed(simulate: Callable[..., Any]) -> None:
     case = "promised-room-is-kept-from-the-pod-that-is-placed"
-    before = simulate(case, max_cycles=MOST_CYCLES, until=15_000)
+    before = simulate(case, max_cycles=MOST_CYCLES, until=15)
     assert before.running() == []
     assert before.reason("rs") == "Reserved"
     outcome = simulate(case, max_cycles=MOST_CYCLES)
@@ -176,10 +169,9 @@ def test_promised_room_is_kept_from_the_pod_that_is_placed(simulate: Callable[..
     assert_settled(outcome)
 
 
-@pending
 def test_a_promise_to_a_gang_that_lost_a_member_ends(simulate: Callable[..., Any]) -> None:
     case = "promise-to-a-gang-that-lost-a-member-ends"
-    before = simulate(case, max_cycles=MOST_CYCLES, until=250_000)
+    before = simulate(case, max_cycles=MOST_CYCLES, until=250)
     assert before.reason("other") == "Reserved"
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert outcome.running() == ["other", "p0", "p1", "p2"]
@@ -189,10 +181,9 @@ def test_a_promise_to_a_gang_that_lost_a_member_ends(simulate: Callable[..., Any
     assert_settled(outcome)
 
 
-@pending
 def test_a_promise_lasts_until_the_pod_is_placed(simulate: Callable[..., Any]) -> None:
     case = "promise-lasts-until-the-pod-is-placed"
-    before = simulate(case, max_cycles=MOST_CYCLES, until=102_000)
+    before = simulate(case, max_cycles=MOST_CYCLES, until=102)
     assert before.reason("other") == "Reserved"
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert times(outcome).get("p4") == 103.0
@@ -222,7 +213,7 @@ def test_no_room_is_kept_for_a_gang_that_can_never_be_placed(simulate: Callable[
 def test_ageing_goes_on_beside_a_pod_that_waits_for_something_else(
     simulate: Callable[..., Any], case: str, other: str, big: str, *, present: bool
 ) -> None:
-    outcome = simulate(case if present else without(case, other), until=700_000)
+    outcome = simulate(case if present else without(case, other), until=700)
     assert [(each["pod"], each["time"]) for each in outcome.binds if each["pod"].startswith("default/big")] == [
         (f"default/{big}{number}", 670.0) for number in range(4)
     ]
@@ -231,9 +222,8 @@ def test_ageing_goes_on_beside_a_pod_that_waits_for_something_else(
     assert_settled(outcome)
 
 
-@pending
 def test_room_is_gathered_where_the_gang_can_stand(simulate: Callable[..., Any]) -> None:
-    outcome = simulate("ageing-gathers-room-where-the-gang-can-stand", until=700_000)
+    outcome = simulate("ageing-gathers-room-where-the-gang-can-stand", until=700)
     bound = [each for each in outcome.binds if each["pod"] in {"default/g0", "default/g1"}]
     assert sorted(each["node"] for each in bound) == ["n1", "n2"]
     # From 635 s on; the last pod that runs then ends at 670 s.
@@ -244,12 +234,12 @@ def test_room_is_gathered_where_the_gang_can_stand(simulate: Callable[..., Any])
     assert_settled(outcome)
 
 
-@pytest.mark.parametrize("first", [pytest.param("a", marks=pending), "b"])
+@pytest.mark.parametrize("first", ["a", "b"])
 def test_room_is_gathered_whichever_role_is_listed_first(simulate: Callable[..., Any], first: str) -> None:
     text = without("ageing-gathers-room-in-the-order-of-placing")
     roles = ['{"name": "a", "minMember": 2}', '{"name": "b", "minMember": 2}']
     assert ", ".join(roles) in text
-    outcome = simulate(text.replace(", ".join(roles), ", ".join(roles if first == "a" else roles[::-1])), until=720_000)
+    outcome = simulate(text.replace(", ".join(roles), ", ".join(roles if first == "a" else roles[::-1])), until=720)
     bound = {pod_: instant for pod_, instant in times(outcome).items() if pod_.startswith("g")}
     assert sorted(bound) == ["g-a0", "g-a1", "g-b0", "g-b1"]
     # From 605 s on; no pod of the stream takes longer than 103 s.
@@ -259,9 +249,8 @@ def test_room_is_gathered_whichever_role_is_listed_first(simulate: Callable[...,
     assert_settled(outcome)
 
 
-@pending
 def test_a_group_for_which_room_is_gathered_is_not_sent_back(simulate: Callable[..., Any]) -> None:
-    outcome = simulate("no-timeout-while-room-is-gathered", max_cycles=MOST_CYCLES, until=1_100_000)
+    outcome = simulate("no-timeout-while-room-is-gathered", max_cycles=MOST_CYCLES, until=1_100)
     gang = ("g0", "g1", "g2", "g3")
     # From 605 s on; no pod of the stream takes longer than 421 s.
     assert all(605.0 <= times(outcome).get(each, 0.0) <= 1026.0 for each in gang)

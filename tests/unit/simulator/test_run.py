@@ -465,7 +465,7 @@ def test_a_suspended_job_with_a_queue_gets_a_group(simulate: Simulate) -> None:
     made["metadata"]["labels"] = {"kbatch.dev/queue": "default"}
     enqueue = CONF.replace('"allocate"', '"enqueue, allocate"')
     outcome = simulate(text(node(cpu="6"), pod("first", cpu="6", duration=10), made), enqueue)
-    assert [bind["time"] for bind in outcome.binds] == [0.0, 10.0, 10.0, 10.0]
+    assert [bind["time"] for bind in outcome.binds] == [0.0, 0.0, 0.0, 5.0]
     assert outcome.phase("j") == "Completed"
     gone = job("j", 3, template(), {"suspend": True}, departure=5)
     gone["metadata"]["labels"] = {"kbatch.dev/queue": "default"}

@@ -1,0 +1,88 @@
+"""The time of groups in queue: it stands still while a group's victims end, or room is gathered for it.
+
+Who waits for what it was promised is not late. What the time counts from is the transition of the condition Enqueued;
+for how long it stood still is known to this process alone (`CycleState.clocks`).
+"""
+
+from __future__ import annotations
+
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, timestamp_us
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.cycle_state import QueueClock
+from kbatch.engine.state.jobs import JobState
+from kbatch.times import SECOND
+
+_FUTURE = 60 * SECOND
+"""A condition dated later than this was dated by a scheduler whose clock was wrong. Nobody waits for its time to come:
+it counts as long past."""
+
+
+def transition(session: Session, condition: Condition | None) -> int | None:
+    """When a condition last changed, in microseconds; 0 where that is said to be in the future; None: nobody knows."""
+    since = timestamp_us(condition.last_transition_time) if condition is not None else None
+    return 0 if since is not None and since > session.now + _FUTURE else since
+
+
+def enqueued_since(session: Session, job: JobState) -> int | None:
+    """Since when the condition Enqueued is what it is."""
+    return transition(session, job.job.condition(conditions.ENQUEUED))
+
+
+def judge(session: Session, job: JobState) -> None:
+    """Send the group back that is in queue and not whole for too long; keep one out that was sent back not long ago."""
+    group = job.job.group
+    if group is None or not job.possible or not session.policy.has("enqueue") or job.bound > 0 or job.whole:
+        return
+    since = enqueued_since(session, job)
+    if since is None:
+        return
+    if job.in_queue:
+        if job.nominated:
+            return
+        limit = group.spec.schedule_timeout_seconds * SECOND
+        clock = _clock(session, job, since)
+        elapsed = clock.elapsed(session.now)
+        if elapsed >= limit:
+            send_back(session, job)
+        else:
+            session.wake.append(session.now + limit - elapsed)
+    elif job.attempts:
+        delay = session.policy.backoff(job.attempts)
+        if session.now < since + delay:
+            job.backing_off = True
+            session.wake.append(since + delay)
+
+
+def send_back(session: Session, job: JobState) -> None:
+    """Back to Pending, with a longer wait each time."""
+    job.in_queue = False
+    job.attempts += 1
+    job.backing_off = True
+    session.wake.append(session.now + session.policy.backoff(job.attempts))
+
+
+def clocks_after(session: Session, gathers: str | None) -> dict[str, QueueClock]:
+    """The clocks as the cycle leaves them; `gathers` is the key of the group that room is gathered for."""
+    found: dict[str, QueueClock] = {}
+    known = session.snapshot.state.clocks
+    for job in session.live():
+        waits = job.nominated or job.key == gathers
+        if not (waits or job.key in known):
+            continue
+        if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:
+            continue
+        enqueued = job.job.condition(conditions.ENQUEUED)
+        since = transition(session, enqueued)
+        if enqueued is None or enqueued.status != conditions.TRUE or since is None:
+            continue
+        clock = _clock(session, job, since)
+        clock = clock.halted(session.now) if waits else clock.resumed(session.now)
+        if clock.paused or clock.stopped is not None:
+            found[job.key] = clock
+    return found
+
+
+def _clock(session: Session, job: JobState, since: int) -> QueueClock:
+    found = session.snapshot.state.clocks.get(job.key)
+    return found if found is not None and found.since == since else QueueClock(since)

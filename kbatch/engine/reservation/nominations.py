@@ -1,0 +1,312 @@
+"""Nominations: nodes that pods wait for while what terminates there goes.
+
+At the start of a cycle those that the API server has are *confirmed*, all of them together and each where it stands: a
+pod is asked about with all the others in their places, its own gang's included. So what was planned in an order of its
+own (a spread, an affinity) needs no such order to be found valid again, and what is valid writes nothing. What is not
+valid any more ends, of several that have no room together the one that comes last in order. A gang that lost part of
+its nominations keeps the others while the actions look for other room for that part; in the end it has all, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from kbatch.api.reasons import QueueCapabilityExceeded, Reason
+from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.timeline import Timeline
+from kbatch.model.nodes import Mask
+from kbatch.model.tasks import Task, TaskClass
+
+_AT_ONCE: Final = 200
+"""So many steps of a statement take a few milliseconds."""
+
+
+def confirm(session: Session, rankings: NodeRankings) -> Iterator[Turn]:
+    """Restore the nominations that stand; `session.withdrawn` has the others."""
+    jobs = [job for job in session.live() if job.job.nominees]
+    _expect(session, jobs)
+    jobs.sort(key=session.job_key)
+    for job in jobs:
+        queue = session.queues.get(job.queue)
+        if queue is not None:  # the model's sums contain them; those that stand are counted again
+            for number, task in enumerate(job.job.nominees, start=1):
+                queue.add(task.cls.request, -1)
+                if not number % (10 * _AT_ONCE):
+                    yield TURN
+    for job in jobs:
+        yield from _restore(session, job)
+    again = bool(jobs)
+    while again:  # what ends may have been what another sought the company of
+        again = False
+        for job in reversed(jobs):
+            if job.nominated and (yield from _drop_invalid(session, rankings, job)):
+                again = True
+        yield TURN
+
+
+def ending(session: Session) -> Iterator[Transaction | Turn]:
+    """The end of a cycle: a gang waits as a whole or not at all, and what ended and was not replaced is told."""
+    for job in session.live():
+        if not (job.nominated and job.missing()):
+            continue
+        statement = Statement(session, job)
+        for number, (task, _) in enumerate(list(job.nominated.values()), start=1):
+            statement.withdraw(job, task)
+            if not number % _AT_ONCE:
+                yield TURN
+        statement.commit()
+        session.refuse_room(job)
+    by_job: dict[str, list[Nomination]] = {}
+    for key in sorted(session.withdrawn):
+        task = session.withdrawn[key]
+        by_job.setdefault(task.job, []).append(Nomination(key, task.uid, None))
+    session.withdrawn.clear()
+    for key, found in sorted(by_job.items()):
+        yield Transaction(session.job(key).name, nominations=tuple(found), job=key)
+
+
+def _expect(session: Session, jobs: Sequence[JobState]) -> None:
+    """Count no more on the room of pods that should have been gone for long, unless who waits there waits for others
+    too: a nomination ends that long after the last of its victims should be gone.
+    """
+    timeline = Timeline(session.nodes, session.now, session.policy.nomination_grace)
+    waited: set[int] = set()
+    for job in jobs:
+        if not (job.in_queue and job.possible):
+            continue
+        rows = {session.nodes.row[task.nominated] for task in job.job.nominees if task.nominated in session.nodes.row}
+        until = timeline.latest(rows)
+        if until is None or until > session.now:
+            waited |= rows
+            if until is not None:
+                session.wake.append(until)
+    stuck: list[str] = []
+    for row, task in timeline.stuck():
+        if row not in waited:
+            session.room.expect_no_more(task.cls, row)
+            stuck.append(task.key)
+    session.stuck = tuple(stuck)
+    following = timeline.next_stuck()
+    if following is not None:
+        session.wake.append(following)
+
+
+def _restore(session: Session, job: JobState) -> Iterator[Turn]:
+    """Put the job's pods where they are nominated to, whether or not they fit there."""
+    statement = Statement(session, job)
+    known = {task.key for task in job.waiting} if job.in_queue and job.possible else set()
+    for number, task in enumerate(sorted(job.job.nominees, key=lambda task: task.key), start=1):
+        row = session.nodes.row.get(task.nominated, -1)
+        if row >= 0 and task.key in known:
+            session.room.ensure(task.cls)
+            statement.pipeline(task, row)
+        if task.key not in job.nominated:
+            session.withdrawn[task.key] = task
+            session.room_moves += 1
+        if not number % _AT_ONCE:
+            yield TURN
+    statement.commit()
+
+
+def _drop_invalid(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Turn, None, bool]:
+    """End the nominations of the job that it could not use; whether there were any."""
+    places: dict[tuple[int, int], list[Task]] = {}
+    classes: dict[int, TaskClass] = {}
+    for task, row in job.nominated.values():
+        classes[task.cls.id] = task.cls
+        places.setdefault((task.cls.id, row), []).append(task)
+    over = _overcommitted(session)
+    statement = Statement(session, job)
+    for number, ((cls_id, row), tasks) in enumerate(sorted(places.items()), start=1):
+        cls = classes[cls_id]
+        fit = rankings.of(cls, When.LATER)
+        if not rankings.static(cls)[0][row]:
+            for task in tasks:
+                statement.withdraw(job, task)
+            continue
+        while tasks and over[row] and _short(session, cls, row):
+            statement.withdraw(job, tasks.pop())
+        if fit.stepwise:
+            while tasks and not _stands(rankings, statement, tasks[-1], row):
+                statement.withdraw(job, tasks.pop())
+            yield TURN
+        elif not number % _AT_ONCE:
+            yield TURN
+    changed = len(statement) > 0
+    statement.commit()
+    return changed
+
+
+def _overcommitted(session: Session) -> Mask:
+    """The rows that cannot hold what stands, terminates and waits there."""
+    over = np.zeros(len(session.nodes), np.bool_)
+    for column in session.room.future.values():
+        over |= column < 0
+    return over
+
+
+def _short(session: Session, cls: TaskClass, row: int) -> bool:
+    return any(session.room.future[name][row] < 0 for name, _ in cls.needs)
+
+
+def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) -> bool:
+    """Whether a pod that waits for a row may stand there, with all others where they are."""
+    mark = len(statement)
+    statement.withdraw(statement.job, task)
+    stands = rankings.allows(task.cls, row, When.LATER)
+    statement.rollback(mark)
+    return stands
+
+
+def beyond_capability(session: Session, job: JobState) -> Reason | None:
+    """Why the job's queue may not hold what it holds with the open statement, in what the job asks for."""
+    queue = session.queues.get(job.queue)
+    capability = queue.record.capability if queue is not None else None
+    if queue is None or not capability:
+        return None
+    more = {name: amount - job.job.bound.get(name, 0) for name, amount in job.allocated.items()}
+    for name in sorted(capability):
+        used, hard = queue.allocated.get(name, 0), capability[name]
+        if more.get(name, 0) > 0 and used > hard:
+            return QueueCapabilityExceeded(queue.name, name, more[name], 0, used - more[name], hard)
+    return None
+
+
+# --- bound where room has come free -----------------------------------------------------------------------------------
+
+
+def settle(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
+    """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
+    waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
+    waiting.sort(key=session.job_key)
+    for job in waiting:
+        if job.whole:
+            yield from _settle_each(session, rankings, job)
+        elif _may_bind(rankings, job):
+            yield from _settle_whole(session, rankings, job)
+        yield TURN
+
+
+def awaits_capability(session: Session, job: JobState) -> bool:
+    """Whether the nominated pods of the job have to wait until others of its queue are gone: with both there, the
+    queue would hold more than its hard cap.
+    """
+    queue = session.queues.get(job.queue)
+    if queue is None or not queue.record.capability:
+        return False
+    asked = {name for task, _ in job.nominated.values() for name in task.cls.request}
+    leaving: dict[str, int] = {}
+    for other in queue.record.jobs.values():
+        if other.terminating:
+            for task in other.tasks.values():
+                if task.terminating and task.node and not task.terminal:
+                    for name, amount in task.cls.request.items():
+                        leaving[name] = leaving.get(name, 0) + amount
+    return any(
+        leaving.get(name, 0) and queue.allocated.get(name, 0) + leaving[name] > hard
+        for name, hard in queue.record.capability.items() if name in asked
+    )  # fmt: skip
+
+
+def _may_bind(rankings: NodeRankings, job: JobState) -> bool:
+    """Whether idle room is enough for what the minimum needs of each class by itself; cheap, and never wrong in no."""
+    spare = len(job.nominated) - _waited_for(job)
+    counts: dict[int, int] = {}
+    classes: dict[int, TaskClass] = {}
+    for task, _ in job.nominated.values():
+        counts[task.cls.id] = counts.get(task.cls.id, 0) + 1
+        classes[task.cls.id] = task.cls
+    return all(_idle_for(rankings, classes[number], count - spare) for number, count in counts.items())
+
+
+def _waited_for(job: JobState) -> int:
+    """How many of its nominated pods the minimum needs at least."""
+    placed = len(job.nominated)
+    return max(0, placed - max(0, job.pipelined - job.minimum))
+
+
+def _idle_for(rankings: NodeRankings, cls: TaskClass, count: int) -> bool:
+    room = rankings.room
+    room.ensure(cls)
+    fitting = np.where(rankings.allowed(cls), np.int64(count), np.int64(0))
+    for name, amount in cls.needs:
+        np.minimum(fitting, np.maximum(room.idle[name], 0) // amount, out=fitting)
+    return int(fitting.sum()) >= count
+
+
+def _settle_whole(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    """Bind all that the job's minimum waits for, each where it was promised if it can be; or leave all as it is."""
+    promised = list(job.nominated.values())
+    statement = Statement(session, job)
+    for number, (task, _) in enumerate(promised, start=1):
+        statement.withdraw(job, task)
+        if not number % _AT_ONCE:
+            yield TURN
+    mark = len(statement)
+    for number, (task, row) in enumerate(promised, start=1):
+        _bind_there(rankings, statement, task, row)
+        if not number % _AT_ONCE:
+            yield TURN
+    whole = yield from placing(rankings, statement, (When.NOW,))
+    if not whole and len(statement) > mark:
+        yield from _undo(statement, mark)  # it may be that only other nodes leave room for all
+        whole = yield from placing(rankings, statement, (When.NOW,))
+    if not whole:
+        yield from _undo(statement, 0)
+        return
+    for number, (task, row) in enumerate(promised, start=1):
+        if task.key not in job.placed:
+            _bind_one(rankings, statement, task, row)
+        if not number % _AT_ONCE:
+            yield TURN
+    yield from statement.commit()
+
+
+def _settle_each(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    """Bind those beyond the minimum that can be, one by one; a class that finds no room is not tried again."""
+    none: set[int] = set()
+    for number, (task, row) in enumerate(list(job.nominated.values()), start=1):
+        if not number % _AT_ONCE:
+            yield TURN
+        if task.cls.id in none:
+            continue
+        if not _idle_for(rankings, task.cls, 1):
+            none.add(task.cls.id)
+            continue
+        statement = Statement(session, job)
+        statement.withdraw(job, task)
+        if _bind_one(rankings, statement, task, row):
+            yield from statement.commit()
+        else:
+            statement.rollback()
+
+
+def _undo(statement: Statement, mark: int) -> Iterator[Turn]:
+    while len(statement) > mark:
+        statement.rollback(max(mark, len(statement) - _AT_ONCE))
+        yield TURN
+
+
+def _bind_there(rankings: NodeRankings, statement: Statement, task: Task, row: int) -> bool:
+    """Bind a pod to the node that it was promised, if there is room now: what users and autoscalers were told holds."""
+    fits = rankings.allows(task.cls, row, When.NOW)
+    if fits:
+        statement.allocate(task, row)
+    return task.key in statement.job.placed
+
+
+def _bind_one(rankings: NodeRankings, statement: Statement, task: Task, promised: int) -> bool:
+    if _bind_there(rankings, statement, task, promised):
+        return True
+    rows = rankings.of(task.cls, When.NOW).choose(1)
+    if rows:
+        statement.allocate(task, rows[0])
+    return task.key in statement.job.placed

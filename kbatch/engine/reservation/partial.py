@@ -1,0 +1,102 @@
+"""Gangs bound in part: some of their binds failed, or were never made.
+
+That is another thing than a gang that was whole and lost a member: this one keeps what runs. Which of the two it is, is
+written where it happens. Of a gang that was whole and is not any more, the condition Enqueued says so
+(`conditions.REASON_MEMBERS_LOST`) from the cycle on that takes Scheduled=True back. Binds that this process has decided
+and that are not all confirmed are in `CycleState.binding`: a gang that is found in part among these was never whole,
+whatever its conditions say as yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kbatch.api import conditions
+from kbatch.engine.decisions import Transaction, Turn
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.clocks import send_back
+from kbatch.engine.reservation.nominations import beyond_capability
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+from kbatch.model.jobs import Job
+
+
+def lost_members(session: Session, job: JobState) -> bool:
+    """Whether the gang was whole since it came in queue, is not any more, and still holds something."""
+    model = job.job
+    if model.group is None or not model.gang or not model.holding or job.whole or model.key in _binding(session):
+        return False
+    if model.is_true(conditions.SCHEDULED):
+        return True
+    enqueued = model.condition(conditions.ENQUEUED)
+    return (
+        enqueued is not None
+        and enqueued.status == conditions.TRUE
+        and enqueued.reason == conditions.REASON_MEMBERS_LOST
+    )
+
+
+def bound_in_part(session: Session, job: JobState) -> bool:
+    """Whether a bind failed, or was never made, in the middle of the gang."""
+    model = job.job
+    if not model.gang or not model.holding or job.whole:
+        return False
+    if model.key in _binding(session):
+        return True
+    # Of a gang without a PodGroup nothing is written: only who decided on its binds knows that they failed.
+    return model.group is not None and not lost_members(session, job)
+
+
+def binding_after(session: Session) -> tuple[str, ...]:
+    """The gangs whose binds are decided and not all confirmed, as the cycle leaves them."""
+    jobs = session.model.jobs
+    found = {job.key for job in session.live() if job.placed and job.job.gang}
+    for key in _binding(session) - found:
+        job = jobs.get(key)
+        if job is not None and job.holding and not _confirmed(job):
+            found.add(key)
+    return tuple(sorted(found))
+
+
+def _binding(session: Session) -> frozenset[str]:
+    return frozenset(session.snapshot.state.binding)
+
+
+def _confirmed(job: Job) -> bool:
+    """Whether the API server has bound the minimum, and each role's."""
+    placed: dict[str, int] = {}
+    for task in job.tasks.values():
+        if task.succeeded or (task.holds and not task.assumed):
+            placed[task.role] = placed.get(task.role, 0) + 1
+    whole = sum(placed.values()) >= job.minimum
+    return whole and all(placed.get(role.name, 0) >= role.min_member for role in job.roles)
+
+
+def complete(session: Session, rankings: NodeRankings, job: JobState) -> Iterator[Transaction | Turn]:
+    """Place the rest before anything else; after the time-out take back what is bound."""
+    statement = Statement(session, job)
+    if job.possible:
+        if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
+            beyond = beyond_capability(session, job)
+            if beyond is None:
+                yield from statement.commit()
+                return
+            session.refuse(job, beyond)
+        elif unplaced(job):
+            session.refuse_room(job)
+        statement.rollback()
+    since = job.job.bound_since
+    if since is None:
+        return
+    until = since + session.policy.bind_timeout
+    if session.now < until:
+        session.wake.append(until)
+        return
+    for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
+        if task.holds and not task.assumed:
+            statement.evict(job, task, "allocate")
+    yield from statement.commit()
+    send_back(session, job)

@@ -1,0 +1,107 @@
+"""What is placed keeps within every limit, after each commit: what was asked about is what is placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbatch.api.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, PodGroup, PodGroupSpec, SubGroup
+from kbatch.engine import Policy, Transaction
+from kbatch.engine.session.statement import Statement
+from tests.property.test_engine import POLICIES, World, relaxed
+from tests.unit.engine.worlds import Simulation, group, node, pod, queue
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> World:
+    """Queues with a cap, groups whose roles are of different size, and roles that may have only so many pods."""
+    found = World()
+    for at in range(draw(st.integers(1, 3))):
+        found.objects.append(node(f"n{at}", str(draw(st.integers(2, 6))), labels={"kubernetes.io/hostname": f"n{at}"}))
+    queues = [f"q{at}" for at in range(draw(st.integers(1, 2)))]
+    for name in queues:
+        cap: dict[str, Any] = {"capability": {"cpu": str(draw(st.integers(1, 8)))}} if draw(st.booleans()) else {}
+        found.objects.append(queue(name, draw(st.integers(1, 2)), **cap))
+    clock = 0
+    for at in range(draw(st.integers(1, 4))):
+        clock += 1
+        name = f"g{at}"
+        roles = draw(st.lists(st.sampled_from("ab"), unique=True))
+        subs: list[SubGroup] = []
+        for role in roles:
+            least = draw(st.integers(0, 2))
+            most = draw(st.sampled_from([None, least, least + 1])) or None
+            subs.append(SubGroup(name=role, min_member=least, max_member=most))
+        made = group(name, 1, at=clock)
+        spec = PodGroupSpec(
+            min_member=draw(st.integers(1, 4)), queue=draw(st.sampled_from(queues)), sub_groups=tuple(subs) or None
+        )
+        found.objects.append(PodGroup(metadata=made.metadata, spec=spec))
+        for index in range(draw(st.integers(1, 5))):
+            clock += 1
+            role = draw(st.sampled_from([*roles, ""]))
+            cpu = str(draw(st.integers(0, 3)))
+            one = pod(f"{name}-{index}", cpu, of=name, at=clock, role=role, labels={"app": name})
+            if draw(st.integers(0, 3)) == 0:
+                term = PodAffinityTerm(
+                    topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"app": name})
+                )
+                one.spec.affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+            found.objects.append(one)
+    return found
+
+
+def _keeps_within_its_limits(statement: Statement) -> None:
+    """The sums of the session, and the same counted anew from its pods."""
+    session = statement.session
+    for queue_ in session.queues.values():
+        for name, hard in (queue_.record.capability or {}).items():
+            assert queue_.allocated.get(name, 0) <= hard, (queue_.name, name)
+    job = statement.job
+    tasks = [task for task, _ in (*job.placed.values(), *job.nominated.values())]
+    standing = [
+        task for task in job.job.tasks.values()
+        if (task.holds or task.succeeded) and task.key not in job.evicted
+    ]  # fmt: skip
+    counts = Counter(task.role for task in (*tasks, *standing))
+    for role in job.job.roles:
+        assert role.max_member is None or counts[role.name] <= role.max_member, (job.key, role.name)
+        if tasks and not job.evicted:
+            assert counts[role.name] >= role.min_member or job.job.holding, (job.key, role.name)
+
+
+@relaxed
+@given(crowded(), st.sampled_from(POLICIES))
+def test_limits_hold_after_every_commit(found: World, by: Policy) -> None:
+    commit = Statement.commit
+
+    def checked(statement: Statement) -> list[Transaction]:
+        transactions = commit(statement)
+        _keeps_within_its_limits(statement)
+        return transactions
+
+    with mock.patch.object(Statement, "commit", checked):
+        sim = Simulation(found.model(), by)
+        sim.run(3)
+
+
+@relaxed
+@given(crowded(), st.sampled_from(POLICIES))
+def test_every_task_that_is_placed_was_asked_about(found: World, by: Policy) -> None:
+    """No more tasks of a class and role are placed at once than the limits left of just these."""
+    place = Statement.place
+
+    def checked(statement: Statement, tasks: Any, rows: Any, *, waits: bool = False) -> int:
+        assert len({(task.cls.id, task.role) for task in tasks}) <= 1
+        headroom = statement.headroom(tasks[0]) if tasks else 0
+        count = place(statement, tasks, rows, waits=waits)
+        assert count <= (len(rows) if headroom is None else headroom)
+        return count
+
+    with mock.patch.object(Statement, "place", checked):
+        sim = Simulation(found.model(), by)
+        sim.run(2)

@@ -1,0 +1,56 @@
+"""When room is expected, and when no more."""
+
+from kbatch.api.objects import Pod
+from kbatch.engine.state.cycle_state import QueueClock
+from kbatch.engine.state.timeline import Timeline
+from kbatch.model.cluster import ClusterModel
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import EPOCH, node, pod, stamp, world
+
+GRACE = 30 * SECOND
+
+
+def dying(name: str, where: str, until: int) -> Pod:
+    found = pod(name, on=where)
+    found.metadata.deletion_timestamp = stamp(until)
+    return found
+
+
+def timeline(model: ClusterModel, now: int) -> Timeline:
+    return Timeline(model.table, EPOCH + now * SECOND, GRACE)
+
+
+def test_a_pod_is_stuck_thirty_seconds_after_its_grace() -> None:
+    model = world(node("n1"), node("n2"), dying("a", "n1", 10), dying("b", "n2", 60), pod("c", on="n2"))
+    assert [task.key for _, task in timeline(model, 39).stuck()] == []
+    assert timeline(model, 39).next_stuck() == EPOCH + 40 * SECOND
+    assert [(row, task.key) for row, task in timeline(model, 40).stuck()] == [(0, "ns/a")]
+    assert timeline(model, 40).next_stuck() == EPOCH + 90 * SECOND
+    assert [task.key for _, task in timeline(model, 90).stuck()] == ["ns/a", "ns/b"]
+    assert timeline(model, 90).next_stuck() is None
+
+
+def test_the_longest_of_some_nodes_counts() -> None:
+    model = world(node("n1"), node("n2"), node("n3"), dying("a", "n1", 10), dying("b", "n2", 60))
+    assert timeline(model, 5).latest([0]) == EPOCH + 40 * SECOND
+    assert timeline(model, 5).latest([0, 1, 2]) == EPOCH + 90 * SECOND
+    assert timeline(model, 5).latest([2]) == EPOCH + 5 * SECOND
+
+
+def test_of_an_eviction_without_an_answer_nobody_knows_the_end() -> None:
+    model = world(node("n1"), pod("a", on="n1"))
+    model.evicting("ns/a", "u-a")
+    assert timeline(model, 5000).latest([0]) is None
+    assert list(timeline(model, 5000).stuck()) == []
+
+
+def test_a_clock_counts_while_it_runs() -> None:
+    clock = QueueClock(100)
+    assert clock.elapsed(150) == 50
+    halted = clock.halted(150)
+    assert (halted.elapsed(150), halted.elapsed(900)) == (50, 50)
+    assert halted.halted(900) == halted
+    again = halted.resumed(900)
+    assert (again.elapsed(900), again.elapsed(910)) == (50, 60)
+    assert again.resumed(950) == again
+    assert again.halted(910).elapsed(2000) == 60
