@@ -150,7 +150,8 @@ class _Plan:
         """Whether the task may be the next of the minimum: of the role that lacks some, and not of one that is full."""
         job = self._statement.job
         of_role = not job.full(task.role) if role is None else task.role == role
-        return of_role and (task.cls.id, task.role) not in stuck
+        tried = (task.cls.id, task.role) in stuck
+        return of_role and not tried and bool(self._context.feasibility.most(task.cls))
 
     def _one(self, search: Search, task: Task) -> Generator[Turn, None, bool]:
         """Let one task wait for the node where that costs least; nothing is done where that cannot be."""

@@ -44,7 +44,8 @@ class Search:
         classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self.coupled = any(context.rankings.coupled(cls) for cls in classes.values())
         self.over = False
-        self._alike = len(classes) == 1
+        self._only = next(iter(classes)) if len(classes) == 1 else None
+        """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
         self._dead: set[tuple[int, int]] = set()
         self._heap: list[tuple[Cost, int]] = index.bounds(context, classes.values())
         heapq.heapify(self._heap)
@@ -93,7 +94,7 @@ class Search:
             victims = None if (row, task.cls.id) in self._dead else nodes.cheapest(row)
             if victims is None:
                 self._dead.add((row, task.cls.id))
-                if not self._alike or self.coupled:
+                if task.cls.id != self._only or self.coupled:
                     seen.append((bound, row))
                 continue
             cost = _cost(victims)
