@@ -15,7 +15,7 @@ from kbatch.api import conditions
 from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import send_back
+from kbatch.engine.reservation.clocks import send_back, transition
 from kbatch.engine.reservation.nominations import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -31,12 +31,14 @@ def lost_members(session: Session, job: JobState) -> bool:
         return False
     if model.is_true(conditions.SCHEDULED):
         return True
-    enqueued = model.condition(conditions.ENQUEUED)
-    return (
-        enqueued is not None
-        and enqueued.status == conditions.TRUE
-        and enqueued.reason == conditions.REASON_MEMBERS_LOST
-    )
+    enqueued, scheduled = model.condition(conditions.ENQUEUED), model.condition(conditions.SCHEDULED)
+    if enqueued is None or enqueued.status != conditions.TRUE:
+        return False
+    if enqueued.reason == conditions.REASON_MEMBERS_LOST:
+        return True
+    # Scheduled=False that is younger than Enqueued=True has taken Scheduled=True back.
+    let_in, fell = transition(session, enqueued), transition(session, scheduled)
+    return let_in is not None and fell is not None and fell > let_in
 
 
 def bound_in_part(session: Session, job: JobState) -> bool:
@@ -44,6 +46,8 @@ def bound_in_part(session: Session, job: JobState) -> bool:
     model = job.job
     if not model.gang or not model.holding or job.whole:
         return False
+    if job.bound + len(model.waiting) < job.minimum:
+        return False  # a bind that fails leaves its pod there: here pods are gone
     if model.key in _binding(session):
         return True
     # Of a gang without a PodGroup nothing is written: only who decided on its binds knows that they failed.

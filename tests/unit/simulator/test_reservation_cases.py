@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -219,6 +220,24 @@ def test_ageing_goes_on_beside_a_pod_that_waits_for_something_else(
     ]
     assert other not in times(outcome)
     assert outcome.evictions == []
+    assert_settled(outcome)
+
+
+def test_a_group_that_waits_for_its_pods_keeps_nobody_from_coming_in_by_age(simulate: Callable[..., Any]) -> None:
+    content = json.loads(without("ageing-goes-on-beside-a-pod-that-fits-no-node", "impossible"))
+    ghost = {
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "ghost"},
+        "spec": {"minMember": 1, "minResources": {"cpu": "500m"}, "scheduleTimeoutSeconds": 100_000},
+    }
+    content["items"][0]["status"]["allocatable"]["cpu"] = "4500m"
+    outcome = simulate(json.dumps({**content, "items": [*content["items"], ghost]}) + "\n", until=700)
+    assert "default/ghost" in outcome.cycles[0]["enqueued"]
+    bound = times(outcome)
+    assert {name: bound.get(name) for name in ("big0", "big1", "big2", "big3")} == dict.fromkeys(
+        ("big0", "big1", "big2", "big3"), 670.0
+    )
     assert_settled(outcome)
 
 
