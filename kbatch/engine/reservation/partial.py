@@ -32,7 +32,9 @@ def lost_members(session: Session, job: JobState) -> bool:
     if model.is_true(conditions.SCHEDULED):
         return True
     enqueued, scheduled = model.condition(conditions.ENQUEUED), model.condition(conditions.SCHEDULED)
-    if enqueued is None or enqueued.status != conditions.TRUE:
+    if enqueued is None:  # nothing was written yet: too few pods are not what is left of binds
+        return job.bound + len(model.waiting) < job.minimum
+    if enqueued.status != conditions.TRUE:
         return False
     if enqueued.reason == conditions.REASON_MEMBERS_LOST:
         return True
@@ -100,7 +102,7 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
         session.wake.append(until)
         return
     for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
-        if task.holds and not task.assumed:
+        if task.holds and not task.assumed and task.key not in session.model.refusals.evictions:
             statement.evict(job, task, "allocate")
     yield from statement.commit()
     send_back(session, job)
