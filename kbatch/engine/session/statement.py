@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
@@ -30,7 +30,17 @@ class Operation(Enum):
     EVICT = "evict"
 
 
-_Step: TypeAlias = tuple[Operation, Task, int, JobState, str, tuple[Callable[[], None], ...]]
+class _Step(NamedTuple):
+    """One step: what was done with which task of which job, on which row; for an eviction by which action; and what
+    the plugins gave to take it back.
+    """
+
+    operation: Operation
+    task: Task
+    row: int
+    job: JobState
+    action: str
+    undos: tuple[Callable[[], None], ...]
 
 
 class Statement:
@@ -131,7 +141,7 @@ class Statement:
             self._do(Operation.WITHDRAW, task, row, job)
         except CulpritError:
             self._apply(Operation.WITHDRAW, task, row, job, 1)
-            self._note((Operation.WITHDRAW, task, row, job, "", ()))
+            self._note(_Step(Operation.WITHDRAW, task, row, job, "", ()))
 
     def rollback(self, mark: int = 0) -> None:
         """Undo all steps after the mark, the last first. A hook that raises meanwhile keeps nothing else from it."""
@@ -147,11 +157,11 @@ class Statement:
 
     def pipeline_all(self) -> None:
         """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole."""
-        for at, (operation, task, row, job, action, undos) in enumerate(self._steps):
-            if operation is Operation.ALLOCATE:
-                self._apply(Operation.ALLOCATE, task, row, job, -1)
-                self._apply(Operation.PIPELINE, task, row, job, 1)
-                self._steps[at] = (Operation.PIPELINE, task, row, job, action, undos)
+        for at, step in enumerate(self._steps):
+            if step.operation is Operation.ALLOCATE:
+                self._apply(Operation.ALLOCATE, step.task, step.row, step.job, -1)
+                self._apply(Operation.PIPELINE, step.task, step.row, step.job, 1)
+                self._steps[at] = step._replace(operation=Operation.PIPELINE)
 
     def recorded(self) -> list[tuple[Operation, Task, int, JobState, str]]:
         """The steps so far, for `replay`."""
@@ -230,7 +240,7 @@ class Statement:
                     self._apply(operation, task, row, job, -1)
                 raise CulpritError(job) from error
             undos = tuple(done)
-        self._note((operation, task, row, job, action, undos))
+        self._note(_Step(operation, task, row, job, action, undos))
 
     def _note(self, step: _Step) -> None:
         if not self._steps:
