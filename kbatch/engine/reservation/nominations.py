@@ -245,7 +245,7 @@ def _may_bind(rankings: NodeRankings, job: JobState) -> bool:
     for task, _ in job.nominated.values():
         counts[task.cls.id] = counts.get(task.cls.id, 0) + 1
         classes[task.cls.id] = task.cls
-    return all(_idle_for(rankings, classes[number], count - spare) for number, count in counts.items())
+    return all(_idle_for(rankings, classes[number], max(0, count - spare)) for number, count in counts.items())
 
 
 def _waited_for(job: JobState) -> int:

@@ -276,3 +276,11 @@ def test_a_group_for_which_room_is_gathered_is_not_sent_back(simulate: Callable[
     assert all("default/g" not in cycle_["enqueued"] for cycle_ in outcome.cycles if cycle_["time"] > 605.0)
     assert_whole(outcome, gang, 4)
     assert_settled(outcome)
+
+
+def test_nominated_pods_of_different_sizes_are_bound(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("nominated-pods-of-different-sizes-bind", max_cycles=MOST_CYCLES)
+    assert outcome.evictions
+    bound = {bind["pod"]: bind["time"] for bind in outcome.binds}
+    assert bound == {f"default/up-{at}": 15.0 for at in range(3)}
+    assert_settled(outcome)
