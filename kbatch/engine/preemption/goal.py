@@ -89,13 +89,19 @@ class Attempt:
 
     def within(self) -> bool:
         """Whether all that limits the step is kept, as the session stands."""
+        return self.within_share() and not self.goal.short({})
+
+    def within_share(self) -> bool:
+        """Whether the job's queue holds no more than its share of what the placed pods ask for, as the session stands.
+
+        What holds now holds with fewer pods placed, too; victims of other queues change nothing about it.
+        """
         job, share = self.statement.job, self.goal.share
-        if share:
-            allocated = self.statement.session.queue(job.queue).allocated
-            over = {name for name, most in share.items() if allocated.get(name, 0) > most}
-            if over and any(task.cls.request.get(name) for task, _ in job.nominated.values() for name in over):
-                return False
-        return not self.goal.short({})
+        if not share:
+            return True
+        allocated = self.statement.session.queue(job.queue).allocated
+        over = [name for name, most in share.items() if allocated.get(name, 0) > most]
+        return not over or not any(task.cls.request.get(name) for task, _ in job.nominated.values() for name in over)
 
     def evict(self, units: Sequence[Unit]) -> None:
         """Evict all of these."""

@@ -129,8 +129,8 @@ class _Plan:
         goal, job = self._goal, self._statement.job
         if goal.single is not None:
             return (yield from self._one(search, goal.single))
-        if not self._free(search, {}):
-            return False
+        if not self._attempt.within_share() or not self._free(search, {}):
+            return False  # what is placed beyond the share already, victims cannot mend
         stuck: set[tuple[int, str]] = set()
         while job.missing():
             role, _ = shortfalls(job)[0]
@@ -140,7 +140,10 @@ class _Plan:
             if not (yield from self._one(search, task)):
                 stuck.add((task.cls.id, task.role))
             else:  # what one victim gave may hold several pods
+                mark = len(self._statement)
                 place_minimum(self._context.rankings, self._statement, (When.LATER,))
+                if not self._attempt.within_share():
+                    self._statement.rollback(mark)  # of the others some may still be within the share
                 if not self._free(search, {}):
                     return False
             yield TURN
@@ -154,13 +157,16 @@ class _Plan:
         return of_role and not tried and bool(self._context.feasibility.most(task.cls))
 
     def _one(self, search: Search, task: Task) -> Generator[Turn, None, bool]:
-        """Let one task wait for the node where that costs least; nothing is done where that cannot be."""
+        """Let one task wait for the node where that costs least; nothing is done where that cannot be.
+
+        Nor where it would take its queue past its share: another task of the minimum may be within it.
+        """
         statement, taken = self._statement, search.poll.taken
         mark, before = len(statement), len(taken)
         row = yield from search.make_room(statement, task)
         if row is not None and self._free(search, task.cls.request):
             statement.pipeline(task, row)
-            if task.key in statement.job.nominated:
+            if task.key in statement.job.nominated and self._attempt.within_share():
                 return True
         statement.rollback(mark)
         del taken[before:]

@@ -58,6 +58,39 @@ def test_a_gang_beyond_the_share_of_its_queue_evicts_nobody() -> None:
     assert sim.last.reason("b") == "GangExceedsReclaimableShare"
 
 
+RECLAIM_FIRST = EVERYTHING.replace("enqueue, reclaim", "reclaim")
+"""Without enqueue, which would not let a group in whose queue deserves nothing."""
+
+
+def test_pods_that_do_for_a_minimum_keep_to_the_share_as_well() -> None:
+    """The pod that comes first is too big for any node; for the other, which would do, the queue deserves nothing."""
+    sim = Simulation(
+        world(
+            [queue("q1", 0), queue("q2", 0, reclaimable=False), node("n1", "1", "1Gi")],
+            [group("a", queue="q1"), group("b", queue="q2", at=1)],
+            standing("a", 1, ["n1"]), pod("b-0", "0", of="b", memory="2Gi", at=1), pod("b-1", "1", of="b", at=1),
+        ),
+        policy(RECLAIM_FIRST),
+    )  # fmt: skip
+    sim.run(10)
+    assert sim.evictions == []
+    assert sim.last.reason("b") == "GangExceedsReclaimableShare"
+
+
+def test_a_minimum_is_reclaimed_with_those_of_its_pods_that_the_share_holds() -> None:
+    """The first pod asks for more than the share; the second does for the minimum."""
+    sim = Simulation(
+        world(
+            [queue("q1", 2), queue("q2"), node("n1", "6", "6Gi"), group("a", queue="q1"), group("b", queue="q2", at=1)],
+            standing("a", 2, ["n1"], cpu="3"), pod("b-0", "3", of="b", at=1), pod("b-1", "2", of="b", at=2),
+        ),
+        policy(RECLAIM_FIRST),
+    )  # fmt: skip
+    found = sim.cycle()
+    assert len(found.evicted) == 1
+    assert found.nominated == {"b-1": "n1"}
+
+
 def test_a_gang_reclaims_all_it_needs_in_one_cycle() -> None:
     sim = Simulation(
         world(
