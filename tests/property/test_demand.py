@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.configuration import DEFAULT
@@ -156,8 +156,14 @@ def test_quotas_count_each_pod_once(works: list[Work], named: set[str]) -> None:
     }  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
+TWO_ROLES = [Work("a", 1, (("pods", 2),)), Work("b", 1, (("pods", 0), ("role", 1)))]
+HARD_AND_EASY = [Work("a", 1, (("held", 3),)), Work("b", 3, (("pods", 2),))]
+
+
+@settings(deadline=None, max_examples=50)
 @given(submissions(), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.booleans())
+@example(TWO_ROLES, [2], False)
+@example(HARD_AND_EASY, [4, 2], False)
 def test_pods_that_do_not_exist_are_counted_like_those_that_do(
     works: list[Work], cpus: list[int], promises: bool
 ) -> None:

@@ -7,12 +7,13 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from kbatch.api.objects import Metadata, Pod
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import placing
@@ -23,14 +24,18 @@ from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.node_resources import NodeResources
+from kbatch.model.makers import ToCome
 from kbatch.model.nodes import Column, exact_sum
-from kbatch.model.tasks import TaskClass
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import scale, total
 
 _UNLIMITED: Final = 1 << 62
 _STEPS: Final = 100
 """Of a search on emptied nodes, which is seldom needed there; it is made once for each gang, in whatever cycle, so that
 their number must not depend on what is remembered."""
+
+_MOST_TO_COME: Final = 2_000
+"""More pods that do not exist yet are not placed one by one: they fill the nodes class after class."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -166,17 +171,19 @@ class Feasibility:
     def attempting(self, job: JobState) -> Generator[Turn, None, Trial]:
         """Place the group's minimum on the emptied nodes.
 
-        Where some of its pods do not exist yet, those that do and those that are to come fill the nodes one class after
-        the other: what pods think of one another is known of pods that exist.
+        Pods that do not exist yet are placed like those that do, so that the answer does not depend on how the work was
+        submitted; what they think of other pods is not known of them. Where they are more than `_MOST_TO_COME`, they
+        and the pods that exist fill the nodes one class after the other, and none of them looks at others.
         """
         counts = self._count(job)
         mark = _content(job, counts)
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            if job.job.to_come:
+            needed = self._session.model.demand(job.job).needed if job.job.to_come else ()
+            if sum(pods.count for pods in needed) > _MOST_TO_COME:
                 found = self._fill(job, _minimum_of(job, counts))
             else:
-                found = yield from self._attempt(job)
+                found = yield from self._attempt(job, self._awaited(job, needed))
         self._trials[mark] = found
         return found
 
@@ -231,11 +238,25 @@ class Feasibility:
             room.future[name][:] = column
         return found
 
-    def _attempt(self, job: JobState) -> Generator[Turn, None, Trial]:
+    def _awaited(self, job: JobState, needed: Sequence[ToCome]) -> list[Task]:
+        """The pods to come as tasks that are in no model."""
+        tasks: list[Task] = []
+        namespace, _, name = job.key.partition("/")
+        for pods in needed:
+            meta = pods.template.pod.metadata
+            cls = pods.template.task_class(self._session.model.classes, job.job.namespace)
+            metadata = Metadata(name=name, namespace=namespace, labels=meta.labels, annotations=meta.annotations)
+            pod = Pod(metadata=metadata, spec=cls.spec)
+            for _ in range(pods.count):
+                key = f"{job.key}#{len(tasks)}"  # no pod has such a name
+                tasks.append(Task(key, "", pod, cls, job.key, pods.template.role, self._session.now))
+        return tasks
+
+    def _attempt(self, job: JobState, awaited: Sequence[Task]) -> Generator[Turn, None, Trial]:
         session, rankings = yield from self._ground()
-        state = _as_new(job)
+        state = _as_new(job, awaited)
         begun = state.missing()
-        absent = begun - len(next_tasks(state, state.waiting))  # pods that do not exist count as placed
+        absent = begun - len(next_tasks(state, state.waiting))  # pods that nobody knows of count as placed
         statement = Statement(session, state)
         try:
             yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
@@ -304,12 +325,15 @@ def _size(cls: TaskClass) -> tuple[object, ...]:
     return (*(amount for _, amount in sorted(cls.request.items())), cls.id)
 
 
-def _as_new(job: JobState) -> JobState:
-    """The group as if nothing of it had been placed; what has succeeded counts."""
+def _as_new(job: JobState, awaited: Sequence[Task]) -> JobState:
+    """The group as if nothing of it had been placed, with the pods to come; what has succeeded counts."""
     found = JobState(job.job, job.queue, {})
     waiting = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
     first = {task.key: at for at, task in enumerate(job.waiting)}
     found.waiting = sorted(waiting, key=lambda task: (first.get(task.key, len(first)), task.created, task.key))
+    if awaited:  # they have no place in the order of tasks yet: those of each role come after the ones that exist
+        roles = {role.name: at for at, role in enumerate(job.job.roles)}
+        found.waiting = sorted([*found.waiting, *awaited], key=lambda task: roles.get(task.role, len(roles)))
     found.bound = job.job.succeeded
     for role in job.job.roles if job.job.succeeded else ():
         found.by_role[role.name] = _succeeded(job, role.name)
