@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from hypothesis import settings
 
+from tests.examples import EXPLORING, examples
+
 # The same code gives the same verdict: `make test` draws the same examples each time. `make explore` draws new ones.
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.register_profile("explore", print_blob=True, deadline=None)
-settings.load_profile("explore" if os.environ.get("KBATCH_EXPLORE") else "fixed")
+# These hold for properties that do not say themselves how many examples they need.
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(50))
+settings.register_profile("explore", print_blob=True, deadline=None, max_examples=examples(50))
+settings.load_profile("explore" if EXPLORING else "fixed")
 
 
 def pytest_configure() -> None:

@@ -9,6 +9,7 @@ from kbatch.api.objects import Pod
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.image import build_model, take_image
+from tests.examples import examples
 from tests.unit.engine.worlds import node
 from tests.unit.plugins.views import pod
 
@@ -33,7 +34,7 @@ def pods(draw: st.DrawFn) -> Pod:
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.none() | pods(), NAMES, st.booleans()), max_size=30))
 def test_classes_live_as_long_as_their_tasks(stream: list[tuple[Pod | None, str, bool]]) -> None:
     model = ClusterModel()

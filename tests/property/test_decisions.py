@@ -19,13 +19,14 @@ from kbatch.simulator.documents import Document
 from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import from_documents
 from kbatch.times import SECOND
+from tests.examples import examples
 from tests.property.test_simulator import PLAIN, SHIPPED, inputs
 from tests.unit.decisions.hearing import TEXT, MemorySink
 
 POLICIES = {"default": TEXT, "shipped": SHIPPED, "plain": PLAIN}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(inputs(), st.sampled_from(sorted(POLICIES)), st.integers(1, 40))
 def test_a_recorded_run_is_decided_again_alike(documents: list[Any], policy: str, cycles_per_log: int) -> None:
     sink = MemorySink(most=cycles_per_log)

@@ -29,6 +29,7 @@ from kbatch.engine import build_policy
 from kbatch.model.demand import quota_ask
 from kbatch.model.quota import charge, usage
 from kbatch.resources import add
+from tests.examples import examples
 from tests.unit.engine.worlds import group, members, node, pod, queue, run, stamp, world
 
 POLICY = build_policy(DEFAULT)
@@ -121,7 +122,7 @@ def needs(works: list[Work]) -> int:
     return sum(work.cpu * work.count for work in works)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(submissions(), st.booleans(), st.integers(1, 40))
 def test_however_work_is_submitted_it_asks_for_the_same(works: list[Work], promises: bool, cpu: int) -> None:
     least = {"cpu": str(needs(works))} if promises else None
@@ -137,7 +138,7 @@ def test_however_work_is_submitted_it_asks_for_the_same(works: list[Work], promi
     assert found.uncreated == found.missing - len(job.tasks)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(submissions(), st.sets(st.sampled_from(["cpu", "requests.cpu", "limits.cpu", "pods"])))
 def test_quotas_count_each_pod_once(works: list[Work], named: set[str]) -> None:
     """What the pods that exist use of a quota, and what is asked beside them, is the whole minimum."""
@@ -160,7 +161,7 @@ TWO_ROLES = [Work("a", 1, (("pods", 2),)), Work("b", 1, (("pods", 0), ("role", 1
 HARD_AND_EASY = [Work("a", 1, (("held", 3),)), Work("b", 3, (("pods", 2),))]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(25))
 @given(submissions(), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.booleans())
 @example(TWO_ROLES, [2], False)
 @example(HARD_AND_EASY, [4, 2], False)
@@ -178,7 +179,7 @@ def test_pods_that_do_not_exist_are_counted_like_those_that_do(
         assert one.reason == other.reason
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1200), st.integers(0, 3))
 def test_a_group_without_pods_keeps_nobody_from_coming_in(cpu: int, least: int, late: int, pods: int) -> None:
     """With and without a group in queue whose pods never come; of which some may exist."""

@@ -11,6 +11,7 @@ from scipy import optimize
 
 from kbatch.model.division import divide
 from kbatch.model.shares import Claim, water_fill
+from tests.examples import examples
 from tests.property.test_shares import amounts, claim_lists, vectors
 
 MOST_CLASSES = 4
@@ -110,7 +111,7 @@ def _eased(amounts: dict[int, float]) -> dict[int, float]:
     return {at: max(0.0, amount - 1e-6) for at, amount in amounts.items()}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(constrained())
 def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int], list[Claim], list[Parts]]) -> None:
     """Within a unit each; where queues of different weights share all their classes, a unit for each queue.

@@ -13,6 +13,7 @@ from kbatch.api.objects import AnyObject, Pod, PriorityClass
 from kbatch.engine import Memo, Policy, Transaction
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
+from tests.examples import examples
 from tests.unit.engine.worlds import (
     EVERYTHING,
     Decisions,
@@ -40,7 +41,7 @@ POLICIES: list[Policy] = [policy(EVERYTHING), policy(ONE_TIER), policy(PREEMPT_F
 CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("high", 100)]
 
 relaxed = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

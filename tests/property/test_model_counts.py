@@ -15,6 +15,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.image import build_model, take_image
 from kbatch.resources import Resources, add
+from tests.examples import examples
 from tests.property.test_cluster import events
 from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, queue, run
 
@@ -38,7 +39,7 @@ def crowds(draw: st.DrawFn) -> list[Pod]:
     ]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(st.lists(crowds(), min_size=1, max_size=3), st.integers(1, 3), st.sampled_from([None, {"memory": "8Pi"}]))
 def test_no_amount_stops_a_cycle_or_overcommits_a_node(
     found: list[list[Pod]], nodes: int, least: dict[str, str] | None
@@ -63,7 +64,7 @@ def test_no_amount_stops_a_cycle_or_overcommits_a_node(
             assert amount + record.used.get(dimension, 0) <= record.allocatable.get(dimension, 0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(events(), max_size=30))
 def test_what_a_pod_holds_counts_in_some_queue(stream: list[Event]) -> None:
     model = ClusterModel()
@@ -96,7 +97,7 @@ def told(type_: str, minute: int, *, true: bool) -> Condition:
     return Condition(type=type_, status="True" if true else "False", reason="Told", last_transition_time=at(minute))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.tuples(st.sampled_from(["bind", "end", "delete"]), st.integers(0, 5)), max_size=25))
 def test_a_group_runs_since_its_first_member_came(steps: list[tuple[str, int]]) -> None:
     """A group of minimum 1, whose members come and go; the scheduler tells of it what is so."""
@@ -130,7 +131,7 @@ def test_a_group_runs_since_its_first_member_came(steps: list[tuple[str, int]]) 
         assert build_model(take_image(model)).jobs["ns/g"].started == wanted
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     st.integers(1, 4),
     st.integers(1, 4),

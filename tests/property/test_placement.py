@@ -12,6 +12,7 @@ from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.plugin import NoArguments, Plugin, Scope, Scores
 from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.model.tasks import TaskClass
+from tests.examples import examples
 from tests.unit.engine.worlds import members, node, pod, queue, world
 
 
@@ -38,7 +39,7 @@ def plugin(kind: str) -> Scored:
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.integers(1, 12), min_size=1, max_size=7),
     st.lists(st.tuples(st.integers(0, 1), st.integers(1, 9)), min_size=1, max_size=6),

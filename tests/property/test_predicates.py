@@ -12,6 +12,7 @@ from kbatch.api.objects import AnyObject, Node, Pod, PodSpec
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
+from tests.examples import examples
 from tests.unit.engine.worlds import policy, queue, run, world
 from tests.unit.plugins.reference import Reference
 from tests.unit.plugins.views import conf, node, plugin_of, pod, refusals, session_of
@@ -141,7 +142,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node], list[Pod]]:
     return machines, found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(clusters(), st.data())
 def test_the_same_as_one_by_one(cluster: tuple[list[Node], list[Pod]], data: st.DataObject) -> None:
     machines, pods = cluster
@@ -211,7 +212,7 @@ keep_off = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(crowds(), st.sampled_from(("allocate", "allocate, preempt")))
 def test_whole_cycles_keep_what_must_hold_between_pods(cluster: tuple[list[Node], list[Pod]], actions: str) -> None:
     """Whatever the order of decisions: nobody is bound beside what it must not stand beside."""

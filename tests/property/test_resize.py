@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kbatch.api.objects import Pod
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
+from tests.examples import examples
 from tests.unit.engine.worlds import node
 
 amounts = st.none() | st.integers(0, 8)
@@ -37,7 +38,7 @@ def pod_of(states: list[tuple[int | None, int | None, int | None]], infeasible: 
     return msgspec.convert(raw, Pod)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=3), st.booleans(), st.booleans()),

@@ -15,6 +15,7 @@ from kbatch.simulator.documents import Document
 from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import from_documents
 from kbatch.simulator.run import Limits, simulate
+from tests.examples import examples
 
 Json = dict[str, Any]
 GROUP = "scheduling.incubator.k8s.io/v1alpha1"
@@ -159,7 +160,7 @@ def held(documents: list[Json], output: Json) -> None:
         assert all(used[name] <= room[name] for name in used), (time, used)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(inputs(), st.sampled_from(["default", "shipped"]))
 def test_runs_come_to_rest_and_never_overfill_a_node(documents: list[Json], policy: str) -> None:
     _, output = run(documents, policy)
@@ -175,7 +176,7 @@ def test_runs_come_to_rest_and_never_overfill_a_node(documents: list[Json], poli
         assert count >= minimum[name], (name, count)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(inputs(arrivals=False), st.sampled_from(["default", "shipped"]))
 def test_with_a_static_demand_evictions_end_and_are_not_repeated(documents: list[Json], policy: str) -> None:
     _, output = run(documents, policy)
@@ -216,7 +217,7 @@ def elastic(draw: st.DrawFn) -> list[Json]:
     return documents
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(elastic())
 def test_room_for_pods_to_come_is_taken_by_them_and_cleared_once(documents: list[Json]) -> None:
     _, output = run(documents, "default")
@@ -229,7 +230,7 @@ def test_room_for_pods_to_come_is_taken_by_them_and_cleared_once(documents: list
         assert all(any(at is not None and at >= instant for at in bound) for instant in instants), name
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(inputs(), st.sampled_from(["default", "shipped"]), st.randoms(use_true_random=False))
 def test_the_order_of_documents_with_distinct_timestamps_does_not_matter(
     documents: list[Json], policy: str, random: Any
@@ -246,7 +247,7 @@ def test_the_order_of_documents_with_distinct_timestamps_does_not_matter(
     assert run(documents, policy)[0] == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(inputs(most_cpu=1, priorities=False, arrivals=False), st.integers(1, 4))
 def test_one_more_node_never_reduces_what_is_placed(documents: list[Json], cpu: int) -> None:
     def placed(source: list[Json]) -> int:

@@ -23,11 +23,12 @@ from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import add
+from tests.examples import examples
 from tests.property.test_engine import POLICIES, World, worlds
 from tests.unit.engine.worlds import Simulation
 
 relaxed = settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -25,12 +25,13 @@ from kbatch.api.objects import (
 from kbatch.engine import Policy, Transaction
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.selectors import selector_matches
+from tests.examples import examples
 from tests.property.test_engine import POLICIES, World, worlds
 from tests.property.test_victims import checked_plans
 from tests.unit.engine.worlds import Decisions, Simulation
 
 relaxed = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

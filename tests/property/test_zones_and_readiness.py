@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import AnyObject, PersistentVolume, PersistentVolumeClaim
 from kbatch.engine.plugins.predicates import Predicates
+from tests.examples import examples
 from tests.unit.engine.worlds import world
 from tests.unit.plugins.views import conf, node, plugin_of, pod, refusals, session_of
 
@@ -28,7 +29,7 @@ def refused(*objects: AnyObject) -> dict[str, str]:
     return refusals(session, plugin_of(session, Predicates), "ns/p")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25))
 @given(wide, st.lists(labels, min_size=1, max_size=4))
 def test_a_volume_is_used_in_its_zones(volume: dict[str, str], nodes: list[dict[str, str]]) -> None:
     def takes(own: dict[str, str]) -> bool:
@@ -69,7 +70,7 @@ def tolerations(draw: st.DrawFn) -> dict[str, Any]:
     return {**found, "effect": effect} if effect else found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.lists(tolerations(), max_size=3), st.lists(st.sampled_from(list(CONDITIONS)), max_size=2, unique=True))
 def test_a_node_that_is_not_ready_takes_who_tolerates_that(
     tolerated: list[dict[str, Any]], conditions: list[tuple[str, str]]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
 from kbatch.kube.lease import Elector, Fenced
+from tests.examples import examples
 
 
 class Clock:
@@ -284,7 +285,7 @@ async def test_a_fenced_client_reads_always_and_writes_only_while_leading() -> N
         await fenced.request("POST", "/x")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

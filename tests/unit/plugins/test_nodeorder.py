@@ -15,6 +15,7 @@ from kbatch.engine import build_policy
 from kbatch.engine.plugin import Plugin, Scope
 from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.nodeorder import NodeOrder
+from tests.examples import examples
 from tests.unit.engine.worlds import world
 from tests.unit.plugins.views import class_of, conf, node, plugin_of, pod, scores, session_of
 
@@ -219,7 +220,7 @@ def test_a_weight_below_zero_is_refused(argument: str) -> None:
 amounts = st.integers(0, 10_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 10_000), amounts, amounts, amounts), min_size=1, max_size=4),
     st.integers(1, 5000),
