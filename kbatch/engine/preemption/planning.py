@@ -46,7 +46,7 @@ def planning(
     `searches` is the action's own store of searches that may go on.
     """
     statement = Statement(context.session, goal.preemptor.job)
-    plan = _Plan(Attempt(context, statement, goal, evictor.name), donors, searches)
+    plan = _Plan(Attempt(context, statement, goal, evictor.name, searches.budget), donors, searches)
     units = yield from plan.units()
     if units is None:
         statement.rollback()
