@@ -14,13 +14,10 @@ from tests.reference.compare import describe, tally
 from tests.reference.world import HOST, ZONE, Case, Machine, Members, Part, Shape, Spread, Standing, Term, draw
 
 CASES = 120
-LEAST = {"place": 0.995, "reclaim": 0.99, "preempt": 0.99}
+LEAST = {"place": 0.995, "reclaim": 0.995, "preempt": 0.995}
 """The part of the gangs that the reference places which the engine must place: what it reaches, to be raised."""
-UNSOUND = {"place": 0, "reclaim": 5, "preempt": 5}
-"""Cases at most in which the engine does what the reference forbids: those that are known, to be lowered to none.
-
-In all of them the nominations of a gang whose pods heed one another are not confirmed in the next cycle, and made anew.
-"""
+UNSOUND = {"place": 0, "reclaim": 0, "preempt": 0}
+"""Cases at most in which the engine does what the reference forbids."""
 
 
 @pytest.mark.parametrize("kind", LEAST)

@@ -15,7 +15,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Unit
-from kbatch.engine.preemption.goal import Attempt, Goal
+from kbatch.engine.preemption.goal import Attempt, Budget, Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reuse import Searches
@@ -52,7 +52,7 @@ def check(context: CycleContext, statement: Statement, goal: Goal, action: str) 
     """Leave out each unit in turn and plan again; leaves the plan as it was. Returns how many units it has."""
     units = units_of(statement)
     steps = statement.recorded()
-    attempt = Attempt(context, statement, goal, action)
+    attempt = Attempt(context, statement, goal, action, Budget())
     for unit in units:
         statement.rollback()
         assert not finish(attempt.works([other for other in units if other is not unit])), unit

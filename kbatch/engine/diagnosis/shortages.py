@@ -84,7 +84,7 @@ class Shortages:
             session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
         try:
-            fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=False)
+            fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=())
             statement.rollback()
         finally:
             for cls, row in rows:
@@ -125,7 +125,7 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     plan = Statement(session, job)
     needed = job.missing()
     tasks = unplaced(job)
-    yield from placing(context.rankings, plan, when, search=False)  # a search was made in vain
+    yield from placing(context.rankings, plan, when, search=())  # a search was made in vain
     left = unplaced(job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]

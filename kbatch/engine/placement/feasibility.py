@@ -259,7 +259,7 @@ class Feasibility:
         absent = begun - len(next_tasks(state, state.waiting))  # pods that nobody knows of count as placed
         statement = Statement(session, state)
         try:
-            yield from placing(rankings, statement, (When.NOW,), search=absent == 0)
+            yield from placing(rankings, statement, (When.NOW,), search=(When.NOW,) if absent == 0 else ())
             missing = max(0, state.missing() - absent)
             found = Trial(job.minimum, max(0, job.minimum - missing))
             if missing:

@@ -25,17 +25,17 @@ _AT_ONCE: Final = 500
 
 def place_minimum(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> bool:
     """`placing`, without turns, and without the search: for plans that are tried by the dozen."""
-    return finish(placing(rankings, statement, when, search=False))
+    return finish(placing(rankings, statement, when, search=()))
 
 
 def placing(
-    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool = True
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When] = (When.NOW,)
 ) -> Generator[Turn, None, bool]:
     """Place what the job's minimum lacks; whether it is complete. What could be placed stays in the statement.
 
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
-    the others that the statement binds wait with it. With `search`, other arrangements are tried where the first does
-    not hold all in the room that is idle.
+    the others that the statement binds wait with it. In the moments of `search` other arrangements are tried where the
+    first does not hold all.
     """
     job = statement.job
     if (yield from _together(rankings, statement, when, search=search)):
@@ -44,7 +44,7 @@ def placing(
 
 
 def _together(
-    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
 ) -> Generator[Turn, None, bool]:
     """Keep to the sets of nodes that plugins ask for, if any does: the first that takes the minimum. Returns whether
     any pod waits for its room.
@@ -66,7 +66,7 @@ def _together(
         yield TURN
     if first is not None:  # none takes all: what the first takes says what is lacking
         statement.within = _keeping_to(first)
-        waits = (yield from _anywhere(rankings, statement, when, search=False)) or waits
+        waits = (yield from _anywhere(rankings, statement, when, search=())) or waits
         statement.within = None
     return waits
 
@@ -76,7 +76,7 @@ def _keeping_to(choice: Choice) -> Callable[[Task], Mask | None]:
 
 
 def _anywhere(
-    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: bool
+    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
 ) -> Generator[Turn, None, bool]:
     """Place what the minimum lacks; returns whether any pod waits for its room."""
     job = statement.job
@@ -84,7 +84,7 @@ def _anywhere(
     for moment in when:
         mark = len(statement)
         yield from _place(rankings, statement, moment)
-        if search and moment is When.NOW and job.missing():
+        if moment in search and job.missing():
             yield from arranging(rankings, statement, moment, mark)
         waits = moment is When.LATER and len(statement) > mark
         if not job.missing():

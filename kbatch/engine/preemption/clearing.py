@@ -11,31 +11,22 @@ The work is bounded, for each search and for all of an action together.
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import CandidateIndex
-from kbatch.engine.preemption.goal import Attempt
+from kbatch.engine.preemption.goal import Attempt, Budget
 from kbatch.engine.preemption.polling import Poll
 from kbatch.model.tasks import Task
 
 _EACH: Final = 3_000
-_ALL: Final = 15_000
-"""Pods evicted or placed in trials, for one search and for all of one action: a tenth of a second, and half of one."""
+"""Pods evicted or placed in trials for one search: a tenth of a second."""
 _ONE_BY_ONE: Final = 40
 """Up to so many candidates, sets without one of them, or without two, are tried as well."""
 _REFUSALS: Final = 16
 _THOROUGH: Final = 100
 """What it costs besides to place a gang with all effort."""
-
-
-@dataclass(slots=True)
-class Budget:
-    """The work that is left to an action for such searches."""
-
-    left: int = _ALL
 
 
 def clearing(

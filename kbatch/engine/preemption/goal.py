@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
@@ -18,6 +18,9 @@ from kbatch.resources import Resources
 
 Bound: TypeAlias = Callable[[Resources], Resources]
 """By how much a sum would be passed with so much more placed than now; empty where it would not."""
+
+_STEPS: Final = 100
+"""Placements that one search in a plan tries at most: there are many such searches for one gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,19 @@ class Goal:
         return found
 
 
+@dataclass(slots=True)
+class Budget:
+    """The work that is left to an action for plans that take more than one look.
+
+    Attributes:
+        left: pods evicted or placed in trials of many victims at once: half a second in all.
+        searches: for how many trials another arrangement of the gang may be searched.
+    """
+
+    left: int = 15_000
+    searches: int = 40
+
+
 class Attempt:
     """Tries to reach a goal with some units gone. What is tried stays in the statement.
 
@@ -58,8 +74,9 @@ class Attempt:
     `thorough` says that other arrangements are tried where the first does not hold all.
     """
 
-    def __init__(self, context: CycleContext, statement: Statement, goal: Goal, action: str) -> None:
+    def __init__(self, context: CycleContext, statement: Statement, goal: Goal, action: str, budget: Budget) -> None:
         self.context = context
+        self.budget = budget
         self.coupled = any(context.rankings.of(task.cls, When.LATER).stepwise for task in classes(goal.asked))
         self._when = (When.LATER,) if self.coupled else (When.NOW, When.LATER)
         self.statement = statement
@@ -118,7 +135,13 @@ class Attempt:
             return single.key in statement.job.nominated
         if not self.thorough:
             return place_minimum(rankings, statement, self._when)
-        placed = yield from placing(rankings, statement, self._when)
+        kept = rankings.searches, rankings.steps  # those of allocate: what it finds must not depend on plans
+        rankings.searches, rankings.steps = self.budget.searches, _STEPS
+        try:
+            placed = yield from placing(rankings, statement, self._when, search=self._when[:1])
+        finally:
+            self.budget.searches = rankings.searches
+            rankings.searches, rankings.steps = kept
         statement.pipeline_all()
         return placed
 

@@ -23,6 +23,7 @@ from kbatch.engine.preemption.polling import Evictor, Poll
 from kbatch.engine.preemption.reprieve import reprieve
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.search import Search
+from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, unplaced
@@ -46,7 +47,7 @@ def planning(
     `searches` is the action's own store of searches that may go on.
     """
     statement = Statement(context.session, goal.preemptor.job)
-    plan = _Plan(Attempt(context, statement, goal, evictor.name), donors, searches)
+    plan = _Plan(Attempt(context, statement, goal, evictor.name, searches.budget), donors, searches)
     units = yield from plan.units()
     if units is None:
         statement.rollback()
@@ -93,7 +94,12 @@ class _Plan:
             self._attempt.thorough = True
             left = yield from reprieve(self._attempt, left)
         search.over = search.over or len(left) < len(units)
-        return left if self._hold(search.poll, left) else None
+        if not self._hold(search.poll, left):
+            return None
+        if goal.single is not None and self._attempt.coupled and len(self._statement.job.nominated) > 1:
+            stands = yield from sequence(self._context.rankings, self._statement, When.LATER)
+            return left if stands is not None else None  # one of the victims is company to who waits already
+        return left
 
     def _clear(self, search: Search) -> Generator[Turn, None, list[Unit]]:
         """The other way, for pods that heed others; the plan is in the statement then."""

@@ -9,7 +9,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidates import CandidatePool
-from kbatch.engine.preemption.clearing import Budget
+from kbatch.engine.preemption.goal import Budget
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.state.jobs import JobState

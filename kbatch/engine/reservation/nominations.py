@@ -1,10 +1,11 @@
 """Nominations: nodes that pods wait for while what terminates there goes.
 
 At the start of a cycle those that the API server has are *confirmed*, all of them together and each where it stands: a
-pod is asked about with all the others in their places, its own gang's included. So what was planned in an order of its
-own (a spread, an affinity) needs no such order to be found valid again, and what is valid writes nothing. What is not
-valid any more ends, of several that have no room together the one that comes last in order. A gang that lost part of
-its nominations keeps the others while the actions look for other room for that part; in the end it has all, or none.
+pod is asked about with all the others in their places, its own gang's included. Where some may not stand so, an order
+is looked for in which the gang's pods may take their places one after the other, as they were planned (`sequence`).
+What is valid writes nothing. What is not valid any more ends, of several that have no room together the one that comes
+last in order. A gang that lost part of its nominations keeps the others while the actions look for other room for that
+part; in the end it has all, or none.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -140,6 +142,7 @@ def _drop_invalid(session: Session, rankings: NodeRankings, job: JobState) -> Ge
         places.setdefault((task.cls.id, row), []).append(task)
     over = _overcommitted(session)
     statement = Statement(session, job)
+    heedful: list[tuple[list[Task], int]] = []
     for number, ((cls_id, row), tasks) in enumerate(sorted(places.items()), start=1):
         cls = classes[cls_id]
         fit = rankings.of(cls, When.LATER)
@@ -150,14 +153,32 @@ def _drop_invalid(session: Session, rankings: NodeRankings, job: JobState) -> Ge
         while tasks and over[row] and _short(session, cls, row):
             statement.withdraw(job, tasks.pop())
         if fit.stepwise:
-            while tasks and not _stands(rankings, statement, tasks[-1], row):
-                statement.withdraw(job, tasks.pop())
+            heedful.append((tasks, row))
+        if not number % _AT_ONCE:
             yield TURN
-        elif not number % _AT_ONCE:
-            yield TURN
+    yield from _drop_strangers(rankings, statement, heedful)
     changed = len(statement) > 0
     statement.commit()
     return changed
+
+
+def _drop_strangers(
+    rankings: NodeRankings, statement: Statement, heedful: Sequence[tuple[list[Task], int]]
+) -> Iterator[Turn]:
+    """Of pods that heed others, given by class and row, end the nominations of those that may not stand with all others
+    where they are; unless in some order each may take its place.
+    """
+    mark = len(statement)
+    for tasks, row in heedful:
+        while tasks and not _stands(rankings, statement, tasks[-1], row):
+            statement.withdraw(statement.job, tasks.pop())
+        yield TURN
+    if len(statement) == mark:
+        return
+    steps = statement.recorded()[mark:]
+    statement.rollback(mark)
+    if (yield from sequence(rankings, statement, When.LATER)) is None:
+        statement.replay(steps)
 
 
 def _overcommitted(session: Session) -> Mask:
@@ -245,7 +266,9 @@ def _may_bind(rankings: NodeRankings, job: JobState) -> bool:
     for task, _ in job.nominated.values():
         counts[task.cls.id] = counts.get(task.cls.id, 0) + 1
         classes[task.cls.id] = task.cls
-    return all(_idle_for(rankings, classes[number], max(0, count - spare)) for number, count in counts.items())
+    return all(
+        count <= spare or _idle_for(rankings, classes[number], count - spare) for number, count in counts.items()
+    )
 
 
 def _waited_for(job: JobState) -> int:

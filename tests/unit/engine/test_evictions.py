@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.objects import LabelSelector, Metadata, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
+from kbatch.api.objects import (
+    Affinity,
+    LabelSelector,
+    Metadata,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+)
 from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
 from kbatch.model.events import Upsert
 from kbatch.times import SECOND
@@ -24,6 +33,7 @@ from tests.unit.engine.worlds import (
     world,
 )
 
+ZONE = "topology.kubernetes.io/zone"
 CLASSES = [priority_class("low", 1), priority_class("high", 100)]
 
 
@@ -421,3 +431,36 @@ def test_nobody_goes_for_a_preemptor_like_one_that_may_not_preempt() -> None:
     )  # fmt: skip
     assert sim.cycle().evicted == ["low-0"]
     assert sim.last.nominated == {"b-0": "n1"}
+
+
+def near(**labels: str) -> Affinity:
+    term = PodAffinityTerm(topology_key=ZONE, label_selector=LabelSelector(match_labels=labels))
+    return Affinity(pod_affinity=PodAffinity(required=(term,)))
+
+
+def test_company_of_a_nominated_pod_is_not_evicted_for_surplus() -> None:
+    zone = {ZONE: "z"}
+    sim = Simulation(
+        world(
+            [
+                queue(),
+                node("n0", "2", labels=zone),
+                node("n1", "2", labels=zone),
+                group("v"),
+                group("w"),
+                group("g", at=5),
+            ],
+            pod("v-0", "2", of="v", on="n0", priority=2, labels={"app": "db"}),
+            pod("w-0", "2", of="w", on="n1", priority=1),
+            pod("g-0", "2", of="g", priority=100, labels={"app": "gang"}, affinity=near(app="db")),
+            pod("g-1", "2", of="g", priority=100, affinity=near(app="gang")),
+        ),
+        policy(EVERYTHING.replace("enqueue, ", "")),
+        recreate=False,
+    )
+    found = sim.cycle()
+    assert found.evicted == ["w-0"]
+    assert found.nominated == {"g-0": "n1"}
+    assert sim.cycle().transactions == []
+    sim.tick()
+    assert sim.cycle().binds == {"g-0": "n1"}

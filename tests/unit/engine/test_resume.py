@@ -4,7 +4,19 @@ import copy
 
 import pytest
 
-from kbatch.api.objects import Condition, Node, Pod, PodGroup, PriorityClass
+from kbatch.api.objects import (
+    Affinity,
+    Condition,
+    LabelSelector,
+    Node,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodGroup,
+    PriorityClass,
+    Taint,
+    Toleration,
+)
 from kbatch.api.reasons import SentBack
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import (
@@ -23,6 +35,7 @@ from tests.unit.engine.worlds import (
 )
 
 ALL = policy(EVERYTHING)
+HOST = "kubernetes.io/hostname"
 CLASSES: list[PriorityClass] = [priority_class("low", 1), priority_class("mid", 50), priority_class("high", 100)]
 
 
@@ -241,3 +254,36 @@ def test_room_that_gathers_for_an_aged_group_is_free_to_whom_matters_more(preemp
     found = run(model, policy(), now=700)
     assert found.binds == ({"b-0": "n1"} if placed else {})
     assert (found.reason("b") == "Reserved") is not placed
+
+
+def test_nominations_that_are_valid_one_after_the_other_stand() -> None:
+    """Of pods that want their own kind beside them the first may be alone: with both in place neither could come."""
+    term = PodAffinityTerm(topology_key=HOST, label_selector=LabelSelector(match_labels={"app": "gang"}))
+    beside = Affinity(pod_affinity=PodAffinity(required=(term,)))
+    first = pod("g-0", of="g", priority=100, labels={"app": "gang"}, affinity=beside)
+    second = pod("g-1", "2", of="g", priority=100, labels={"app": "gang"}, tolerations=(Toleration(operator="Exists"),))
+    taint = (Taint(key="dedicated", value="x", effect="NoSchedule"),)
+    sim = Simulation(
+        world(
+            [queue(), node("n0", "2", labels={HOST: "n0"}, taints=taint)],
+            [node("n1", "1", labels={HOST: "n1"})],
+            [group("v"), pod("v-0", "2", of="v", on="n0", priority=1), group("g", 2, at=5), first, second],
+        ),
+        policy(EVERYTHING.replace("enqueue, ", "")),
+        recreate=False,
+    )
+    found = sim.cycle()
+    assert found.evicted == ["v-0"]
+    assert found.nominated == {"g-0": "n1", "g-1": "n0"}
+    assert sim.cycle().transactions == []
+    sim.tick()
+    assert sim.cycle().binds == {"g-0": "n1", "g-1": "n0"}
+
+
+def test_a_gang_whose_nominated_pods_are_more_than_its_minimum_is_bound() -> None:
+    sizes = ("1", "2", "3")
+    pods = [nominated(pod(f"g-{cpu}", cpu, of="g"), f"n{cpu}") for cpu in sizes]
+    found = run(
+        world(queue(), [node(f"n{cpu}", cpu) for cpu in sizes], node("n4", "3"), enqueued(group("g")), pods), ALL
+    )
+    assert found.binds == {f"g-{cpu}": f"n{cpu}" for cpu in sizes}
