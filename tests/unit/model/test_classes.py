@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kbatch.api.objects import Pod
 from kbatch.engine import Memo, NullObserver, cycle, take_snapshot
+from kbatch.model import tasks
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import node, policy, queue
@@ -33,16 +36,18 @@ def test_one_content_written_in_many_ways_is_one_class() -> None:
     assert len(model.classes._by_template) <= 32
 
 
-def test_what_nodes_say_of_classes_goes_with_them() -> None:
+def test_what_nodes_say_of_classes_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_UNUSED", 20)
+    by = policy()
     model = ClusterModel()
     model.apply(Upsert(node("n1")))
     model.apply(Upsert(queue()))
     memo = Memo()
-    for number in range(1300):
+    for number in range(200):
         model.apply(Upsert(pod("p", nodeSelector={"job": str(number)})))
-        steps = cycle(take_snapshot(model, number), policy(), memo, NullObserver())
+        steps = cycle(take_snapshot(model, number), by, memo, NullObserver())
         for _ in steps:
             pass
         model.apply(Delete(Pod, "ns", "p"))
     list(model.refreshing())
-    assert len(model.table.static_cache) < 10 * 400
+    assert len(model.table.static_cache) < 10 * 20
