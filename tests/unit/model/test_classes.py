@@ -6,7 +6,7 @@ import pytest
 
 from kbatch.api.objects import Pod
 from kbatch.engine import Memo, NullObserver, cycle, take_snapshot
-from kbatch.model import tasks
+from kbatch.model import node_index, tasks
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.worlds import node, policy, queue
@@ -38,6 +38,7 @@ def test_one_content_written_in_many_ways_is_one_class() -> None:
 
 def test_what_nodes_say_of_classes_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_UNUSED", 20)
+    monkeypatch.setattr(node_index, "_FORGOTTEN", 20)
     by = policy()
     model = ClusterModel()
     model.apply(Upsert(node("n1")))
@@ -50,4 +51,4 @@ def test_what_nodes_say_of_classes_goes_with_them(monkeypatch: pytest.MonkeyPatc
             pass
         model.apply(Delete(Pod, "ns", "p"))
     list(model.refreshing())
-    assert len(model.table.static_cache) < 10 * 20
+    assert len(model.table.static_cache) < 10 * 40
