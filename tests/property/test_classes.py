@@ -34,7 +34,7 @@ def pods(draw: st.DrawFn) -> Pod:
     return found
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(st.tuples(st.none() | pods(), NAMES, st.booleans()), max_size=30))
 def test_classes_live_as_long_as_their_tasks(stream: list[tuple[Pod | None, str, bool]]) -> None:
     model = ClusterModel()

@@ -106,7 +106,7 @@ def _pod(draw: st.DrawFn, name: str) -> Pod:
     return found
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(events(), max_size=25), st.lists(st.tuples(st.integers(0, 3), NAMES), max_size=25))
 def test_sums_follow_any_events(stream: list[Event], own: list[tuple[int, str]]) -> None:
     model = ClusterModel()
@@ -126,7 +126,7 @@ def test_sums_follow_any_events(stream: list[Event], own: list[tuple[int, str]])
         model.validate()
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(events(), max_size=25), st.lists(st.tuples(st.booleans(), NAMES), max_size=10))
 def test_a_task_changed_in_place_is_as_one_read_anew(stream: list[Event], own: list[tuple[bool, str]]) -> None:
     model = ClusterModel()
@@ -151,7 +151,7 @@ def _tasks(model: ClusterModel) -> Any:
     }
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.lists(events().filter(lambda event: isinstance(event, Upsert)), max_size=14), st.randoms(use_true_random=False)
 )

@@ -122,7 +122,7 @@ def needs(works: list[Work]) -> int:
     return sum(work.cpu * work.count for work in works)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(submissions(), st.booleans(), st.integers(1, 40))
 def test_however_work_is_submitted_it_asks_for_the_same(works: list[Work], promises: bool, cpu: int) -> None:
     least = {"cpu": str(needs(works))} if promises else None
@@ -138,7 +138,7 @@ def test_however_work_is_submitted_it_asks_for_the_same(works: list[Work], promi
     assert found.uncreated == found.missing - len(job.tasks)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(submissions(), st.sets(st.sampled_from(["cpu", "requests.cpu", "limits.cpu", "pods"])))
 def test_quotas_count_each_pod_once(works: list[Work], named: set[str]) -> None:
     """What the pods that exist use of a quota, and what is asked beside them, is the whole minimum."""

@@ -111,7 +111,7 @@ def _eased(amounts: dict[int, float]) -> dict[int, float]:
     return {at: max(0.0, amount - 1e-6) for at, amount in amounts.items()}
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(constrained())
 def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int], list[Claim], list[Parts]]) -> None:
     """Within a unit each; where queues of different weights share all their classes, a unit for each queue.

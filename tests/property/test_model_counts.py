@@ -64,7 +64,7 @@ def test_no_amount_stops_a_cycle_or_overcommits_a_node(
             assert amount + record.used.get(dimension, 0) <= record.allocatable.get(dimension, 0)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(events(), max_size=30))
 def test_what_a_pod_holds_counts_in_some_queue(stream: list[Event]) -> None:
     model = ClusterModel()
@@ -97,7 +97,7 @@ def told(type_: str, minute: int, *, true: bool) -> Condition:
     return Condition(type=type_, status="True" if true else "False", reason="Told", last_transition_time=at(minute))
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from(["bind", "end", "delete"]), st.integers(0, 5)), max_size=25))
 def test_a_group_runs_since_its_first_member_came(steps: list[tuple[str, int]]) -> None:
     """A group of minimum 1, whose members come and go; the scheduler tells of it what is so."""

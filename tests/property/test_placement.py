@@ -39,7 +39,7 @@ def plugin(kind: str) -> Scored:
     return found
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.lists(st.integers(1, 12), min_size=1, max_size=7),
     st.lists(st.tuples(st.integers(0, 1), st.integers(1, 9)), min_size=1, max_size=6),

@@ -142,7 +142,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node], list[Pod]]:
     return machines, found
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(clusters(), st.data())
 def test_the_same_as_one_by_one(cluster: tuple[list[Node], list[Pod]], data: st.DataObject) -> None:
     machines, pods = cluster

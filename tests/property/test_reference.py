@@ -13,7 +13,7 @@ from tests.reference.brute import Goal, Search, goal_of, solve
 from tests.reference.compare import describe, tally
 from tests.reference.world import HOST, ZONE, Case, Machine, Members, Part, Shape, Spread, Standing, Term, draw
 
-CASES = 120
+CASES = 60
 LEAST = {"place": 0.995, "reclaim": 0.995, "preempt": 0.995}
 """The part of the gangs that the reference places which the engine must place: what it reaches, to be raised."""
 UNSOUND = {"place": 0, "reclaim": 0, "preempt": 0}

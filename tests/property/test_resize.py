@@ -38,7 +38,7 @@ def pod_of(states: list[tuple[int | None, int | None, int | None]], infeasible: 
     return msgspec.convert(raw, Pod)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.lists(
         st.tuples(st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=3), st.booleans(), st.booleans()),

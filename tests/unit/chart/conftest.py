@@ -63,15 +63,20 @@ def chart() -> Iterator[helm_python.Chart]:
 def render(chart: helm_python.Chart) -> Callable[..., Rendered]:
     """Render the chart with values; `apis` are those that the cluster is to have besides Kubernetes' own."""
 
+    texts: dict[tuple[str, str], str] = {}
+
     def rendered(values: Object | None = None, *, release: str = "kbatch", apis: tuple[str, ...] = ()) -> Rendered:
         options = {"name": release, "namespace": NAMESPACE, "is_install": True, "api_versions": list(apis)}
         # Chart.render has no argument for the APIs that a cluster has; the library underneath does.
-        text = helm_python._native.call_string(
-            "helm_render", chart._raw(), json.dumps(values or {}), json.dumps(options)
-        )
+        asked = json.dumps(values or {}), json.dumps(options)
+        if asked not in texts:
+            texts[asked] = helm_python._native.call_string("helm_render", chart._raw(), *asked)
+        text = texts[asked]
         files: dict[str, str] = json.loads(text)
         notes = "".join(files.pop(name) for name in list(files) if name.endswith("NOTES.txt"))
-        documents = (document for name in sorted(files) for document in yaml.safe_load_all(files[name]))
+        documents = (
+            document for name in sorted(files) for document in yaml.load_all(files[name], Loader=yaml.CSafeLoader)
+        )
         return Rendered(tuple(document for document in documents if document), notes)
 
     return rendered

@@ -285,7 +285,7 @@ async def test_a_fenced_client_reads_always_and_writes_only_while_leading() -> N
         await fenced.request("POST", "/x")
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -293,7 +293,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(["uid", "resource", "operation", "userInfo", "object", "oldObject", "dryRun", "name"]),
@@ -308,7 +308,7 @@ def test_any_change_to_a_review_leaves_it_right_or_is_refused(changes: dict[str,
         assert any(isinstance(one, dict) and isinstance(one["metadata"], dict) for one in objects if one is not None)
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedReviewError):
