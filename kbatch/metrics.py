@@ -226,6 +226,18 @@ class SchedulerMetrics:
             ["phase"],
             registry=registry,
         )
+        for phase in (
+            "session",
+            "resume",
+            "enqueue",
+            "reclaim",
+            "allocate",
+            "backfill",
+            "preempt",
+            "ending",
+            "verdicts",
+        ):
+            self.group_errors.labels(phase)
         self.span: Final = Histogram(
             "kbatch_scheduler_span_seconds", "Time of a part of a cycle", ["span"], buckets=_FAST, registry=registry
         )
