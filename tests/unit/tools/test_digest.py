@@ -16,8 +16,8 @@ from tests.bench.digest import differing, digests, main, record, redecided
 
 
 def test_two_runs_give_the_same_digest_and_another_seed_gives_another() -> None:
-    first, again, other = digests(1, cycles=50), digests(1, cycles=50), digests(2, cycles=50)
-    assert sum(first.cycles) >= 50
+    first, again, other = digests(1, cycles=30), digests(1, cycles=30), digests(2, cycles=30)
+    assert sum(first.cycles) >= 30
     assert first.counts["binds"] > 0
     assert first.json() == again.json()
     assert differing(first.json(), again) == []
@@ -28,7 +28,7 @@ def test_a_cycle_that_decides_otherwise_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "base.json"
-    assert main(["--cycles", "50", "--write", str(file)]) == 0
+    assert main(["--cycles", "30", "--write", str(file)]) == 0
     assert main(["--compare", str(file)]) == 0
 
     def without_binds(*arguments: Any) -> Generator[Any, None, Any]:
