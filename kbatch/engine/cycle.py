@@ -21,7 +21,7 @@ from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
-from kbatch.engine.reservation.nominations import ending
+from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
@@ -51,8 +51,9 @@ class Outcome:
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
     """Decide on a snapshot: yields transactions as they are found and verdicts at the end; returns the `Outcome`.
 
-    In between it yields a `Turn` every few milliseconds, however much there is to look at. The same snapshot, policy
-    and memo give the same decisions, byte for byte; the memo saves work, and changes none.
+    Nominations that ended are told after the verdicts. In between it yields a `Turn` every few milliseconds, however
+    much there is to look at. The same snapshot, policy and memo give the same decisions, byte for byte; the memo saves
+    work, and changes none.
     """
     with observer.span("snapshot"):
         for _ in snapshot.open():
@@ -120,9 +121,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
                 decided = decided or isinstance(step, Transaction)
                 yield step
     session.phase = "ending"
-    for step in ending(session):
-        decided = decided or isinstance(step, Transaction)
-        yield step
+    yield from whole_or_none(session)
     session.phase = "verdicts"
     with observer.span("verdicts"):
         found = []
@@ -131,7 +130,8 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             if isinstance(word, Verdict):
                 found.append(word)
             yield word
-    for withdrawal in session.ended:
+    session.phase = "ending"
+    for withdrawal in ending(session):
         decided = True
         yield withdrawal
     wake = session.next_wake()

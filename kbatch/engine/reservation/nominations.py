@@ -69,8 +69,8 @@ def _give_up(session: Session, job: JobState) -> None:
     session.room_moves += 1
 
 
-def ending(session: Session) -> Iterator[Transaction | Turn]:
-    """The end of a cycle: a gang waits as a whole or not at all, and what ended and was not replaced is told."""
+def whole_or_none(session: Session) -> Iterator[Turn]:
+    """When the actions are over: a gang waits as a whole or not at all."""
     for job in session.live():
         if not (job.nominated and job.missing()):
             continue
@@ -81,6 +81,10 @@ def ending(session: Session) -> Iterator[Transaction | Turn]:
                 yield TURN
         statement.commit()
         session.refuse_room(job)
+
+
+def ending(session: Session) -> Iterator[Transaction]:
+    """The end of a cycle, after which nothing may fail any more: what ended and was not replaced is told."""
     by_job: dict[str, list[Nomination]] = {}
     for key in sorted(session.withdrawn):
         task = session.withdrawn[key]

@@ -11,7 +11,7 @@ from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
-from kbatch.engine.decisions import TURN, GroupError, Transaction, Turn
+from kbatch.engine.decisions import TURN, GroupError, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
@@ -66,7 +66,7 @@ class Session:
         open_statements: those with steps that are neither committed nor undone, in the order of their first steps.
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
-            left out. ended: what is withdrawn because of that. caches: told to forget what an error may have left.
+            left out. caches: told to forget what an error may have left.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -109,7 +109,6 @@ class Session:
         self.errors: dict[str, GroupError] = {}
         self.failed: dict[str, Failing] = {}
         self.mishaps: list[tuple[JobState, Exception]] = []
-        self.ended: list[Transaction] = []
         self.out = {
             key: failing for key, failing in snapshot.state.failing.items()
             if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
