@@ -7,13 +7,13 @@ made, is cleared room of its queue's surplus.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import Line, lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
@@ -24,9 +24,9 @@ from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
 from kbatch.engine.preemption.reuse import Searches, likeness
-from kbatch.engine.preemption.steps import lacking, next_steps
+from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import capability, promised
-from kbatch.engine.session.guarding import attempt, key_of, working
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
@@ -55,24 +55,18 @@ class Preempt(Action):
 def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
     session = context.session
-    lines: dict[str, list[tuple[Any, JobState]]] = {}
-    for job in session.live():
-        if session.due():
-            yield TURN
-        if not job.idle and job.in_queue and job.possible and (not job.nominated or job.missing()):
-            _stand(session, lines, job)
+    lines = yield from lines_of(session)
     coming = _to_come(context)
     for job, _ in coming.values():
         if job.idle:
-            _stand(session, lines, job)
+            lines.setdefault(job.queue, Line(session, session.queue(job.queue))).stand(job)
     searches = Searches(context, _EVICTOR)
     session.caches.append(searches.forget)
-    for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
-        line = lines[queue.name]
-        heapq.heapify(line)
+    for line in sorted(lines.values(), key=lambda line: session.queue_key(line.queue)):
+        queue = line.queue
         gives = any(other.holding for other in queue.record.jobs.values())
         while line:
-            job = heapq.heappop(line)[1]
+            job = line.next()
             pods = coming.pop(job.key, None)
             if not job.possible:
                 continue  # another one's step has found it failing
@@ -82,16 +76,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
                 continue
             moved = gives and (yield from working(session, job, partial(_step, context, queue, job, searches), False))
             yield TURN
-            key = key_of(session, job) if moved and job.possible else None
-            if key is not None:
-                heapq.heappush(line, (key, job))
-
-
-def _stand(session: Session, lines: dict[str, list[tuple[Any, JobState]]], job: JobState) -> None:
-    """Put the job into the line of its queue."""
-    key = key_of(session, job)
-    if key is not None:
-        lines.setdefault(job.queue, []).append((key, job))
+            if moved:
+                line.stand(job)
 
 
 def _step(
@@ -99,9 +85,10 @@ def _step(
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was made for one."""
     for wanted in next_steps(context, job):
-        preemptor = _preemptor(context, job, wanted.tasks)
-        if (yield from _take(context, queue, preemptor, wanted.single, searches)):
-            return True
+        with keeping_to(job, wanted):
+            preemptor = _preemptor(context, job, wanted.tasks)
+            if (yield from _take(context, queue, preemptor, wanted.single, searches)):
+                return True
         if wanted.single is not None and job.job.holding:
             inside = replace(preemptor, intra=True)
             if (yield from _take(context, queue, inside, wanted.single, searches)):
