@@ -37,14 +37,19 @@ class Line:
         return heapq.heappop(self._heap)[1]
 
 
+def wants_room(job: JobState) -> bool:
+    """Whether a job that is in queue wants more: some pod waits, and its minimum is not just waiting for what ends."""
+    return job.in_queue and not job.idle and not (job.nominated and not job.missing())
+
+
 def lines_of(session: Session) -> Generator[Turn, None, dict[str, Line]]:
-    """The jobs in queue that want room, by their queue: some pod waits, and is not just waiting for promised room."""
+    """The jobs in queue that want room, by their queue."""
     lines: dict[str, Line] = {}
     for job in session.live():
         if session.due():
             yield TURN
         queue = session.queues.get(job.queue)
-        if queue is None or job.idle or not job.in_queue or (job.nominated and not job.missing()):
+        if queue is None or not wants_room(job):
             continue
         if job.queue not in lines:
             lines[job.queue] = Line(session, queue)

@@ -1,6 +1,7 @@
 """enqueue: who comes in queue, so that its pods may be created and placed.
 
-Queues in queue order, first come first served inside a queue; a group that does not fit blocks nobody. What a group
+Queues in queue order, first come first served inside a queue; where preempt is configured the higher priority comes
+first, for it would evict the other at once. A group that does not fit blocks nobody. What a group
 will need at least (its minResources beyond what its pods hold; without minResources, what its pods and templates say)
 must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
 namespace's quotas, and one of: the room that is there less what is promised
@@ -91,6 +92,9 @@ class _Admission:
                     attempt(session, job, partial(self._keep, job), None)
             else:
                 lines.setdefault(job.queue, []).append(job)
+        if self.preempts:
+            for line in lines.values():
+                line.sort(key=lambda job: -job.priority)
         places = dict.fromkeys(lines, 0)
         heap = [(self._key(name), name) for name in lines]
         heapq.heapify(heap)
