@@ -22,7 +22,7 @@ from kbatch.engine.actions.common import Line, over_capability, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
-from kbatch.engine.placement.gang import place_minimum, placing
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.within_queue import EVICTOR, preempting
@@ -91,7 +91,7 @@ def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[T
             heapq.heapreplace(heap, (session.queue_key(line.queue), at))
 
 
-def _take_over(context: CycleContext, statement: Statement) -> bool:
+def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, None, bool]:
     """Place the job where others of its queue that matter less are nominated; their nominations end if that helps.
 
     The room may have been taken from other queues, for no more than the queue's share: it does not go above that. And
@@ -111,9 +111,8 @@ def _take_over(context: CycleContext, statement: Statement) -> bool:
         for task, _ in list(other.nominated.values()):
             statement.withdraw(other, task)
         mark = len(statement)
-        if place_minimum(context.rankings, statement, (When.NOW, When.LATER)) and all(
-            queue.allocated.get(name, 0) <= amount for name, amount in most.items()
-        ):
+        placed = yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=())
+        if placed and all(queue.allocated.get(name, 0) <= amount for name, amount in most.items()):
             return True
         statement.rollback(mark)
     statement.rollback()
@@ -284,7 +283,7 @@ class _Line:
             session.refuse(job, reason)
             return False
         statement.rollback()
-        if _take_over(context, statement):
+        if (yield from _take_over(context, statement)):
             yield from statement.commit()
             return True
         reason = context.ledger.reason(job) if not known else None

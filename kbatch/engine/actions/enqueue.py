@@ -12,7 +12,7 @@ important pods of its own queue could give (where preempt can).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from kbatch.engine.diagnosis.shortages import too_small
 from kbatch.engine.preemption.prospective import behind, foreseen, gives
 from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
-from kbatch.engine.session.guarding import attempt
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources, add, lacking
@@ -107,7 +107,7 @@ class _Admission:
                 continue
             places[name] += 1
             job = line[place]
-            if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
+            if (yield from working(session, job, partial(self._let_in, job, waiting[name]), False)):
                 heapq.heapreplace(heap, (self._key(name), name))
             else:
                 waiting[name] += 1
@@ -139,7 +139,7 @@ class _Admission:
         self.promised = add(self.promised, wanted)
         self.by_queue[job.queue] = add(self.by_queue.get(job.queue, {}), wanted)
 
-    def _let_in(self, job: JobState, ahead: int) -> bool:
+    def _let_in(self, job: JobState, ahead: int) -> Generator[Turn, None, bool]:
         session = self.session
         wanted = needs(session, job)
         if wanted is None:
@@ -152,8 +152,8 @@ class _Admission:
             session.enqueueable(job)
             or self._over_capability(job, queue, wanted)
             or self._over_quota(job)
-            or self._too_large(job, wanted)
-            or self._no_room(job, queue, wanted, ahead)
+            or (yield from self._too_large(job, wanted))
+            or (yield from self._no_room(job, queue, wanted, ahead))
         )
         waits = isinstance(reason, WaitingInQueue | GangExceedsReclaimableShare)
         if waits and self._comes_by_age(job, wanted):
@@ -245,18 +245,20 @@ class _Admission:
         self.aged_is_in = True
         return True
 
-    def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:
+    def _too_large(self, job: JobState, wanted: Resources) -> Generator[Turn, None, Reason | None]:
         """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
         session = self.session
         if self.context.feasibility.hopeless(job):
-            return too_small(session, job, self.context.feasibility.attempt(job))
+            return too_small(session, job, (yield from self.context.feasibility.attempting(job)))
         short = lacking(wanted, session.total) if job.job.min_resources else {}
         if short:
             name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
             return MinResourcesTooLarge(name, wanted[name], session.total.get(name, 0), len(session.nodes))
         return None
 
-    def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
+    def _no_room(
+        self, job: JobState, queue: QueueState, wanted: Resources, ahead: int
+    ) -> Generator[Turn, None, Reason | None]:
         if self._short(wanted, {}) is None:
             return None
         promised = self.by_queue.get(queue.name, {})
@@ -271,7 +273,7 @@ class _Admission:
         session = self.session
         demand = session.model.demand(job.job)
         if not demand.short and (demand.uncreated or session.valid(job) is None):
-            alone = self.context.feasibility.attempt(job)
+            alone = yield from self.context.feasibility.attempting(job)
             if not alone.fits:
                 return too_small(session, job, alone)
         if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
