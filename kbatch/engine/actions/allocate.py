@@ -25,7 +25,7 @@ from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
-from kbatch.engine.preemption.within_queue import EVICTOR, preempting
+from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.session.guarding import key_of, working
@@ -221,9 +221,9 @@ class _Line:
             self._searches = Searches(self.context, EVICTOR)
             self.session.caches.append(self._searches.forget)
         first = Line(self.session, self.queue)
-        for other in self._in_vain:
-            if other.priority > job.priority and wants_room(other):
-                first.stand(other)
+        before = (other for other in self._in_vain if other.priority > job.priority and wants_room(other))
+        for other in in_reach(self.session, self.queue, before):
+            first.stand(other)
         self._in_vain = [other for other in self._in_vain if other.priority <= job.priority]
         while first:
             other = first.next()
