@@ -169,7 +169,8 @@ class Churn:
                 }
             ]  # fmt: skip
         annotations = {GROUP_NAME_ANNOTATION: f"g{of}"} if of % 2 and at else {}
-        return _of(Pod, f"p{number}", {"spec": spec}, labels=labels, annotations=annotations, space=_space(of))
+        found: Pod = _of(Pod, f"p{number}", {"spec": spec}, labels=labels, annotations=annotations, space=_space(of))
+        return found
 
     def _groups(self, number: int) -> Iterator[Event]:
         """A PodGroup that pods may name, and one with templates and a Job, of which no pod ever comes."""

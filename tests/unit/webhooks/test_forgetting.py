@@ -32,9 +32,9 @@ def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
             msgspec.convert({"metadata": {"name": "p", "namespace": space, "annotations": naming}}, Pod),
         ):
             world.receive(Batch((Upsert(obj),), complete=True))
-        ways = {PodGroup: "g", ResourceQuota: "quota", Pod: "p"}
-        for kind in sorted(ways, key=lambda kind: (kind is last, kind is not Pod)):
-            world.receive(Batch((Delete(kind, space, ways[kind]),), complete=True))
+        gone = [Delete(Pod, space, "p"), Delete(PodGroup, space, "g"), Delete(ResourceQuota, space, "quota")]
+        for event in sorted(gone, key=lambda event: event.kind is last):
+            world.receive(Batch((event,), complete=True))
     assert _containers(world) == {}
 
 
