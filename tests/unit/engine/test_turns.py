@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from kbatch.api.objects import SubGroup
 from kbatch.engine import Memo, NullObserver, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
 from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
 from kbatch.engine.session.session import Session
+from kbatch.model import usable
+from kbatch.model.division import dividing
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
 
@@ -115,3 +118,21 @@ def test_shares_that_were_divided_while_events_came_are_divided_anew() -> None:
     list(steps)
     assert list(model.dividing()), "what was found is not of this model"
     assert model.deserved() == {"a": {"cpu": 4000}, "b": {"cpu": 8000}}
+
+
+def test_shares_are_divided_once_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    divided: list[int] = []
+
+    def counting(*given: Any) -> Iterator[Any]:
+        divided.append(1)
+        return dividing(*given)
+
+    monkeypatch.setattr(usable, "dividing", counting)
+    model = world(queue("a"), queue("b"), node("n1"), pod("p", queue="a", cpu="9"), pod("q", queue="b", cpu="9"))
+    policy = build_policy(parse(f'actions: "allocate, reclaim"\n{TIERS}', "test"))
+    for now in range(3):
+        list(cycle(take_snapshot(model, now), policy, Memo(), NullObserver()))
+    assert divided == [1]
+    model.apply(Upsert(node("n2")))
+    list(cycle(take_snapshot(model, 3), policy, Memo(), NullObserver()))
+    assert divided == [1, 1]
