@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Verdict
+from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
@@ -125,10 +125,10 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         yield step
     session.phase = "verdicts"
     with observer.span("verdicts"):
-        found = []
+        found: list[Verdict] = []
         shortages = Shortages(context, memo)
         for word in verdicts(context, shortages):
-            if isinstance(word, Verdict):
+            if isinstance(word, Verdict) and not decided:  # else the next cycle decides anew, and says anew
                 found.append(word)
             yield word
     for withdrawal in session.ended:
@@ -141,16 +141,16 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake, tuple(found))
-    return Outcome(after, _state_after(context), wake, tuple(session.errors.values()))
+    outcome = Outcome(after, (yield from _state_after(context)), wake, tuple(session.errors.values()))
+    yield from session.let_go()
+    return outcome
 
 
-def _state_after(context: CycleContext) -> CycleState:
+def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     """What the next cycle is to know that the API server does not say."""
     session, gathered = context.session, context.ledger.gathered
+    clocks = yield from clocks_after(session, gathered.job if gathered is not None else None)
+    binding = yield from binding_after(session)
     return CycleState(
-        plugins=session.plugin_states(),
-        clocks=clocks_after(session, gathered.job if gathered is not None else None),
-        gathered=gathered,
-        binding=binding_after(session),
-        failing=failing_after(session),
+        plugins=session.plugin_states(), clocks=clocks, gathered=gathered, binding=binding, failing=failing_after(session)
     )

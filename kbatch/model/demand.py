@@ -24,8 +24,8 @@ from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
 from kbatch.model.jobs import Job
 from kbatch.model.makers import Maker, Template, ToCome, common_subject
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
-from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, add, positive, scale, subtract
+from kbatch.model.tasks import Task, counted
+from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     job.to_come = _to_come(job, makers)
     job.suspended_by = ""
     job.outstanding = {}
-    whole = job.over or job.whole()
-    if not whole:
+    says = makers or job.to_come or job.min_resources  # else its pods are all that is known, and nothing is outstanding
+    if says and not (job.over or job.whole()):
         withheld = min((name for name, maker in makers.items() if maker.withheld and not maker.ended), default="")
         demand = demand_of(job) if withheld or job.to_come else None
         if withheld and job.group is not None and demand is not None and demand.short:
@@ -74,10 +74,7 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
-    job.request = dict(job.bound)
-    for name in more.keys() | job.outstanding.keys():
-        amount = max(more.get(name, 0), job.outstanding.get(name, 0))
-        job.request[name] = job.request.get(name, 0) + amount
+    job.request = add(job.bound, maximum(more, job.outstanding) if job.outstanding else more)
 
 
 def demand_of(job: Job) -> Demand:
@@ -185,10 +182,9 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _free(task: Task) -> bool:
-    """Whether the pod could be placed but for the gate that is removed when its group is in queue; claims keep it."""
-    if task.claims:
-        return False
-    return not task.gated or all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
+    """Whether a gated pod is kept only by the gate that is removed when its group is in queue; claims keep it for good.
+    """
+    return not task.claims and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
 
 
 def _first(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
@@ -212,9 +208,12 @@ class _Choice:
         self._placed: dict[str, list[Task]] = {}
         self._waiting: dict[str, list[Task]] = {}
         for task in job.tasks.values():
-            if task.succeeded or task.holds:
+            if task.terminal or task.terminating:
+                if task.succeeded:
+                    self._placed.setdefault(task.role, []).append(task)
+            elif task.node:
                 self._placed.setdefault(task.role, []).append(task)
-            elif task.pending and _free(task):
+            elif not task.gated or _free(task):
                 self._waiting.setdefault(task.role, []).append(task)
         self._coming = job.to_come
         self._left = [pods.count for pods in job.to_come]
@@ -238,6 +237,8 @@ class _Choice:
         self.short += count
 
     def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
+        if not (known and count):
+            return 0
         if role is None:
             pool = [task for name in sorted(known) for task in known[name]]
             known.clear()
@@ -245,8 +246,8 @@ class _Choice:
         else:
             name, pool = role, known.get(role, [])
         chosen, known[name] = _first(pool, count)
-        for task in chosen:
-            _sum(vector, task.cls.request, 1)
+        for cls, some in counted(chosen).items():
+            _sum(vector, cls.request, some)
         return len(chosen)
 
 

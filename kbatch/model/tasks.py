@@ -8,7 +8,7 @@ labels that are selected by: an index label that differs in each pod does not sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -128,6 +128,14 @@ class Task:
     def holds(self) -> bool:
         """Stands on a node for good: bound or assumed, not on its way out."""
         return bool(self.node) and not (self.terminal or self.terminating)
+
+
+def counted(tasks: Iterable[Task]) -> dict[TaskClass, int]:
+    """How many of the tasks are of each class. Pods of a class ask for the same: who adds up needs no look at each."""
+    found: dict[TaskClass, int] = {}
+    for task in tasks:
+        found[task.cls] = found.get(task.cls, 0) + 1
+    return found
 
 
 def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:

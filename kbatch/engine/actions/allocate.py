@@ -213,7 +213,8 @@ class _Line:
         following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
-        reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
+        capped = self.queue.record.capability and no_choice(job, tasks)
+        reason = over_capability(self.queue, following) if capped else None
         if reason is not None:
             session.refuse(job, reason)
             return False

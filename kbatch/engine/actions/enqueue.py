@@ -166,7 +166,9 @@ class _Admission:
 
     def _over_capability(self, job: JobState, queue: QueueState, wanted: Resources) -> Reason | None:
         """Why its queue's hard cap keeps it out, with what less important victims of the queue could give freed."""
-        capability = queue.record.capability or {}
+        capability = queue.record.capability
+        if not capability:
+            return None
         promised = self.by_queue.get(queue.name, {})
         freed: Resources | None = None if self.preempts else {}
         for name in sorted(wanted):
@@ -279,11 +281,11 @@ class _Admission:
 
     def _short(self, wanted: Resources, more: Mapping[str, int]) -> str | None:
         """A dimension in which the room less what is promised, and `more`, is not enough."""
-        for name in sorted(wanted):
-            free = self.room.get(name, 0) - self.promised.get(name, 0) + more.get(name, 0)
-            if wanted[name] > max(0, free):
-                return name
-        return None
+        short = [
+            name for name, amount in wanted.items()
+            if amount > max(0, self.room.get(name, 0) - self.promised.get(name, 0) + more.get(name, 0))
+        ]  # fmt: skip
+        return min(short, default=None)
 
     def _waiting(self, queue: QueueState, wanted: Resources, ahead: int) -> Reason:
         name = self._short(wanted, {}) or min(wanted, default="cpu")

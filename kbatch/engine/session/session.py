@@ -166,6 +166,14 @@ class Session:
         job.in_queue = not waits or job.job.is_true(conditions.ENQUEUED)
         job.attempts = group.status.scheduling_attempts if group is not None and self.policy.has("enqueue") else 0
 
+    def let_go(self) -> Iterator[Turn]:
+        """Let go of the groups, in pieces: to free thousands of them at once takes long. Nothing is asked any more."""
+        self._live = []
+        while self._jobs:
+            self._jobs.popitem()
+            if self.due():
+                yield TURN
+
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
         self.voting.close()
