@@ -152,5 +152,9 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     clocks = yield from clocks_after(session, gathered.job if gathered is not None else None)
     binding = yield from binding_after(session)
     return CycleState(
-        plugins=session.plugin_states(), clocks=clocks, gathered=gathered, binding=binding, failing=failing_after(session)
+        plugins=session.plugin_states(),
+        clocks=clocks,
+        gathered=gathered,
+        binding=binding,
+        failing=failing_after(session),
     )

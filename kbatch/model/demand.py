@@ -16,8 +16,8 @@ such a Job asks for no more than its pods do: it keeps no place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
@@ -28,8 +28,7 @@ from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What one group asks for. `pods` is no dimension of any of its vectors.
 
     Attributes:
@@ -74,7 +73,9 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
-    job.request = add(job.bound, maximum(more, job.outstanding) if job.outstanding else more)
+    if job.outstanding:
+        more = maximum(more, job.outstanding)
+    job.request = add(job.bound, more) if job.bound else more
 
 
 def demand_of(job: Job) -> Demand:
@@ -89,7 +90,7 @@ def demand_of(job: Job) -> Demand:
         minimum: Resources | None = {name: amount for name, amount in job.min_resources.items() if name != PODS}
     else:
         room = choice.room if known else None
-        minimum = add(choice.had, choice.room) if known else None
+        minimum = (add(choice.had, choice.room) if choice.had else choice.room) if known else None
     return Demand(minimum, room, choice.missing, choice.uncreated, choice.short, tuple(choice.needed))
 
 
@@ -182,16 +183,15 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _free(task: Task) -> bool:
-    """Whether a gated pod is kept only by the gate that is removed when its group is in queue; claims keep it for good.
-    """
+    """Whether all that keeps a gated pod is the gate that is removed when its group is in queue."""
     return not task.claims and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
 
 
-def _first(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
+def _first(tasks: list[Task], count: int) -> tuple[list[Task], list[Task]]:
     """The first so many in the order in which they are placed by default, and the others."""
     if len(tasks) > count and len({task.cls.id for task in tasks}) > 1:
         tasks = sorted(tasks, key=lambda task: (-task.priority, task.created, task.key))
-    return list(tasks[:count]), list(tasks[count:])
+    return tasks[:count], tasks[count:]
 
 
 class _Choice:

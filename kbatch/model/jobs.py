@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
@@ -316,9 +316,11 @@ def _count(vector: Resources, change: Resources, sign: int) -> None:
             vector.pop(name, None)
 
 
-def _requests(tasks: Iterable[Task]) -> Resources:
+def _requests(tasks: Sequence[Task]) -> Resources:
     """What the tasks ask for together."""
     found: Resources = {}
+    if not tasks:
+        return found
     for cls, count in counted(tasks).items():
         for name, amount in cls.request.items():
             found[name] = found.get(name, 0) + amount * count

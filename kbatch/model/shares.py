@@ -112,8 +112,6 @@ def dominant_part(amounts: Mapping[str, int], total: Mapping[str, int]) -> tuple
     top, bottom = 0, 1  # compared by cross products: building a Fraction per dimension costs ten times as much
     for dimension, whole in total.items():
         amount = amounts.get(dimension, 0)
-        if amount > 0:
-            whole = max(1, whole)
-            if amount * bottom > top * whole:
-                top, bottom = amount, whole
+        if amount > 0 and amount * bottom > top * (whole or 1):
+            top, bottom = amount, whole or 1
     return top, bottom

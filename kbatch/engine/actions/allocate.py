@@ -227,7 +227,8 @@ class _Line:
         if known:
             account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
-            yield TURN
+            if session.due(len(statement)):
+                yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
             if reason is None:
                 yield from statement.commit()

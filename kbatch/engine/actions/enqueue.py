@@ -105,9 +105,11 @@ class _Admission:
             job = line[place]
             if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
                 heapq.heapreplace(heap, (self._key(name), name))
+                if session.due(3):
+                    yield TURN
             else:
                 waiting[name] += 1
-            yield TURN
+                yield TURN  # it may have been tried on the emptied nodes
 
     def _keep(self, job: JobState) -> None:
         """Go on promising room to a group in queue, unless it is sent back."""
@@ -132,8 +134,9 @@ class _Admission:
         return key
 
     def _promise(self, job: JobState, wanted: Mapping[str, int]) -> None:
-        self.promised = add(self.promised, wanted)
-        self.by_queue[job.queue] = add(self.by_queue.get(job.queue, {}), wanted)
+        for promised in (self.promised, self.by_queue.setdefault(job.queue, {})):
+            for name, amount in wanted.items():
+                promised[name] = promised.get(name, 0) + amount
 
     def _let_in(self, job: JobState, ahead: int) -> bool:
         session = self.session

@@ -16,7 +16,7 @@ from kbatch.api.reasons import (
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
-from kbatch.engine.session.guarding import reason_of, working
+from kbatch.engine.session.guarding import attempt, reason_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
@@ -31,9 +31,13 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             reason: Reason | None = PodGroupNotFound(model.name)
             yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
             continue
-        found = None
+        found: tuple[bool, Reason | None] | None = None
         if model.key not in session.failed:
-            found = yield from working(session, job, partial(_judged, session, job, shortages), None)
+            if attempt(session, job, partial(_stands, session, job), False):
+                found = True, None
+            elif model.key not in session.failed:
+                why = yield from working(session, job, partial(_reason, session, job, shortages), None)
+                found = (False, why) if why is not None else None
         whole, reason = found or (job.whole, None if job.whole else reason_of(session.failed[model.key]))
         attempted = found is not None and not whole and model.key in session.attempted
         yield Verdict(
@@ -50,11 +54,9 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
         )
 
 
-def _judged(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, tuple[bool, Reason | None]]:
-    """Whether the group's minimum is placed, else why not."""
-    if session.ready(job) and job.whole:
-        return True, None
-    return False, (yield from _reason(session, job, shortages))
+def _stands(session: Session, job: JobState) -> bool:
+    """Whether the group's minimum is placed."""
+    return session.ready(job) and job.whole
 
 
 def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:

@@ -72,8 +72,9 @@ def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None,
     for job in session.live():
         if session.due():
             yield TURN
-        waits = job.nominated or job.key == gathers
-        if not (waits or job.key in known):
+        key = job.key
+        waits = job.nominated or key == gathers
+        if not (waits or key in known):
             continue
         if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:
             continue
@@ -84,7 +85,7 @@ def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None,
         clock = _clock(session, job, since)
         clock = clock.halted(session.now) if waits else clock.resumed(session.now)
         if clock.paused or clock.stopped is not None:
-            found[job.key] = clock
+            found[key] = clock
     return found
 
 
