@@ -105,7 +105,7 @@ class _Admission:
             job = line[place]
             if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
                 heapq.heapreplace(heap, (self._key(name), name))
-                if session.due(3):
+                if session.due(10 + len(job.waiting) // 10):
                     yield TURN
             else:
                 waiting[name] += 1
