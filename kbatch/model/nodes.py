@@ -153,17 +153,20 @@ def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, 
     for start in range(0, len(records), _ROWS_AT_ONCE):
         part = records[start : start + _ROWS_AT_ONCE]
         found[0].extend([record.allocatable.get(name, 0) for record in part])
-        found[1].extend([_cell(record.used, name) for record in part])
-        found[2].extend([_cell(record.releasing, name) for record in part])
-        found[3].extend([_cell(record.foreign, name) for record in part])
+        found[1].extend(_cells([record.used for record in part], name))
+        found[2].extend(_cells([record.releasing for record in part], name))
+        found[3].extend(_cells([record.foreign for record in part], name))
         yield
     allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
     return allocatable, used, releasing, foreign
 
 
-def _cell(vector: Resources, name: str) -> int:
-    """One amount of a record for a column. Only rows that are closed hold more than 2^53 of anything."""
-    return min(vector.get(name, 0), LIMIT)
+def _cells(vectors: Sequence[Resources], name: str) -> list[int]:
+    """One amount of some records for a column. Only rows that are closed hold more than 2^53 of anything."""
+    amounts = [vector.get(name, 0) for vector in vectors]
+    if max(amounts, default=0) > LIMIT:
+        amounts = [min(amount, LIMIT) for amount in amounts]
+    return amounts
 
 
 def exact_sum(column: Column) -> int:
@@ -282,11 +285,11 @@ class NodeTable:
         picked = [self.records[row] for row in index]
         schedulable = [record.schedulable for record in picked]
         for name, idle in self.idle.items():
-            used = np.array([_cell(record.used, name) for record in picked], np.int64)
-            foreign = np.array([_cell(record.foreign, name) for record in picked], np.int64)
+            used = np.array(_cells([record.used for record in picked], name), np.int64)
+            foreign = np.array(_cells([record.foreign for record in picked], name), np.int64)
             allocatable = self.allocatable[name][index]
             idle[index] = allocatable - used
-            self.releasing[name][index] = [_cell(record.releasing, name) for record in picked]
+            self.releasing[name][index] = _cells([record.releasing for record in picked], name)
             self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
         self.open[index] = [not record.closed for record in picked]
 

@@ -21,12 +21,12 @@ from kbatch.engine import (
     Outcome,
     Policy,
     Transaction,
+    Turn,
     Verdict,
     build_policy,
     cycle,
     take_snapshot,
 )
-from kbatch.engine.context import CycleContext
 from kbatch.engine.plugin import ABSTAIN, Plugin, Preemptor, Undo, Unit, Vote
 from kbatch.engine.plugins import BUILTIN
 from kbatch.engine.session.session import Session
@@ -168,14 +168,14 @@ def decide(model: ClusterModel, policy: Policy, poison: Poison, state: CycleStat
 
 @contextmanager
 def checked(transactions: list[Transaction]) -> Iterator[None]:
-    """Compare the session's sums with those worked out anew when it closes."""
-    close = CycleContext.close
+    """Compare the session's sums with those worked out anew when nothing more is decided."""
+    let_go = Session.let_go
 
-    def check(context: CycleContext) -> None:
-        assert_only_decisions_are_left(context.session, transactions)
-        close(context)
+    def check(session: Session) -> Iterator[Turn]:
+        assert_only_decisions_are_left(session, transactions)
+        return let_go(session)
 
-    with mock.patch.object(CycleContext, "close", check):
+    with mock.patch.object(Session, "let_go", check):
         yield
 
 
