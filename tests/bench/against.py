@@ -5,8 +5,8 @@
 The other revision is checked out beside this one for as long as it takes, and measured by its own `tests.bench.engine`,
 so that a benchmark that has changed its names for things still runs. Each row runs in a process of its own, once there,
 once here, and so on: what slows the machine down meanwhile slows both. Printed is the least of each figure, in seconds
-of the processor; rows that the other revision does not have are left out. Ends with status 1 where a figure here is
-more than a tenth above that of the other revision and more than 5 ms, or misses its limit.
+of the processor, and the median of the ratios of each pair; rows that the other revision does not have are left out. Ends with status 1 where that ratio is
+above 1.1 and the figure here more than 5 ms above the other, or where it misses its limit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from tests.bench.engine import ROWS
@@ -53,23 +54,26 @@ def figures(tree: Path, row: str) -> dict[str, tuple[float, float]]:
 
 def compare(tree: Path, row: str, rounds: int) -> list[str]:
     """Run one row in turns and print its figures; the names of those that are too slow."""
-    then: dict[str, float] = {}
-    now: dict[str, tuple[float, float]] = {}
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    limits: dict[str, float] = {}
     for _ in range(rounds):
         before, after = figures(tree, row), figures(HERE, row)
         if not after:
             print(f"FAIL {row}", flush=True)
             return [row]
-        then |= {name: min(value, then.get(name, value)) for name, (value, _) in before.items()}
-        now |= {name: min(each, now.get(name, each)) for name, each in after.items()}
+        for name, (value, limit) in after.items():
+            if name in before:
+                pairs.setdefault(name, []).append((before[name][0], value))
+                limits[name] = limit
     slow: list[str] = []
-    for name, (value, limit) in now.items():
-        if name in then:
-            worse = value > then[name] * SLOWER and value > then[name] + NOISE
-            if worse or value > limit:
-                slow.append(name)
-            sign = "SLOW" if worse else "MISS" if value > limit else "ok  "
-            print(f"{sign} {name:20} {then[name]:9.4f} -> {value:9.4f}  {value / then[name]:5.2f}", flush=True)
+    for name, found in pairs.items():
+        then, now = (min(each) for each in zip(*found, strict=True))
+        ratio = median(value / max(other, 1e-9) for other, value in found)
+        worse = ratio > SLOWER and now > then + NOISE
+        if worse or now > limits[name]:
+            slow.append(name)
+        sign = "SLOW" if worse else "MISS" if now > limits[name] else "ok  "
+        print(f"{sign} {name:20} {then:9.4f} -> {now:9.4f}  {ratio:5.2f}", flush=True)
     return slow
 
 
