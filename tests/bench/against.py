@@ -5,8 +5,9 @@
 The other revision is checked out beside this one for as long as it takes, and measured by its own `tests.bench.engine`,
 so that a benchmark that has changed its names for things still runs. Each row runs in a process of its own, once there,
 once here, and so on: what slows the machine down meanwhile slows both. Printed is the least of each figure, in seconds
-of the processor, and the median of the ratios of each pair; rows that the other revision does not have are left out. Ends with status 1 where that ratio is
-above 1.1 and the figure here more than 5 ms above the other, or where it misses its limit.
+of the processor, and the median of the ratios of each pair; rows that the other revision does not have are left out.
+Ends with status 1 where that ratio is above 1.1 and the figure here more than 5 ms above the other, or where a figure
+here misses its limit.
 """
 
 from __future__ import annotations
