@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 
-from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -200,20 +199,6 @@ def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) 
     stands = rankings.allows(task.cls, row, When.LATER)
     statement.rollback(mark)
     return stands
-
-
-def beyond_capability(session: Session, job: JobState) -> Reason | None:
-    """Why the job's queue may not hold what it holds with the open statement, in what the job asks for."""
-    queue = session.queues.get(job.queue)
-    capability = queue.record.capability if queue is not None else None
-    if queue is None or not capability:
-        return None
-    more = {name: amount - job.job.bound.get(name, 0) for name, amount in job.allocated.items()}
-    for name in sorted(capability):
-        used, hard = queue.allocated.get(name, 0), capability[name]
-        if more.get(name, 0) > 0 and used > hard:
-            return QueueCapabilityExceeded(queue.name, name, more[name], 0, used - more[name], hard)
-    return None
 
 
 # --- bound where room has come free -----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.clocks import send_back, transition
-from kbatch.engine.reservation.nominations import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -86,11 +85,10 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
     statement = Statement(session, job)
     if job.possible:
         if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
-            beyond = beyond_capability(session, job)
-            if beyond is None:
-                yield from statement.commit()
-                return
-            session.refuse(job, beyond)
+            yield from statement.commit()
+            return
+        if statement.refused is not None:
+            session.refuse(job, statement.refused[1], attempted=True)
         elif unplaced(job):
             session.refuse_room(job)
         statement.rollback()
