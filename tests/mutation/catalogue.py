@@ -20,7 +20,7 @@ def _unit(*names: str) -> Stage:
 _KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue")
 _ADMITTED: Final = _unit("enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
-    *_unit("evictions", "votes_by_lifetime", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
+    *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
 )  # fmt: skip
 _PLACED: Final = _unit("allocate", "memo", "evictions", "resume")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")

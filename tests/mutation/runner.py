@@ -8,10 +8,12 @@ errors that somebody thought of, which is what is asked here.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,10 +29,6 @@ from typing import Final
 from tests.mutation.catalogue import Stage, stages_of
 from tests.mutation.mutant import ROOT, Mutant
 
-_LIMIT: Final = 300.0
-"""Seconds for one stage. A mutant that runs for longer is noticed by that: it never ends."""
-_MEMORY_KIB: Final = 6 << 20
-"""Address space of one run of tests: a mutant that never ends may collect without end."""
 _LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__", "node_modules"
 )
@@ -59,7 +57,7 @@ class Runner:
     def __init__(self, workers: int, stages: int | None = None) -> None:
         self._workers = workers
         self._stages = stages
-        self._copies: queue.Queue[Path] = queue.Queue()
+        self._copies: queue.Queue[_Copy] = queue.Queue()
         self._lock = threading.Lock()
         self._passing: dict[Stage, bool] = {}
 
@@ -69,11 +67,11 @@ class Runner:
         Raises:
             BrokenError: the tests fail without a mutant, or one of them cannot be imported.
         """
-        with tempfile.TemporaryDirectory(prefix="kbatch-mutants-") as folder, ThreadPoolExecutor(self._workers) as pool:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbatch-mutants-")))
             for number in range(self._workers):
-                copy = Path(folder) / str(number)
-                shutil.copytree(ROOT, copy, ignore=_LEFT_OUT)
-                self._copies.put(copy)
+                self._copies.put(stack.enter_context(closing(_Copy(folder / str(number)))))
+            pool = stack.enter_context(ThreadPoolExecutor(self._workers))
             try:
                 for done in as_completed([pool.submit(self._one, mutant) for mutant in mutants]):
                     yield done.result()
@@ -85,8 +83,8 @@ class Runner:
         begin = time.monotonic()
         try:
             for stage in stages_of(mutant)[: self._stages]:
-                with _made(copy, mutant):
-                    failed = _failing(copy, stage)
+                with _made(copy.folder, mutant):
+                    failed = copy.failing(stage)
                 if failed:
                     if not self._passes(copy, stage):
                         raise BrokenError(f"the tests fail without any mutant: {' '.join(stage)}")
@@ -95,11 +93,11 @@ class Runner:
         finally:
             self._copies.put(copy)
 
-    def _passes(self, copy: Path, stage: Stage) -> bool:
+    def _passes(self, copy: _Copy, stage: Stage) -> bool:
         """Whether the tests pass without a mutant."""
         with self._lock:
             if stage not in self._passing:
-                self._passing[stage] = not _failing(copy, stage)
+                self._passing[stage] = not copy.failing(stage)
             return self._passing[stage]
 
 
@@ -120,28 +118,47 @@ def _made(copy: Path, mutant: Mutant) -> Iterator[None]:
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _failing(copy: Path, stage: Stage) -> str:
-    """The first test of a stage that fails in the copy as it is; empty: none does.
+class _Copy:
+    """A copy of the repository, and the process that runs tests in it."""
 
-    Raises:
-        BrokenError: the tests could not be run.
-    """
-    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *stage]
-    command = ["/bin/sh", "-c", f'ulimit -v {_MEMORY_KIB}; exec "$@"', "sh", *pytest]
-    # Compiled forms are kept in the copy, or most of the time would go into making them again.
-    without = {"KBATCH_EXPLORE", "PYTHONDONTWRITEBYTECODE"}
-    environment = {name: value for name, value in os.environ.items() if name not in without}
-    try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=_LIMIT, check=False
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT, folder, ignore=_LEFT_OUT)
+        # Compiled forms are kept in the copy, or most of the time would go into making them again.
+        without = {"KBATCH_EXPLORE", "PYTHONDONTWRITEBYTECODE"}
+        environment = {name: value for name, value in os.environ.items() if name not in without}
+        command = [sys.executable, "-m", "tests.mutation.serving"]
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-    except subprocess.TimeoutExpired:
-        return "never ends"
-    if done.returncode == 0:
-        return ""
-    found = _FAILED.search(done.stdout)
-    if done.returncode == 1 and found is not None:
-        return found[1]
-    if done.returncode < 0 or "MemoryError" in done.stdout:
-        return "runs out of memory"
-    raise BrokenError(f"pytest ended with {done.returncode} in {' '.join(stage)}:\n{done.stdout[-3000:]}{done.stderr}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def failing(self, stage: Stage) -> str:
+        """The first test of a stage that fails in the copy as it is; empty: none does.
+
+        Raises:
+            BrokenError: the tests could not be run.
+        """
+        asked, answered = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(json.dumps(["-x", "-q", "-p", "no:cacheprovider", *stage]) + "\n")
+        asked.flush()
+        line = answered.readline()
+        if not line:
+            raise BrokenError("the process that runs the tests has ended")
+        code, text = json.loads(line)
+        if code == 0:
+            return ""
+        if code == -signal.SIGALRM:
+            return "never ends"
+        found = _FAILED.search(text)
+        if code == 1 and found is not None:
+            return found[1]
+        if code < 0 or "MemoryError" in text:
+            return "runs out of memory"
+        raise BrokenError(f"pytest ended with {code} in {' '.join(stage)}:\n{text[-3000:]}")

@@ -80,11 +80,6 @@ MUTANTS: Final = (
         "or job.placed or any(task.holds and task.assumed for task in job.job.tasks.values())", "",
         "a group is evicted as a whole while one of its pods is being bound, which then stays alone",
     ),
-    Mutant(
-        "surplus-of-roles-only-by-the-group", _CANDIDATES,
-        "job.ready > job.minimum or model.roles:", "job.ready > job.minimum:",
-        "pods beyond a role's minimum are never candidates where the group is at its own",
-    ),
     # --- consent ------------------------------------------------------------------------------------------------------
     Mutant(
         "any-guard-is-enough", _CONSENT,
