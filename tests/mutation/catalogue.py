@@ -18,7 +18,7 @@ def _unit(*names: str) -> Stage:
 
 
 _KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue")
-_ADMITTED: Final = _unit("enqueue", "pods_to_come", "resume")
+_ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
     *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
 )  # fmt: skip

@@ -25,9 +25,9 @@ MUTANTS: Final = (
         "each look at a queue's order adds what it was promised to what it holds",
     ),
     Mutant(
-        "capability-not-filled", f"{_ACTIONS}/enqueue.py",
-        "used + reserved + wanted[name] <= hard:", "used + reserved + wanted[name] < hard:",
-        "a group that would fill its queue to the cap is kept out",
+        "capability-forgets-promises", f"{_ACTIONS}/enqueue.py",
+        "used + reserved + wanted[name] <= hard:", "used + wanted[name] <= hard:",
+        "groups are let in to more than the cap of their queue",
     ),
     Mutant(
         "many-come-by-age", f"{_ACTIONS}/enqueue.py",

@@ -234,3 +234,38 @@ def test_who_comes_last_gives_way_where_a_node_has_lost_room() -> None:
     waiting = [nominated(pod(f"{name}-0", of=name, at=at), "n1") for at, name in enumerate("ab")]
     found = run(world(queue(), node("n1", "1"), dying("d", "n1", 100), groups, waiting), ALL, now=10)
     assert found.nominated == {"b-0": None}
+
+
+def test_nobody_takes_over_what_another_queue_is_nominated_to() -> None:
+    groups = [
+        with_conditions(group("low", queue="q2"), enqueued=5),
+        with_conditions(group("high", at=1, queue="q1", priority_class_name="high"), enqueued=5),
+    ]
+    waiting = [nominated(pod("low-0", of="low"), "n1"), pod("high-0", of="high", at=1)]
+    model = world(
+        [queue("q1"), queue("q2"), priority_class("high", 100), node("n1", "1"), node("n2", "3")],
+        [dying("d", "n1", 100), pod("x", "3", queue="q2", on="n2")], groups, waiting,
+    )  # fmt: skip
+    assert run(model, policy(), now=10).nominated == {}
+
+
+def test_nobody_takes_over_more_than_the_share_of_the_queue() -> None:
+    """The room was taken for one pod, which is the queue's share; for both cores the other queue would be poorer."""
+    groups = [
+        with_conditions(group("low", queue="q1"), enqueued=5),
+        with_conditions(group("high", at=1, queue="q1", priority_class_name="high"), enqueued=5),
+    ]
+    waiting = [nominated(pod("low-0", of="low"), "n1"), pod("high-0", "2", of="high", at=1), pod("y", "2", queue="q2")]
+    model = world(
+        [queue("q1"), queue("q2"), priority_class("high", 100), node("n1", "2"), dying("d", "n1", 100, cpu="2")],
+        groups, waiting,
+    )  # fmt: skip
+    assert run(model, policy(), now=10).nominated == {}
+
+
+def test_a_pod_that_asks_for_nothing_waits_for_its_gang() -> None:
+    found = run(
+        world(queue(), node("n1", "4"), group("g", 2), pod("g-0", "0", of="g"), pod("g-1", "9", of="g")),
+        policy(EVERYTHING.replace("enqueue, ", "")),
+    )
+    assert found.binds == {}
