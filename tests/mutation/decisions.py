@@ -107,9 +107,10 @@ MUTANTS: Final = (
     ),
     # --- reclaim, preempt ---------------------------------------------------------------------------------------------
     Mutant(
-        "reclaims-from-itself", f"{_ACTIONS}/reclaim.py",
-        "        if queue is receiver:\n            continue\n", "",
-        "a queue reclaims from its own jobs",
+        "share-not-filled", f"{_ACTIONS}/reclaim.py",
+        "queue.allocated.get(name, 0) + request[name] > deserved:",
+        "queue.allocated.get(name, 0) + request[name] >= deserved:",
+        "a queue cannot reclaim the last of its share",
     ),
     Mutant(
         "cap-is-no-share", f"{_ACTIONS}/reclaim.py",
@@ -127,11 +128,6 @@ MUTANTS: Final = (
         "        return False  # its minimum is not decided yet: nobody is evicted for what stands on it\n",
         "        pass\n",
         "pods are evicted for the surplus of a group whose minimum may not come to be",
-    ),
-    Mutant(
-        "preempts-itself", f"{_ACTIONS}/preempt.py",
-        "if other.holding and key != job.key]", "if other.holding]",
-        "a job's own pods are victims for its minimum",
     ),
     Mutant(
         "cleared-room-is-not-kept", f"{_ACTIONS}/preempt.py",

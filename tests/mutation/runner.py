@@ -154,7 +154,7 @@ class _Copy:
         code, text = json.loads(line)
         if code == 0:
             return ""
-        if code == -signal.SIGALRM:
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
             return "never ends"
         found = _FAILED.search(text)
         if code == 1 and found is not None:

@@ -223,6 +223,20 @@ def test_a_donors_last_unit_takes_it_below_its_share_by_what_the_receiver_gains(
     assert found.evicted == ["b-0"]
 
 
+def test_a_cap_above_the_share_lets_nobody_reclaim_more() -> None:
+    """The first pod asks for more than the share, and for no more than the cap; the second does for the minimum."""
+    found = run(
+        world(
+            [queue("q1", 2), queue("q2", capability={"cpu": "3"}), node("n1", "6"), group("a", queue="q1")],
+            [pod(f"a-{at}", "3", of="a", on="n1") for at in range(2)],
+            [group("b", queue="q2", at=1), pod("b-0", "3", of="b", at=1), pod("b-1", "2", of="b", at=2)],
+        ),
+        BY,
+    )
+    assert len(found.evicted) == 1
+    assert found.nominated == {"b-1": "n1"}
+
+
 def test_donors_together_lose_no_more_of_their_shares_than_the_receiver_gains() -> None:
     """Of eight cores the receiver deserves its three, each donor two and a half: by four each they would lack five."""
     found = run(
