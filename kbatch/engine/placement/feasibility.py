@@ -17,12 +17,13 @@ from kbatch.api.objects import Metadata, Pod
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.kinds import easiest_first
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.engine.state.minimum import next_tasks
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.makers import ToCome
 from kbatch.model.nodes import Column, exact_sum
@@ -269,7 +270,7 @@ class Feasibility:
             missing = max(0, state.missing() - absent)
             found = Trial(job.minimum, max(0, job.minimum - missing))
             if missing:
-                left = next_tasks(state, unplaced(state))
+                left = next_tasks(state, easiest_first(rankings, state))
                 short, lacking = shortage(session.nodes, self._room, left)
                 fitting, counts = rankings.histogram(left[0].cls)
                 found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
