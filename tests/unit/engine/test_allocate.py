@@ -2,7 +2,7 @@ import pytest
 
 from kbatch.api.objects import SubGroup, Taint, Toleration
 from kbatch.api.reasons import NotEnoughResources
-from tests.unit.engine.worlds import group, members, node, pod, policy, queue, run, world
+from tests.unit.engine.worlds import EVERYTHING, group, members, node, pod, policy, queue, run, stamp, world
 
 
 def test_a_gang_is_placed_whole_and_spread_by_least_requested() -> None:
@@ -157,6 +157,24 @@ def test_capability_is_a_hard_cap() -> None:
     )
     assert len(found.binds) == 2
     assert found.reason("h") == "QueueCapabilityExceeded"
+
+
+def test_what_terminates_counts_no_longer_for_a_capability() -> None:
+    leaving = members("old", 2, "2", queue="default", on="n1")
+    for each in leaving:
+        each.metadata.deletion_timestamp = stamp(30)
+    found = run(world(queue(capability={"cpu": "4"}), node("n1", "6"), leaving, group("g"), members("g", 3)))
+    assert sorted(found.binds) == ["g-0", "g-1"]  # where room is idle; the third waits for its room
+    assert list(found.nominated) == ["g-2"]
+
+
+def test_a_capability_below_what_the_queue_holds_evicts_nobody() -> None:
+    held = members("old", 3, "2", queue="default", on="n1")
+    found = run(
+        world(queue(capability={"cpu": "4"}), node("n1", "8"), held, group("g"), members("g", 1)), policy(EVERYTHING)
+    )
+    assert found.transactions == []
+    assert found.reason("g") == "QueueCapabilityExceeded"
 
 
 def test_a_closed_queue_takes_nothing() -> None:
