@@ -29,6 +29,7 @@ from kbatch.api.objects import (
 from kbatch.api.reasons import NotEnoughResources
 from kbatch.engine import build_policy
 from kbatch.model.demand import quota_ask
+from kbatch.model.events import Upsert
 from kbatch.model.least import Offer, least_of
 from kbatch.model.quota import charge, usage
 from kbatch.resources import add, positive
@@ -210,7 +211,7 @@ def offers(draw: st.DrawFn) -> tuple[dict[str, list[Offer]], dict[str, int], int
     return pods, own, draw(st.integers(0, 3)), more
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(40))
 @given(offers())
 def test_the_least_is_what_the_smallest_choice_asks_for_in_each_dimension(
     drawn: tuple[dict[str, list[Offer]], dict[str, int], int, dict[str, int]],
@@ -225,3 +226,35 @@ def test_the_least_is_what_the_smallest_choice_asks_for_in_each_dimension(
     assume(sums)
     smallest = {name: min(found.get(name, 0) for found in sums) for name in ("cpu", "gpu")}
     assert least_of(pods, own, rest, more) == positive(smallest)
+
+
+MEMBERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=2, max_size=6
+)
+"""CPU, GiB of memory and role of each pod; whether it is yet to be made."""
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(MEMBERS, st.integers(1, 4), st.integers(0, 2), st.integers(1, 8), st.integers(1, 8))
+@example([(3, 0, "a", False), (1, 0, "a", False), (1, 0, "a", False), (1, 0, "a", False)], 3, 0, 4, 8)
+def test_no_group_is_kept_out_of_which_some_choice_of_pods_fits(
+    drawn: list[tuple[int, int, str, bool]], least: int, of_a: int, cpu: int, hard: int
+) -> None:
+    whole = group("g", least, roles={"a": of_a, "b": 0})
+    model = world(queue(capability={"cpu": str(hard)}), node("n1", str(cpu), "6Gi"), whole)
+    for number, (cores, memory, role, to_come) in enumerate(drawn):
+        made = pod(f"g-{number}", str(cores), of="g", role=role, memory=f"{memory}Gi" if memory else "")
+        if to_come:
+            held = PodTemplate(metadata=made.metadata, spec=made.spec)
+            marks = {"kbatch.dev/suspended": "true"}
+            meta = Metadata(name=f"j-{number}", namespace="ns", uid=f"j-{number}", annotations=marks)
+            model.apply(Upsert(Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=1, template=held))))
+        else:
+            model.apply(Upsert(made))
+    fits = any(
+        sum(cores for cores, *_ in choice) <= min(cpu, hard)
+        and sum(memory for _, memory, *_ in choice) <= 6
+        and sum(role == "a" for _, _, role, _ in choice) >= of_a
+        for choice in combinations(drawn, max(least, of_a))
+    )
+    assert run(model, POLICY).verdicts["ns/g"].enqueued or not fits
