@@ -70,7 +70,9 @@ class SubGroup(ApiModel):
     min_member: Annotated[int, Field(ge=0, le=MOST_MEMBERS, json_schema_extra=_INT32)] = 0
     """Pods of this role without which the group does not start."""
     max_member: Annotated[int, Field(ge=1, le=MOST_MEMBERS, json_schema_extra=_INT32)] | None = None
-    """The most pods of this role, started as room lasts; as many as the minimum where it is not given."""
+    """The most pods of this role, started as room lasts. Where it is not given, a template makes as many as the
+    minimum, and of pods that others make any number may start.
+    """
     template: dict[str, Any] | None = Field(
         default=None,
         json_schema_extra={

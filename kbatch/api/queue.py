@@ -34,8 +34,9 @@ class QueueSpec(ApiModel):
     weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT, json_schema_extra={"format": "int32"})] = 1
     """The queue's part of the cluster, in relation to the weights of the other queues that ask for something."""
     capability: ResourceList | None = None
-    """A hard cap: the queue's groups together never hold more, even while the cluster is idle. `pods` in it
-    has no effect."""
+    """A hard cap: nothing is placed that takes what the queue's groups together hold above it, even while the cluster
+    is idle. Pods that are terminating hold nothing. `pods` in it has no effect.
+    """
     reclaimable: bool = True
     """Whether other queues may take back what this one holds above its share."""
     state: QueueState = QueueState.OPEN

@@ -6,6 +6,8 @@ submitted, and whether or not its user wrote minResources, it asks for the same:
 * its *minimum* needs minResources; without them, what the pods that make up the minimum ask for, those that hold a node
   first, then those that wait, then those to come;
 * *outstanding* for room and capability is the minimum less what its bound, assumed and succeeded pods have of it;
+* the *least* is what it can do with of this where there is room for no more: without minResources it starts with
+  whichever of its pods fit;
 * *outstanding* for quotas is the minimum less all its pods that exist: these the quotas count themselves;
 * *requested* of its queue is what it holds, and the larger of what its other pods ask for, to come or waiting, and what
   is outstanding.
@@ -16,12 +18,14 @@ such a Job asks for no more than its pods do: it keeps no place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
 from kbatch.model.jobs import Job
+from kbatch.model.least import Offer, least_of
 from kbatch.model.makers import Maker, Template, ToCome, common_subject
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
 from kbatch.model.tasks import Task
@@ -35,17 +39,22 @@ class Demand:
     Attributes:
         minimum: what its minimum needs in all; None where nothing says it.
         room: what of it is outstanding for room and capability; None where nothing says it.
+        least: in each dimension by itself the least that `room` could be, whichever pods make up the minimum: where
+            this does not fit, none of them do. It is `room` where minResources are stated, or there is no choice.
         missing: pods of the minimum without a node. uncreated: those of them that do not exist.
         short: those of them that nobody is going to make, as far as is known.
         needed: of each template that is to make pods of the minimum how many, in the order in which they are taken.
+        eligible: the same of all templates whose pods the minimum could take, where it has a choice; else `needed`.
     """
 
     minimum: Resources | None
     room: Resources | None
+    least: Resources | None
     missing: int
     uncreated: int
     short: int
     needed: tuple[ToCome, ...]
+    eligible: tuple[ToCome, ...]
 
 
 def account(job: Job, makers: Mapping[str, Maker]) -> None:
@@ -86,14 +95,17 @@ def demand_of(job: Job) -> Demand:
     for role in job.roles:
         choice.take(role.name, role.min_member)
     choice.take(None, job.minimum - choice.taken)
-    known = not choice.short
+    smallest, eligible = choice.close()
     if job.min_resources:
-        room: Resources | None = _beyond(job.min_resources, job.own)
         minimum: Resources | None = {name: amount for name, amount in job.min_resources.items() if name != PODS}
+        room: Resources | None = _beyond(job.min_resources, job.own)
+        least = room
+    elif choice.short:
+        minimum = room = least = None
     else:
-        room = choice.room if known else None
-        minimum = add(choice.had, choice.room) if known else None
-    return Demand(minimum, room, choice.missing, choice.uncreated, choice.short, tuple(choice.needed))
+        minimum, room, least = add(choice.had, choice.room), choice.room, smallest
+    needed = tuple(choice.needed)
+    return Demand(minimum, room, least, choice.missing, choice.uncreated, choice.short, needed, eligible)
 
 
 def quota_ask(job: Job) -> Ask:
@@ -209,6 +221,8 @@ class _Choice:
         self.uncreated = 0
         self.short = 0
         self.needed: list[ToCome] = []
+        self._lacking: dict[str | None, int] = {}
+        self._roles = job.roles
         self._placed: dict[str, list[Task]] = {}
         self._waiting: dict[str, list[Task]] = {}
         for task in job.tasks.values():
@@ -218,6 +232,8 @@ class _Choice:
                 self._waiting.setdefault(task.role, []).append(task)
         self._coming = job.to_come
         self._left = [pods.count for pods in job.to_come]
+        self._there = {role: len(tasks) for role, tasks in self._placed.items()} if self._roles else {}
+        self._all_waiting = dict(self._waiting)
 
     def take(self, role: str | None, count: int) -> None:
         """So many pods of a role; None: of any."""
@@ -225,6 +241,7 @@ class _Choice:
             return
         self.taken += count
         count -= self._of_tasks(self._placed, role, count, self.had)
+        self._lacking[role] = count
         self.missing += count
         count -= self._of_tasks(self._waiting, role, count, self.room)
         self.uncreated += count
@@ -237,6 +254,25 @@ class _Choice:
                 self.needed.append(ToCome(pods.template, some, pods.sure))
         self.short += count
 
+    def close(self) -> tuple[Resources, tuple[ToCome, ...]]:
+        """The least that the missing pods ask for, and the pods to come that could be among them."""
+        needed = tuple(self.needed)
+        waiting = sum(len(tasks) for tasks in self._all_waiting.values())
+        if waiting + sum(pods.count for pods in self._coming) <= self.missing:
+            return self.room, needed
+        offers = _offers(self._all_waiting, self._coming)
+        requests = [request for of_role in offers.values() for request, _ in of_role]
+        if len(self._coming) < 2 and all(request == requests[0] for request in requests):
+            return self.room, needed
+        more = {
+            role.name: role.max_member - self._there.get(role.name, 0) - self._lacking.get(role.name, 0)
+            for role in self._roles
+            if role.max_member is not None
+        }
+        own = {role: count for role, count in self._lacking.items() if role is not None}
+        eligible = tuple(ToCome(pods.template, min(pods.count, self.missing), pods.sure) for pods in self._coming)
+        return least_of(offers, own, self._lacking.get(None, 0), more), eligible
+
     def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
         if role is None:
             pool = [task for name in sorted(known) for task in known[name]]
@@ -248,6 +284,18 @@ class _Choice:
         for task in chosen:
             _sum(vector, task.cls.request, 1)
         return len(chosen)
+
+
+def _offers(waiting: Mapping[str, Sequence[Task]], coming: Sequence[ToCome]) -> dict[str, list[Offer]]:
+    """By role its waiting pods and those to come."""
+    found: dict[str, list[Offer]] = {}
+    for role, tasks in waiting.items():
+        alike = Counter(task.cls.id for task in tasks)
+        requests = {task.cls.id: task.cls.request for task in tasks}
+        found[role] = [(requests[kind], count) for kind, count in alike.items()]
+    for pods in coming:
+        found.setdefault(pods.template.role, []).append((pods.template.request, pods.count))
+    return found
 
 
 def _sum(vector: Resources, request: Mapping[str, int], count: int) -> None:

@@ -76,8 +76,11 @@ def _validate_demand(model: ClusterModel, job: Job, makers: dict[str, Maker]) ->
 
 
 def _as_numbers(demand: Demand) -> tuple[object, ...]:
-    needed = [(pods.template.request, pods.template.role, pods.count, pods.sure) for pods in demand.needed]
-    return demand.minimum, demand.room, demand.missing, demand.uncreated, demand.short, needed
+    to_come = [
+        [(pods.template.request, pods.template.role, pods.count, pods.sure) for pods in some]
+        for some in (demand.needed, demand.eligible)
+    ]
+    return demand.minimum, demand.room, demand.least, demand.missing, demand.uncreated, demand.short, to_come
 
 
 def _validate_node(model: ClusterModel, record: NodeRecord) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.configuration import DEFAULT
@@ -27,8 +29,10 @@ from kbatch.api.objects import (
 from kbatch.api.reasons import NotEnoughResources
 from kbatch.engine import build_policy
 from kbatch.model.demand import quota_ask
+from kbatch.model.events import Upsert
+from kbatch.model.least import Offer, least_of
 from kbatch.model.quota import charge, usage
-from kbatch.resources import add
+from kbatch.resources import add, positive
 from tests.examples import examples
 from tests.unit.engine.worlds import group, members, node, pod, queue, run, stamp, world
 
@@ -194,3 +198,63 @@ def test_a_group_without_pods_keeps_nobody_from_coming_in(cpu: int, least: int, 
     ghost = group("ghost", 4, min_resources={"memory": "1Mi"}, schedule_timeout_seconds=100_000)
     ghost.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
     assert decide(ghost) == decide()
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> tuple[dict[str, list[Offer]], dict[str, int], int, dict[str, int]]:
+    """A few pods of up to two roles, how many of each must be taken, how many besides, and the most of each besides."""
+    request = st.fixed_dictionaries({}, optional={"cpu": st.integers(0, 4), "gpu": st.integers(1, 2)})
+    alike = st.lists(st.tuples(request, st.integers(1, 2)), min_size=1, max_size=2)
+    pods: dict[str, list[Offer]] = draw(st.dictionaries(st.sampled_from(["", "a"]), alike, min_size=1))
+    own = {role: draw(st.integers(0, sum(count for _, count in some))) for role, some in pods.items()}
+    more = draw(st.dictionaries(st.sampled_from(["", "a"]), st.integers(0, 2)))
+    return pods, own, draw(st.integers(0, 3)), more
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(offers())
+def test_the_least_is_what_the_smallest_choice_asks_for_in_each_dimension(
+    drawn: tuple[dict[str, list[Offer]], dict[str, int], int, dict[str, int]],
+) -> None:
+    pods, own, rest, more = drawn
+    each = [(role, request) for role, some in pods.items() for request, count in some for _ in range(count)]
+    sums = []
+    for choice in combinations(each, sum(own.values()) + rest):
+        taken = Counter(role for role, _ in choice)
+        if all(0 <= taken[role] - own[role] <= more.get(role, len(each)) for role in pods):
+            sums.append(add(*(request for _, request in choice)))
+    assume(sums)
+    smallest = {name: min(found.get(name, 0) for found in sums) for name in ("cpu", "gpu")}
+    assert least_of(pods, own, rest, more) == positive(smallest)
+
+
+MEMBERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=2, max_size=6
+)
+"""CPU, GiB of memory and role of each pod; whether it is yet to be made."""
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(MEMBERS, st.integers(1, 4), st.integers(0, 2), st.integers(1, 8), st.integers(1, 8))
+@example([(3, 0, "a", False), (1, 0, "a", False), (1, 0, "a", False), (1, 0, "a", False)], 3, 0, 4, 8)
+def test_no_group_is_kept_out_of_which_some_choice_of_pods_fits(
+    drawn: list[tuple[int, int, str, bool]], least: int, of_a: int, cpu: int, hard: int
+) -> None:
+    whole = group("g", least, roles={"a": of_a, "b": 0})
+    model = world(queue(capability={"cpu": str(hard)}), node("n1", str(cpu), "6Gi"), whole)
+    for number, (cores, memory, role, to_come) in enumerate(drawn):
+        made = pod(f"g-{number}", str(cores), of="g", role=role, memory=f"{memory}Gi" if memory else "")
+        if to_come:
+            held = PodTemplate(metadata=made.metadata, spec=made.spec)
+            marks = {"kbatch.dev/suspended": "true"}
+            meta = Metadata(name=f"j-{number}", namespace="ns", uid=f"j-{number}", annotations=marks)
+            model.apply(Upsert(Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=1, template=held))))
+        else:
+            model.apply(Upsert(made))
+    fits = any(
+        sum(cores for cores, *_ in choice) <= min(cpu, hard)
+        and sum(memory for _, memory, *_ in choice) <= 6
+        and sum(role == "a" for _, _, role, _ in choice) >= of_a
+        for choice in combinations(drawn, max(least, of_a))
+    )
+    assert run(model, POLICY).verdicts["ns/g"].enqueued or not fits

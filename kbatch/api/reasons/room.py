@@ -19,7 +19,9 @@ class NotEnoughResources(Reason):
     `needed` pods must be placed together, `placeable` is the most that could be; `resource` is the dimension that is
     short, by `missing` over the whole minimum (empty where room is not what lacks). `fitting` of `nodes` nodes take
     one more pod; the others are counted by `nodes_by_reason`: pairs of a short text (`kbatch.api.node_reasons`) and a
-    number of nodes.
+    number of nodes. Where the group has roles, `role` is the first of which the minimum lacks pods, and the nodes are
+    counted for one of these; `needed` and `placeable` count the pods of all roles. Of pods of several sizes the
+    smallest are meant in `missing` and in the count of nodes.
     """
 
     code: ClassVar[str] = "NotEnoughResources"
@@ -195,8 +197,8 @@ class QueueOverused(Reason):
 
 
 def _placeable(reason: NotEnoughResources, words: str) -> str:
-    of_role = f" of role {reason.role}" if reason.role else ""
-    return f"{reason.placeable} of {reason.needed} pods{of_role} {words}"
+    of_role = f", no more of role {reason.role}" if reason.role else ""
+    return f"{reason.placeable} of {reason.needed} pods {words}{of_role}"
 
 
 def _shortage(reason: NotEnoughResources) -> list[str]:

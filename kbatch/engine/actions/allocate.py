@@ -15,7 +15,6 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
@@ -24,6 +23,7 @@ from kbatch.engine.placement.ranking import When
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState

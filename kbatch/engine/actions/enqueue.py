@@ -116,7 +116,7 @@ class _Admission:
             return
         wanted = needs(session, job)
         if wanted is not None and not self.context.ledger.expired(job):
-            self._promise(job, wanted)
+            self._promise(job, wanted.kept)
             self.quotas.promise(job)
         self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
 
@@ -137,13 +137,13 @@ class _Admission:
 
     def _let_in(self, job: JobState, ahead: int) -> bool:
         session = self.session
-        wanted = needs(session, job)
-        if wanted is None:
+        found = needs(session, job)
+        if found is None:
             invalid = session.valid(job)
             if invalid is not None or not job.gated:  # else gates are why, and said at the end
                 session.refuse(job, invalid or NotEnoughTasks(0, job.minimum))
             return False
-        queue = session.queue(job.queue)
+        queue, wanted = session.queue(job.queue), found.least
         reason = (
             session.enqueueable(job)
             or self._over_capability(job, queue, wanted)
@@ -152,7 +152,7 @@ class _Admission:
             or self._no_room(job, queue, wanted, ahead)
         )
         waits = isinstance(reason, WaitingInQueue | GangExceedsReclaimableShare)
-        if waits and self._comes_by_age(job, wanted):
+        if waits and self._comes_by_age(job, found.kept):
             reason = None
         if reason is None and job.backing_off:
             reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)
@@ -160,7 +160,7 @@ class _Admission:
             session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
             return False
         job.in_queue = True
-        self._promise(job, wanted)
+        self._promise(job, found.kept)
         self.quotas.promise(job)
         return True
 

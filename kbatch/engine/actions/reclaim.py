@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.base import Action
-from kbatch.engine.actions.common import over_capability
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import place_minimum
@@ -27,6 +26,7 @@ from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import Wanted, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
 from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -108,7 +108,7 @@ def _step(
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was found for one."""
     for wanted in next_steps(context, job):
-        if over_capability(queue, list(wanted.tasks)) is None and (
+        if over_capability(queue, wanted.tasks) is None and (
             _set_aside(context, job, wanted, aside) or (yield from _take(context, queue, job, wanted, aside, searches))
         ):
             return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kbatch.api.objects import ResourceQuota
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -13,18 +15,35 @@ from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, subtract, total
 
 
-def needs(session: Session, job: JobState) -> Resources | None:
-    """What the group still needs at least, `pods` left out; None where nothing says what it needs."""
-    # With minResources that is known already, without a look at each of its pods.
-    room = job.job.outstanding if job.job.min_resources else session.model.demand(job.job).room
-    if room is not None and not job.job.min_resources:
-        possible = _of_the_possible(session, job)
-        if possible is not None:
-            return total(task.cls.request for task in possible)
-    if room is None or not (job.placed or job.nominated):
-        return room
-    here = (*job.placed.values(), *job.nominated.values())
-    return subtract(room, total(task.cls.request for task, _ in here))
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a group still needs, `pods` left out.
+
+    Attributes:
+        least: what must be there for it to come in queue: in no dimension can its minimum do with less.
+        kept: what is kept for it once it is in queue: what its minimum asks for as its pods are placed by default, so
+            that nobody who comes in after it takes room that it is about to use. It may be more than there is.
+    """
+
+    least: Resources
+    kept: Resources
+
+
+def needs(session: Session, job: JobState) -> Needs | None:
+    """What the group still needs; None where nothing says what it needs."""
+    here = total(task.cls.request for task, _ in (*job.placed.values(), *job.nominated.values()))
+    if job.job.min_resources:  # known already, without a look at each of its pods
+        left = subtract(job.job.outstanding, here)
+        return Needs(left, left)
+    demand = session.model.demand(job.job)
+    if demand.room is None or demand.least is None:
+        return None
+    possible = _of_the_possible(session, job)
+    kept = subtract(demand.room, here) if possible is None else total(task.cls.request for task in possible)
+    hard = _capability(session, job)  # beyond it nothing can be used
+    return Needs(
+        subtract(demand.least, here), {name: min(amount, hard.get(name, amount)) for name, amount in kept.items()}
+    )
 
 
 def _of_the_possible(session: Session, job: JobState) -> list[Task] | None:
@@ -34,13 +53,17 @@ def _of_the_possible(session: Session, job: JobState) -> list[Task] | None:
     classes = {task.cls for task in job.waiting}
     if len(classes) < 2:
         return None
-    queue = session.queues.get(job.queue)
-    hard = (queue.record.capability or {}) if queue is not None else {}
+    hard = _capability(session, job)
     large = {cls.id for cls in classes if not session.could_hold(cls, hard)}
     if not large:
         return None
     found = next_tasks(job, [task for task in unplaced(job) if task.cls.id not in large])
     return found if len(found) >= job.missing() else None
+
+
+def _capability(session: Session, job: JobState) -> Resources:
+    queue = session.queues.get(job.queue)
+    return (queue.record.capability or {}) if queue is not None else {}
 
 
 class Quotas:

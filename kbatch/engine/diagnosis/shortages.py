@@ -27,6 +27,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.feasibility import Trial
 from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.kinds import easiest_first
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.shortage import shortage
 from kbatch.engine.session.session import Session
@@ -126,7 +127,7 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     needed = job.missing()
     tasks = unplaced(job)
     yield from placing(context.rankings, plan, when, search=())  # a search was made in vain
-    left = unplaced(job)
+    left = easiest_first(context.rankings, job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]
     fitting, counts = context.rankings.histogram(stuck.cls)

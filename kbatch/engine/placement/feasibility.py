@@ -17,12 +17,13 @@ from kbatch.api.objects import Metadata, Pod
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.kinds import easiest_first
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.engine.state.minimum import next_tasks
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.makers import ToCome
 from kbatch.model.nodes import Column, exact_sum
@@ -179,11 +180,11 @@ class Feasibility:
         mark = _content(job, counts)
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
-            needed = self._session.model.demand(job.job).needed if job.job.to_come else ()
-            if sum(pods.count for pods in needed) > _MOST_TO_COME:
+            coming = self._coming(job)
+            if sum(pods.count for pods in coming) > _MOST_TO_COME:
                 found = self._fill(job, _minimum_of(job, counts))
             else:
-                found = yield from self._attempt(job, self._awaited(job, needed))
+                found = yield from self._attempt(job, self._awaited(job, coming))
         self._trials[mark] = found
         return found
 
@@ -193,18 +194,24 @@ class Feasibility:
         return self._trials
 
     def _count(self, job: JobState) -> _Counts:
-        """Its pods that have not ended, and those of its minimum that are to come, by class and role."""
+        """Its pods that have not ended, and those to come that its minimum could take, by class and role."""
         counts: _Counts = {}
         for task in job.job.tasks.values():
             if not (task.terminal or task.terminating):
                 pair = task.cls, task.role
                 counts[pair] = counts.get(pair, 0) + 1
-        if job.job.to_come:
-            model = self._session.model
-            for pods in model.demand(job.job).needed:
-                pair = pods.template.task_class(model.classes, job.job.namespace), pods.template.role
-                counts[pair] = counts.get(pair, 0) + pods.count
+        for pods in self._coming(job):
+            pair = pods.template.task_class(self._session.model.classes, job.job.namespace), pods.template.role
+            counts[pair] = counts.get(pair, 0) + pods.count
         return counts
+
+    def _coming(self, job: JobState) -> Sequence[ToCome]:
+        """The pods to come that the minimum could take; of very many only those that it takes first."""
+        if not job.job.to_come:
+            return ()
+        demand = self._session.model.demand(job.job)
+        many = sum(pods.count for pods in demand.eligible) > _MOST_TO_COME
+        return demand.needed if many else demand.eligible
 
     def _fill(self, job: JobState, runs: list[_Run]) -> Trial:
         """Fill the nodes in their order with one run after the other; takes as long for a thousand pods as for one."""
@@ -238,11 +245,11 @@ class Feasibility:
             room.future[name][:] = column
         return found
 
-    def _awaited(self, job: JobState, needed: Sequence[ToCome]) -> list[Task]:
+    def _awaited(self, job: JobState, coming: Sequence[ToCome]) -> list[Task]:
         """The pods to come as tasks that are in no model."""
         tasks: list[Task] = []
         namespace, _, name = job.key.partition("/")
-        for pods in needed:
+        for pods in coming:
             meta = pods.template.pod.metadata
             cls = pods.template.task_class(self._session.model.classes, job.job.namespace)
             metadata = Metadata(name=name, namespace=namespace, labels=meta.labels, annotations=meta.annotations)
@@ -263,7 +270,7 @@ class Feasibility:
             missing = max(0, state.missing() - absent)
             found = Trial(job.minimum, max(0, job.minimum - missing))
             if missing:
-                left = next_tasks(state, unplaced(state))
+                left = next_tasks(state, easiest_first(rankings, state))
                 short, lacking = shortage(session.nodes, self._room, left)
                 fitting, counts = rankings.histogram(left[0].cls)
                 found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)

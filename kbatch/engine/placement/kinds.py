@@ -51,6 +51,16 @@ def hardest_first(rankings: NodeRankings, kinds: Sequence[Kind]) -> list[Kind]:
     return sorted(kinds, key=lambda kind: rankings.hardness(kind.cls))
 
 
+def easiest_first(rankings: NodeRankings, job: JobState) -> list[Task]:
+    """The job's unplaced tasks, the kinds in reversed order: with these the minimum would be had soonest, so what it
+    lacks is said of them.
+    """
+    kinds = kinds_of(job)
+    if len(kinds) > 1:
+        kinds.sort(key=lambda kind: rankings.hardness(kind.cls), reverse=True)
+    return [task for kind in kinds for task in kind.tasks]
+
+
 @dataclass(slots=True)
 class Wanted:
     """What a minimum still lacks: of each role its own, and of any role the rest."""

@@ -6,13 +6,14 @@ beforehand, for tasks that are not placed in the end, saves work by it and must 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kbatch.api.reasons import NotEnoughTasks, QueueCapabilityExceeded, Reason
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
+from kbatch.resources import total
 
 
 class Limit:
@@ -29,6 +30,19 @@ class Limit:
     def refusal(self, job: JobState, task: Task) -> Reason:
         """Why one more such task may not be placed now; asked where there is no headroom, or a node is refused."""
         raise NotImplementedError
+
+
+def over_capability(queue: QueueState, tasks: Sequence[Task]) -> Reason | None:
+    """Why these pods together would take the queue over its hard cap: the first dimension, by name."""
+    capability = queue.record.capability
+    if not capability:
+        return None
+    asked = total(task.cls.request for task in tasks)
+    for name in sorted(asked):
+        used, hard = queue.allocated.get(name, 0), capability.get(name)
+        if hard is not None and asked[name] and used + asked[name] > hard:
+            return QueueCapabilityExceeded(queue.name, name, asked[name], 0, used, hard)
+    return None
 
 
 class Capability(Limit):
@@ -52,13 +66,10 @@ class Capability(Limit):
 
     def refusal(self, job: JobState, task: Task) -> Reason:
         """The first dimension, by name, in which the task alone would pass the cap."""
-        queue = self._queues[job.queue]
-        request = task.cls.request
-        for name, hard in sorted((queue.record.capability or {}).items()):
-            used = queue.allocated.get(name, 0)
-            if request.get(name, 0) and used + request[name] > hard:
-                return QueueCapabilityExceeded(queue.name, name, request[name], 0, used, hard)
-        raise LookupError(queue.name)  # asked only where there is no headroom
+        reason = over_capability(self._queues[job.queue], (task,))
+        if reason is None:
+            raise LookupError(job.queue)  # asked only where there is no headroom
+        return reason
 
 
 class RoleMaximum(Limit):

@@ -91,8 +91,9 @@ def test_a_cluster_that_can_never_hold_the_group_is_told_apart_by_words_not_by_c
     reason = ClusterTooSmall(needed=6, placeable=4, resource="memory", missing=2 * GI, nodes=3, role="worker")
     assert reason.code == "NotEnoughResources"
     assert reason.message == (
-        "4 of 6 pods of role worker would fit the cluster even without kbatch's other pods; short of 2Gi memory; "
-        "beside them 0/3 nodes fit; add larger or more nodes, or lower minMember or the pods' requests"
+        "4 of 6 pods would fit the cluster even without kbatch's other pods, no more of role worker; "
+        "short of 2Gi memory; beside them 0/3 nodes fit; "
+        "add larger or more nodes, or lower minMember or the pods' requests"
     )
 
 

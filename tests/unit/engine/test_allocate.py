@@ -1,5 +1,8 @@
-from kbatch.api.objects import Taint, Toleration
-from tests.unit.engine.worlds import group, members, node, pod, policy, queue, run, world
+import pytest
+
+from kbatch.api.objects import SubGroup, Taint, Toleration
+from kbatch.api.reasons import NotEnoughResources
+from tests.unit.engine.worlds import EVERYTHING, group, members, node, pod, policy, queue, run, stamp, world
 
 
 def test_a_gang_is_placed_whole_and_spread_by_least_requested() -> None:
@@ -123,6 +126,29 @@ def test_roles_need_their_own_minimum() -> None:
     assert len(found.binds) == 4
 
 
+@pytest.mark.parametrize("taken", ["2", "0"], ids=["now", "even without others"])
+def test_what_a_role_lacks_is_said_of_its_smallest_pods(taken: str) -> None:
+    model = world(
+        queue(), node("n1", "4" if taken == "2" else "2"), pod("other", taken, on="n1"),
+        group("g", roles={"ps": 1, "worker": 2}), pod("g-p", of="g", role="ps"),
+        [pod(f"g-w{cpu}-{at}", cpu, of="g", role="worker", at=at) for at, cpu in enumerate(("3", "1", "1"))],
+    )  # fmt: skip
+    reason = run(model).verdicts["ns/g"].reason
+    assert isinstance(reason, NotEnoughResources)
+    assert (reason.placeable, reason.needed, reason.role) == (2, 3, "worker")
+    assert (reason.resource, reason.missing) == ("cpu", 1000)
+    assert ", no more of role worker; short of 1 cpu; " in reason.message
+
+
+@pytest.mark.parametrize(("hard", "started"), [(None, 3), (2, 2)])
+def test_a_role_without_template_and_maximum_may_have_any_number_of_pods(hard: int | None, started: int) -> None:
+    role = SubGroup(name="w", min_member=1, max_member=hard)
+    whole = group("g")
+    whole.spec.sub_groups = (role,)
+    found = run(world(queue(), node("n1", "4"), whole, members("g", 3, role="w")))
+    assert len(found.binds) == started
+
+
 def test_capability_is_a_hard_cap() -> None:
     found = run(
         world(
@@ -131,6 +157,24 @@ def test_capability_is_a_hard_cap() -> None:
     )
     assert len(found.binds) == 2
     assert found.reason("h") == "QueueCapabilityExceeded"
+
+
+def test_what_terminates_counts_no_longer_for_a_capability() -> None:
+    leaving = members("old", 2, "2", queue="default", on="n1")
+    for each in leaving:
+        each.metadata.deletion_timestamp = stamp(30)
+    found = run(world(queue(capability={"cpu": "4"}), node("n1", "6"), leaving, group("g"), members("g", 3)))
+    assert sorted(found.binds) == ["g-0", "g-1"]  # where room is idle; the third waits for its room
+    assert list(found.nominated) == ["g-2"]
+
+
+def test_a_capability_below_what_the_queue_holds_evicts_nobody() -> None:
+    held = members("old", 3, "2", queue="default", on="n1")
+    found = run(
+        world(queue(capability={"cpu": "4"}), node("n1", "8"), held, group("g"), members("g", 1)), policy(EVERYTHING)
+    )
+    assert found.transactions == []
+    assert found.reason("g") == "QueueCapabilityExceeded"
 
 
 def test_a_closed_queue_takes_nothing() -> None:

@@ -1,4 +1,20 @@
-from kbatch.api.objects import Job, JobSpec, Metadata, PodTemplate, ResourceQuota, ResourceQuotaSpec, SubGroup
+from typing import Any
+
+import pytest
+
+from kbatch.api.names import IN_QUEUE_GATE
+from kbatch.api.objects import (
+    Job,
+    JobSpec,
+    Metadata,
+    Pod,
+    PodTemplate,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    SchedulingGate,
+    SubGroup,
+)
+from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
 
@@ -147,3 +163,68 @@ def test_a_template_that_cannot_be_read_stops_nobody() -> None:
     found = run(world(queue(), node("n1"), roles, group("b"), job, group("c", at=1), pod("c-0", of="c")), ALL)
     assert found.binds == {"c-0": "n1"}
     assert (found.reason("a"), found.reason("b")) == ("NotEnoughTasks", "NotEnoughTasks")
+
+
+MIXED = ("3", "1", "1", "1")
+"""The oldest three of these ask for 5 CPU, the smallest three for 3."""
+
+
+def mixed(name: str, **more: Any) -> list[Pod]:
+    return [pod(f"{name}-{index}", cpu, of=name, **more) for index, cpu in enumerate(MIXED)]
+
+
+def held_job(name: str, count: int, cpu: str, of: str) -> Job:
+    template = PodTemplate(metadata=Metadata(annotations={"scheduling.k8s.io/group-name": of}), spec=pod("t", cpu).spec)
+    meta = Metadata(name=name, namespace="ns", uid=name, annotations=HELD)
+    return Job(metadata=meta, spec=JobSpec(suspend=True, parallelism=count, template=template))
+
+
+@pytest.mark.parametrize(("cpu", "hard"), [("4", "64"), ("64", "4")], ids=["room", "capability"])
+def test_a_group_comes_in_queue_whose_smaller_pods_fit(cpu: str, hard: str) -> None:
+    found = run(world(queue(capability={"cpu": hard}), node("n1", cpu), group("g", 3), mixed("g")), ALL)
+    assert found.verdicts["ns/g"].enqueued
+    assert list(found.binds) == ["g-1", "g-2", "g-3"]
+    assert run(world(queue(), node("n1", "2"), group("g", 3), mixed("g")), ALL).verdicts["ns/g"].enqueued is False
+
+
+def test_the_gate_of_kbatch_keeps_no_group_of_smaller_pods_out() -> None:
+    gates = (SchedulingGate(name=IN_QUEUE_GATE),)
+    found = run(world(queue(), node("n1", "4"), group("g", 3), mixed("g", scheduling_gates=gates)), ALL)
+    assert found.verdicts["ns/g"].enqueued
+
+
+def test_each_role_asks_at_least_for_its_own_smallest_pods() -> None:
+    def world_of(cpu: str) -> ClusterModel:
+        return world(
+            queue(), node("n1", cpu), group("g", 2, roles={"a": 1, "b": 1}),
+            [pod("a-0", "4", of="g", role="a"), pod("a-1", "3", of="g", role="a", at=1)],
+            [pod("b-0", "2", of="g", role="b"), pod("b-1", "1", of="g", role="b", at=1)],
+        )  # fmt: skip
+
+    assert sorted(run(world_of("4"), ALL).binds) == ["a-1", "b-1"]
+    assert run(world_of("3"), ALL).verdicts["ns/g"].enqueued is False
+
+
+def test_what_a_group_in_queue_may_use_is_kept_for_it() -> None:
+    """5 CPU hold the group's oldest pods: who comes after it is not promised 2 of them, as the smallest would leave."""
+    sim = Simulation(world(queue(), node("n1", "5"), group("g", 3), mixed("g"), group("h", 2, at=1)))
+    sim.model.apply(Upsert(held_job("h", 2, "1", "h")))
+    found = sim.cycle()
+    assert found.reason("h") == "WaitingInQueue"
+    assert sorted(found.binds) == ["g-0", "g-1", "g-2"]
+
+
+def test_a_group_that_took_less_than_was_kept_for_it_leaves_the_rest_to_others() -> None:
+    sim = Simulation(world(queue(), node("n1", "4"), group("g", 3), mixed("g"), group("h", at=1)))
+    sim.model.apply(Upsert(held_job("h", 1, "1", "h")))
+    assert sim.cycle().verdicts["ns/h"].enqueued is False
+    assert sim.running("g") == ["g-1", "g-2", "g-3"]
+    assert sim.cycle().verdicts["ns/h"].enqueued
+
+
+def test_of_several_jobs_the_smaller_pods_may_make_up_the_minimum() -> None:
+    """Both Jobs are resumed with the group; that the first Job's pod fits no node keeps the second's from nothing."""
+    model = world(queue(), node("n1", "4"), group("g", 3))
+    for job in (held_job("a", 1, "6", "g"), held_job("b", 3, "1", "g")):
+        model.apply(Upsert(job))
+    assert run(model, ALL).verdicts["ns/g"].enqueued

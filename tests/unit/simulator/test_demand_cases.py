@@ -54,7 +54,7 @@ def test_group_without_pods_leaves_ageing_to_others(simulate: Simulate) -> None:
 
 def test_template_of_300000_members(simulate: Simulate) -> None:
     outcome = simulate("template-of-300000-members")
-    assert outcome.message("g").startswith("110 of 300000 pods of role w would fit")
+    assert outcome.message("g").startswith("110 of 300000 pods would fit")
     assert outcome.evictions == []
 
 

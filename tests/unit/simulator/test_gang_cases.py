@@ -50,6 +50,13 @@ def test_a_pod_beyond_the_capability_holds_up_no_smaller_one(simulate: Callable[
     assert_settled(outcome)
 
 
+def test_a_gang_comes_in_queue_for_its_smaller_pods(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("gang-of-its-smaller-pods-comes-in-queue", max_cycles=MOST_CYCLES)
+    assert times(outcome) == {"g-b": 0.0, "g-c": 0.0, "g-d": 0.0}
+    assert outcome.phase("g") == "Running"
+    assert_settled(outcome)
+
+
 def test_a_full_role_holds_up_no_other_role(simulate: Callable[..., Any]) -> None:
     outcome = simulate("surplus-behind-a-full-role", max_cycles=MOST_CYCLES)
     assert [each["time"] for each in outcome.evictions] == [0.0, 0.0]
