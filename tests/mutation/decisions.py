@@ -41,8 +41,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "quota-promised-twice", f"{_ACTIONS}/enqueue.py",
-        "        job.in_queue = True\n        self._promise(job, wanted)\n        self.quotas.promise(job)\n",
-        "        job.in_queue = True\n        self._promise(job, wanted)\n",
+        "        self.quotas.promise(job)\n        return True", "        return True",
         "two groups are let in to the same quota",
     ),
     Mutant(
@@ -58,7 +57,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "needs-with-what-it-has", "kbatch/engine/admission/demand.py",
-        "return subtract(room, total(task.cls.request for task, _ in here))", "return room",
+        "left = subtract(job.job.outstanding, here)", "left = job.job.outstanding",
         "what a group has placed in this cycle is promised to it once more",
     ),
     # --- allocate, backfill -------------------------------------------------------------------------------------------
