@@ -22,7 +22,7 @@ _ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
     *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
 )  # fmt: skip
-_PLACED: Final = _unit("allocate", "memo", "evictions", "resume")
+_PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
 _WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
 _CASES: Final[Stage] = tuple(

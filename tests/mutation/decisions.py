@@ -164,6 +164,10 @@ MUTANTS: Final = (
         "                session.room_moves += 1\n                session.leaving.add(key)",
         "                session.leaving.add(key)",
         "what did not fit before an eviction is not tried after it",
+        survives=(
+            "room of victims is nominated to whom they went for; no world is known in which what is left "
+            "over is asked for in the same cycle"
+        ),
     ),
     Mutant(
         "told-again-and-again", f"{_SESSION}/statement.py",
@@ -201,6 +205,10 @@ MUTANTS: Final = (
         "caches-survive-an-error", f"{_SESSION}/guarding.py",
         "    for forget in session.caches:\n        forget()\n", "",
         "rankings that an error left half made decide for others",
+        survives=(
+            "rankings follow the log of changed rows, rollbacks included: forgetting is for errors in "
+            "between that no test knows how to make"
+        ),
     ),
     # --- placement ----------------------------------------------------------------------------------------------------
     Mutant(
@@ -304,6 +312,10 @@ MUTANTS: Final = (
         "no-victims-for-ever", _UNSCHEDULABLE,
         "return self._vain.get(key) == self._session.commits", "return key in self._vain",
         "victims are not sought again after a decision that could help",
+        survives=(
+            "votes only turn against further victims while decisions fall: no world is known in which one "
+            "helps within the cycle"
+        ),
     ),
     Mutant(
         "memo-of-another-cluster", _UNSCHEDULABLE,
@@ -314,6 +326,9 @@ MUTANTS: Final = (
         "memo-after-room-moved", _UNSCHEDULABLE,
         "for mark, moves in self._shrinking.items() if not moves", "for mark, moves in self._shrinking.items()",
         "what failed after a victim was chosen counts as failed with the room as the next cycle finds it",
+        survives=(
+            "room that moved is written, and what is written changes the generation that the memo is held to"
+        ),
     ),
     Mutant(
         "reason-leaves-a-trace", "kbatch/engine/diagnosis/shortages.py",

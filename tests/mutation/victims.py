@@ -158,12 +158,16 @@ MUTANTS: Final = (
         "lacks-everything", f"{_ROOM}/steps.py",
         "if fitting < len(run):", "if fitting <= len(run):",
         "pods are reclaimed for the sake of a dimension in which nothing is short",
+        survives="no cheap world is known: a donor above its share only in a dimension that is not short",
     ),
     Mutant(
         "coming-for-ever", f"{_ROOM}/prospective.py",
         "return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)",
         "return job.in_queue and not job.attempts",
         "surplus goes cycle after cycle for pods that never come",
+        survives=(
+            "what was cleared stays promised, so that nobody goes again unless its node is lost in between"
+        ),
     ),
     Mutant(
         "refused-in-part", f"{_ROOM}/refusals.py",
@@ -181,6 +185,7 @@ MUTANTS: Final = (
         "cheapest-are-spared", _REPRIEVE,
         "needed = sorted(units, key=order_of, reverse=True)", "needed = sorted(units, key=order_of)",
         "of two victims of which one is enough, the one that matters more goes",
+        survives="of victims taken one by one, the cheapest first, seldom either of two could stay",
     ),
     Mutant(
         "slack-off-by-one", _REPRIEVE,

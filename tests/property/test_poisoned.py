@@ -326,6 +326,7 @@ def test_every_way_to_fail_is_met_and_costs_others_nothing() -> None:
                     assert len(gone) == 1, (name, method)
                     assert gone == {"ns/b"} or method in ("job_ready", "removed", "undo"), (name, method)
                 if victim == "ns/low" and method in ("preemptable", "removed"):
+                    assert method != "removed" or set(found.outcome.state.failing) <= {victim}
                     assert not gone, "it is no victim as long as nobody knows what may be evicted"
     assert {method for method, _ in met} >= set(METHODS) - {"reclaimable", "job_pipelined"}
 

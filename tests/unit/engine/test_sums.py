@@ -11,7 +11,10 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.state.minimum import shortfalls
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.cluster import ClusterModel
-from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, queue, run, stamp, world
+from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, run, stamp, world
+
+
+SIZES = (("n1", "3"), ("n2", "1"))
 
 
 def session_of(model: ClusterModel) -> Session:
@@ -124,3 +127,38 @@ def test_what_one_group_is_told_of_reserved_room_changes_nothing_for_the_next() 
     reason = found.verdicts["ns/h"].reason
     assert isinstance(reason, NotEnoughResources)
     assert reason.placeable == 0
+
+
+def test_what_others_took_is_seen_by_each_class() -> None:
+    """Pods of two sizes in turn, on more nodes than change from one to the next: each has a node to itself."""
+    pods = [pod(f"p{at}", "1" if at % 2 else "900m", at=at) for at in range(8)]
+    found = run(world(queue(), [node(f"n{at}", "1") for at in range(8)], pods))
+    assert len(set(found.binds.values())) == len(found.binds) == 8
+
+
+def test_a_gang_of_like_pods_takes_no_room_that_is_promised() -> None:
+    gang, nodes = in_queue(group("h", 2)), [node(name, cpu, labels={"name": name}) for name, cpu in SIZES]
+    waits = [pod(f"h-{name}", of="h", node_selector={"name": name}) for name, _ in SIZES]
+    for one, (name, _) in zip(waits, SIZES, strict=True):
+        one.status.nominated_node_name = name
+    like = [group("g", 3, at=2), *members("g", 3, at=2)]
+    found = run(world(queue(), nodes, dying("d", "n2"), gang, waits, like), now=1)
+    assert found.binds == {}
+
+
+def test_what_did_not_fit_is_tried_again_once_a_nomination_has_ended() -> None:
+    """The first gang finds no room; then a pod takes over what another was nominated to, and leaves room for more."""
+    waits = pod("l-0", "3", of="l")
+    waits.status.nominated_node_name = "n1"
+    high = group("h", queue="q2", at=1, priority_class_name="high")
+    model = world(
+        [queue("q1"), queue("q2"), priority_class("high", 100), node("n1", "3"), dying("d", "n1", cpu="3")],
+        [in_queue(group("l", queue="q2")), waits, high, pod("h-0", of="h", at=1)],
+        [
+            group("a", 2, queue="q1", at=2),
+            *members("a", 2, at=2),
+            group("b", 2, queue="q2", at=3),
+            *members("b", 2, at=3),
+        ],
+    )
+    assert run(model, now=4).nominated == {"l-0": None, "h-0": "n1", "b-0": "n1", "b-1": "n1"}
