@@ -285,13 +285,13 @@ def test_with_a_group_that_fails_before_it_has_a_part_in_anything_all_else_is_as
     if not live:
         return
     job = data.draw(st.sampled_from(live))
-    for policy, methods in WITHOUT_A_PART.items():
-        without = decide(model, POLICIES[policy], Poison("", ""), excluded(job)).but(job)
-        for method in methods:
-            poison = Poison(job, method)
-            found_so = decide(model, POLICIES[policy], poison, CycleState())
-            if poison.raised:
-                assert found_so.but(job) == without, (policy, method)
+    policy = data.draw(st.sampled_from(sorted(WITHOUT_A_PART)))
+    without = decide(model, POLICIES[policy], Poison("", ""), excluded(job)).but(job)
+    for method in WITHOUT_A_PART[policy]:
+        poison = Poison(job, method)
+        found_so = decide(model, POLICIES[policy], poison, CycleState())
+        if poison.raised:
+            assert found_so.but(job) == without, (policy, method)
 
 
 def crowd() -> ClusterModel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from tests.mutation.mutant import ROOT, Mutant
 from tests.mutation.runner import Result, _made
 
 
-def test_every_mutant_changes_one_place_of_its_file_and_can_be_read() -> None:
+def test_every_mutant_changes_one_place_of_its_file() -> None:
     texts = {file: (ROOT / file).read_text() for file in {mutant.file for mutant in ALL}}
     for mutant in ALL:
         changed = mutant.applied(texts[mutant.file])
         assert changed != texts[mutant.file], mutant.id
-        ast.parse(changed, mutant.id)
         assert all((ROOT / path).exists() for stage in stages_of(mutant) for path in stage), mutant.id
 
 
