@@ -48,8 +48,13 @@ def page(results: Sequence[Result]) -> str:
     lines.append("|---|---|---|---|--:|")
     for each in killed:
         one, test = each.mutant, each.killed_by.removeprefix("tests/").partition("[")[0]
-        lines.append(f"| {one.id} | `{one.file}` | {one.harm} | {test.replace('::', ' ')} | {each.seconds:.0f} |")
+        lines.append(f"| {one.id} | `{one.file}` | {one.harm} | {test.replace('::', ' ')} | {seconds(each)} |")
     return "\n".join(lines) + "\n"
+
+
+def seconds(result: Result) -> str:
+    """How long it took; nothing where that was not measured."""
+    return f"{result.seconds:.0f}" if result.seconds else ""
 
 
 def told(results: Iterable[Result], total: int) -> list[Result]:

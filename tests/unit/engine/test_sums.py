@@ -13,7 +13,6 @@ from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.cluster import ClusterModel
 from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, run, stamp, world
 
-
 SIZES = (("n1", "3"), ("n2", "1"))
 
 
