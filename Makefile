@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick explore lint format bench bench-live chaos soak crds dashboards pictures
+.PHONY: help setup demo demo-down test test-quick explore mutants lint format bench bench-live chaos soak crds dashboards pictures
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -31,6 +31,9 @@ test-quick: setup ## lint, unit and property tests only
 
 explore: setup ## the property tests on new random examples; one that fails becomes a test of its own
 	@KBATCH_EXPLORE=1 $(VENV)/python -m pytest -q -n 2 tests/property
+
+mutants: setup ## do the tests notice errors made on purpose? Half an hour; writes docs/benchmarks/mutants.md
+	@$(VENV)/python -m tests.mutation
 
 lint: setup ## ruff, mypy, import contracts, lock file
 	@$(VENV)/python -m tools.layers lint

@@ -23,6 +23,8 @@ BURST_SECONDS: Final = 1.0
 """How long a quota's `used` may take to show a pod that was let through here."""
 LONGEST_BURST: Final = 5.0
 """How long pods let through are added up before the quota's `used` is believed again: meanwhile others have ended."""
+_MOST_BURSTS: Final = 1000
+"""So many are kept before those that are over are looked for: nobody may ask about their quotas again."""
 
 
 def read_pod(body: Mapping[str, Any]) -> Pod | None:
@@ -107,6 +109,7 @@ class Used:
 
     def __init__(self) -> None:
         self._bursts: dict[str, _Burst] = {}
+        self._most = _MOST_BURSTS
 
     def of(self, quotas: Iterable[ResourceQuota], now: float) -> dict[str, Resources]:
         """By the quotas' names; `now` in monotonic seconds."""
@@ -117,7 +120,7 @@ class Used:
             except QuantityError:
                 continue
             burst = self._bursts.get(_key(quota))
-            if burst is not None and (now - burst.last > BURST_SECONDS or now - burst.first > LONGEST_BURST):
+            if burst is not None and _over(burst, now):
                 del self._bursts[_key(quota)]
                 burst = None
             found[quota.metadata.name] = told if burst is None else maximum(told, add(burst.base, burst.let_through))
@@ -131,9 +134,16 @@ class Used:
                 base = used_amounts(quota)
             except QuantityError:
                 continue
+            if len(self._bursts) >= self._most:  # of quotas that are gone, or of which nothing was asked since
+                self._bursts = {key: burst for key, burst in self._bursts.items() if not _over(burst, now)}
+                self._most = max(_MOST_BURSTS, 2 * len(self._bursts))
             burst = self._bursts.setdefault(_key(quota), _Burst(base, now))
             burst.let_through = add(burst.let_through, asked)
             burst.last = now
+
+
+def _over(burst: _Burst, now: float) -> bool:
+    return now - burst.last > BURST_SECONDS or now - burst.first > LONGEST_BURST
 
 
 def _key(quota: ResourceQuota) -> str:

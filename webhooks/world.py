@@ -49,7 +49,10 @@ class Sums:
         """One more."""
         have = self._parts.get(ask.subject, _NOTHING)
         self._parts[ask.subject] = Ask(
-            add(have.requests, ask.requests), add(have.limits, ask.limits), have.pods + ask.pods, ask.subject
+            _some(add(have.requests, ask.requests)),
+            _some(add(have.limits, ask.limits)),
+            have.pods + ask.pods,
+            ask.subject,
         )
 
     def add_all(self, others: Sums) -> None:
@@ -61,12 +64,12 @@ class Sums:
         """One less, which was added before."""
         have = self._parts.get(ask.subject, _NOTHING)
         left = Ask(
-            {name: have.requests[name] - ask.requests.get(name, 0) for name in have.requests},
-            {name: have.limits[name] - ask.limits.get(name, 0) for name in have.limits},
+            _some({name: amount - ask.requests.get(name, 0) for name, amount in have.requests.items()}),
+            _some({name: amount - ask.limits.get(name, 0) for name, amount in have.limits.items()}),
             have.pods - ask.pods,
             ask.subject,
         )
-        if left.pods or any(left.requests.values()) or any(left.limits.values()):
+        if left.pods or left.requests or left.limits:
             self._parts[ask.subject] = left
         else:
             self._parts.pop(ask.subject, None)
@@ -281,8 +284,7 @@ class World:
             groups = self.groups.get(namespace)
             if groups is not None:
                 groups.drop(name)
-                if not (groups.live or groups.seen):
-                    del self.groups[namespace]
+                self._drop_if_empty(namespace, groups)
             self.enqueued.discard(key_of(namespace, name))
             self._leave_queue(key_of(namespace, name))
         elif kind is Pod:
@@ -294,6 +296,21 @@ class World:
             else:
                 self.quotas.pop(namespace, None)
                 self.guarded.pop(namespace, None)
+                if namespace in self.groups:
+                    self._drop_if_empty(namespace, self.groups[namespace])
+
+    def _drop_if_empty(self, namespace: str, groups: Groups) -> None:
+        """Forget a namespace without groups; the tokens that were seen there matter while it has quotas.
+
+        Should quotas come again, what is in the ledger of such a token runs out by itself.
+        """
+        if not groups.live and not (groups.seen and namespace in self.guarded):
+            del self.groups[namespace]
+
+
+def _some(amounts: Resources) -> Resources:
+    """Without dimensions of which there is nothing: groups name what they like, and no name would ever go."""
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def version_of(group: PodGroup) -> int:

@@ -1,7 +1,8 @@
 """The lines of a decision log, as typed records, and how they are made of what the engine and the model speak.
 
-Version 2. A change of any of these structs that an older reader would misread raises `FORMAT`. Version 1 differs in the
-unit of a cycle's instants, which are milliseconds there; `in_microseconds` converts them.
+Version 3. A change of any of these structs that an older reader would misread raises `FORMAT`. Up to version 2 there is
+a verdict of each group that is not settled in every cycle; since then only of those of which there is something new to
+tell. In version 1 the instants of a cycle are in milliseconds; `in_microseconds` converts them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.image import Assumed, Evicting, Orphaned, Refused
 from kbatch.times import MILLISECOND
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+WHOLE: Final = 2
+"""The format before, with all verdicts in each cycle."""
+
 IN_MILLISECONDS: Final = 1
-"""The format before: the same, but for the unit of time."""
+"""The format before that: the same, but for the unit of time."""
 
 KINDS: Final[dict[str, type[AnyObject]]] = {kind.__name__: kind for kind in get_args(AnyObject)}
 """Every kind of object by the name that stands in a log."""

@@ -14,6 +14,7 @@ from kbatch.decisions.records import (
     FORMAT,
     IN_MILLISECONDS,
     KINDS,
+    WHOLE,
     Cycle,
     End,
     Line,
@@ -83,9 +84,12 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
             _apply(model, read_delta(delta))
         if record.policy is not None:
             policy = _policy(record.policy)
-        if record.fresh:
-            memo = Memo()
+        if record.fresh or start.format <= WHOLE:
+            memo = Memo()  # with an empty one the engine has a verdict of each group
         recorded = before if record.same else tuple(bytes(raw) for raw in record.decisions)
+        if start.format <= WHOLE and record.same and not record.deltas:
+            yield Redecided(record.number, record.now, len(recorded), None)  # it was not decided then either
+            continue
         decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded))
         yield Redecided(record.number, record.now, len(decided), _compare(record, recorded, decided, end))
         before = recorded
@@ -95,8 +99,8 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy, CycleS
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
-    if start.format not in (IN_MILLISECONDS, FORMAT):
-        raise LogError(f"a log of format {start.format}; this kbatch reads {IN_MILLISECONDS} and {FORMAT}")
+    if not IN_MILLISECONDS <= start.format <= FORMAT:
+        raise LogError(f"a log of format {start.format}; this kbatch reads {IN_MILLISECONDS} to {FORMAT}")
     objects: list[AnyObject] = []
     for _ in range(start.objects):
         record = _next(source)

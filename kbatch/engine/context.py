@@ -6,8 +6,10 @@ down there needs to know who asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kbatch.api.reasons import Reason
+from kbatch.engine.carryover.backlog import Backlog, Entry
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
@@ -28,6 +30,8 @@ class CycleContext:
         consent: whose pods may be evicted.
         ledger: which room is kept, and for whom.
         unschedulable: what was tried in vain.
+        backlog: the groups that wait to come in queue, and that the session does not look at.
+        told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
     """
 
@@ -37,7 +41,9 @@ class CycleContext:
     consent: Consent
     ledger: Ledger
     unschedulable: UnschedulableCache
+    backlog: Backlog
     state: CycleState
+    told: list[tuple[Entry, Reason]] = field(default_factory=list)
 
     def close(self) -> None:
         """Let go of everything: the parts hold one another, and the collector should have nothing to find."""

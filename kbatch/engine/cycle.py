@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from kbatch.engine.carryover.awake import Awake, backlog_of
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Verdict
+from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transaction, Turn
 from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
@@ -21,7 +22,7 @@ from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
-from kbatch.engine.reservation.nominations import ending
+from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
@@ -40,19 +41,23 @@ class Outcome:
         state: goes into the next snapshot (`take_snapshot(model, now, state)`), and changes what is decided.
         next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch, or None.
         errors: what was raised while a group was worked on; see `kbatch.engine.session.guarding`.
+        whole, gone: how the cycle's verdicts are to be read; see `kbatch.engine.decisions.Report`.
     """
 
     memo: Memo
     state: CycleState
     next_wake: int | None
     errors: tuple[GroupError, ...] = ()
+    whole: bool = False
+    gone: tuple[str, ...] = ()
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
     """Decide on a snapshot: yields transactions as they are found and verdicts at the end; returns the `Outcome`.
 
-    In between it yields a `Turn` every few milliseconds, however much there is to look at. The same snapshot, policy
-    and memo give the same decisions, byte for byte; the memo saves work, and changes none.
+    Nominations that ended are told after the verdicts. In between it yields a `Turn` every few milliseconds, however
+    much there is to look at. The same snapshot, policy and memo give the same decisions, byte for byte; the memo saves
+    work, and changes none.
     """
     with observer.span("snapshot"):
         for _ in snapshot.open():
@@ -60,9 +65,8 @@ def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) ->
     if memo.policy != policy.fingerprint:
         memo = Memo(policy.fingerprint)
     if memo.idle is not None:
-        generation, wake, found = memo.idle
+        generation, wake = memo.idle
         if generation == snapshot.generation and (wake is None or snapshot.now < wake):
-            yield from found
             return Outcome(memo, snapshot.state, wake)
     with observer.span("session"):
         context = _context(snapshot, policy, memo)
@@ -92,6 +96,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         consent,
         Ledger(session, rankings),
         UnschedulableCache(session, rankings, memo),
+        backlog_of(memo, snapshot),
         snapshot.state,
     )
 
@@ -102,7 +107,8 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     snapshot, policy = session.snapshot, session.policy
     with observer.span("session"):
         yield TURN
-        yield from session.open()
+        awake = Awake(memo, context.backlog, snapshot)
+        yield from session.open(awake.jobs)
         own_up(session)
         session.caches += [context.rankings.close, context.feasibility.forget]
     decided = False
@@ -120,18 +126,13 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
                 decided = decided or isinstance(step, Transaction)
                 yield step
     session.phase = "ending"
-    for step in ending(session):
-        decided = decided or isinstance(step, Transaction)
-        yield step
+    yield from whole_or_none(session)
     session.phase = "verdicts"
     with observer.span("verdicts"):
-        found = []
         shortages = Shortages(context, memo)
-        for word in verdicts(context, shortages):
-            if isinstance(word, Verdict):
-                found.append(word)
-            yield word
-    for withdrawal in session.ended:
+        yield from verdicts(context, shortages)
+    session.phase = "ending"
+    for withdrawal in ending(session):
         decided = True
         yield withdrawal
     wake = session.next_wake()
@@ -140,17 +141,23 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
-        after.idle = (snapshot.generation, wake, tuple(found))
-    return Outcome(after, _state_after(context), wake, tuple(session.errors.values()))
+        after.idle = (snapshot.generation, wake)
+    awake.leave(after, session)
+    state = yield from _state_after(context)
+    outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone)
+    yield from session.let_go()
+    return outcome
 
 
-def _state_after(context: CycleContext) -> CycleState:
+def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     """What the next cycle is to know that the API server does not say."""
     session, gathered = context.session, context.ledger.gathered
+    clocks = yield from clocks_after(session, gathered.job if gathered is not None else None)
+    binding = yield from binding_after(session)
     return CycleState(
         plugins=session.plugin_states(),
-        clocks=clocks_after(session, gathered.job if gathered is not None else None),
+        clocks=clocks,
         gathered=gathered,
-        binding=binding_after(session),
+        binding=binding,
         failing=failing_after(session),
     )

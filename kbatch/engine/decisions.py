@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
@@ -114,6 +114,31 @@ TURN: Final = Turn()
 
 Step: TypeAlias = Transaction | Verdict | Turn
 """What a cycle yields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a cycle has to say of groups, by their keys.
+
+    Attributes:
+        verdicts: of the groups that it looked at, or of which there is something new to tell.
+        whole: there is a verdict for each group that is not settled. Where it is not so, the last verdict stands of
+            each group of which there is none; but for those in `gone`, which are settled or not there any more.
+        gone: keys of groups, see there.
+    """
+
+    verdicts: Mapping[str, Verdict]
+    whole: bool = True
+    gone: Collection[str] = ()
+
+    def onto(self, standing: dict[str, Verdict]) -> dict[str, Verdict]:
+        """The verdicts that stand now, where these stood before; may change and return these."""
+        if self.whole:
+            return dict(self.verdicts)
+        for key in self.gone:
+            standing.pop(key, None)
+        standing.update(self.verdicts)
+        return standing
 
 
 def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:

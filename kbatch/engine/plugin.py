@@ -31,6 +31,7 @@ from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
+from kbatch.model.shares import dominant_part
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
 
@@ -61,6 +62,15 @@ def ordinal(share: Fraction) -> int:
     Two distinct fractions a/b and c/d differ by at least 1/(b*d), so scaled by more than b*d they differ as integers.
     """
     return (share.numerator << _FINE) // share.denominator
+
+
+def dominant_ordinal(amounts: Mapping[str, int], total: Mapping[str, int]) -> int:
+    """The `ordinal` of the dominant share: the largest amount/total over the dimensions of `total`.
+
+    It needs no fraction in lowest terms, which takes longer to make than all the rest of a key.
+    """
+    top, bottom = dominant_part(amounts, total)
+    return (top << _FINE) // bottom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,6 +199,11 @@ class Plugin:
     votes_by_class: ClassVar[bool] = False
     """Whether its votes on a pod alone depend, of the pod, only on its class, role and priority: then one vote serves
     for all such pods of a job.
+    """
+
+    by_job: ClassVar[bool] = False
+    """Whether what it says in `job_valid`, `job_enqueueable` and `task_order_key` depends on the job and its pods
+    alone: then a group that waits to come in queue is asked about only when it has changed, and not in each cycle.
     """
 
     State: ClassVar[type[msgspec.Struct] | None] = None

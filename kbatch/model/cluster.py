@@ -18,6 +18,7 @@ from kbatch.model.demand import Demand
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.group_index import GroupIndex
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.journal import Journal
 from kbatch.model.makers import Maker
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
@@ -109,6 +110,11 @@ class ClusterModel:
         """The groups that are not settled."""
         self.refresh()
         return self._groups.live
+
+    @property
+    def changes(self) -> Journal:
+        """The keys of the groups that changed."""
+        return self._groups.changes
 
     @property
     def table(self) -> NodeTable:
@@ -307,7 +313,11 @@ class ClusterModel:
             self._read_again(pod_key)
 
     def lapse(self, now: int) -> None:
-        """Forget the refusals that have ended by now. A cycle does this before all else."""
+        """Forget the refusals that have ended by now, and labels that no pod selects by any more.
+
+        A cycle does this before all else.
+        """
+        self.classes.forget_labels()
         victims, pods = self.refusals.lapse(now)
         if victims:
             self.generation += 1
@@ -406,15 +416,28 @@ class ClusterModel:
         """The same in pieces of a few milliseconds. What is not done when it is left off is done the next time."""
         if self.classes.generation != self._class_generation:
             self._class_generation = self.classes.generation
-            self._unread = list(reversed(self._tasks))
+            self._unread = self._by_class()
         while self._unread:
             for _ in range(min(_AT_ONCE, len(self._unread))):
                 self._read_again(self._unread.pop())
             yield
         yield from self._groups.refreshing()
         self.classes.sweep()
-        self._nodes.classes_changed(len(self.classes), self.classes.forgotten)
+        selections = self.classes.selections
+        self._nodes.classes_changed(len(self.classes) + len(selections), self.classes.forgotten + selections.forgotten)
         yield from self._nodes.refreshing()
+
+    def _by_class(self) -> list[str]:
+        """The pods so that, read from the last to the first, their new classes are numbered as the old ones were.
+
+        Ties are decided by these numbers, and a model that was taken down and built again has them in this order only.
+        """
+        pods: dict[int, list[str]] = {}
+        for key, task in self._tasks.items():
+            pods.setdefault(task.cls.like or task.cls.id, []).append(key)
+        found = [key for number in sorted(pods) for key in pods[number]]
+        found.reverse()
+        return found
 
     def validate(self) -> None:
         """Work everything out anew and compare; for tests, after each step.

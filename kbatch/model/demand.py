@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
@@ -28,12 +28,11 @@ from kbatch.model.jobs import Job
 from kbatch.model.least import Offer, least_of
 from kbatch.model.makers import Maker, Template, ToCome, common_subject
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
-from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, add, positive, scale, subtract
+from kbatch.model.tasks import Task, counted
+from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What one group asks for. `pods` is no dimension of any of its vectors.
 
     Attributes:
@@ -67,8 +66,8 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     job.to_come = _to_come(job, makers)
     job.suspended_by = ""
     job.outstanding = {}
-    whole = job.over or job.whole()
-    if not whole:
+    says = makers or job.to_come or job.min_resources  # else its pods are all that is known, and nothing is outstanding
+    if says and not (job.over or job.whole()):
         withheld = min((name for name, maker in makers.items() if maker.withheld and not maker.ended), default="")
         demand = demand_of(job) if withheld or job.to_come else None
         if withheld and job.group is not None and demand is not None and demand.short:
@@ -83,10 +82,9 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
-    job.request = dict(job.bound)
-    for name in more.keys() | job.outstanding.keys():
-        amount = max(more.get(name, 0), job.outstanding.get(name, 0))
-        job.request[name] = job.request.get(name, 0) + amount
+    if job.outstanding:
+        more = maximum(more, job.outstanding)
+    job.request = add(job.bound, more) if job.bound else more
 
 
 def demand_of(job: Job) -> Demand:
@@ -103,7 +101,8 @@ def demand_of(job: Job) -> Demand:
     elif choice.short:
         minimum = room = least = None
     else:
-        minimum, room, least = add(choice.had, choice.room), choice.room, smallest
+        minimum = add(choice.had, choice.room) if choice.had else choice.room
+        room, least = choice.room, smallest
     needed = tuple(choice.needed)
     return Demand(minimum, room, least, choice.missing, choice.uncreated, choice.short, needed, eligible)
 
@@ -197,17 +196,15 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _free(task: Task) -> bool:
-    """Whether the pod could be placed but for the gate that is removed when its group is in queue; claims keep it."""
-    if task.claims:
-        return False
-    return not task.gated or all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
+    """Whether all that keeps a gated pod is the gate that is removed when its group is in queue."""
+    return not task.claims and all(gate.name == IN_QUEUE_GATE for gate in task.pod.spec.scheduling_gates or ())
 
 
-def _first(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
+def _first(tasks: list[Task], count: int) -> tuple[list[Task], list[Task]]:
     """The first so many in the order in which they are placed by default, and the others."""
     if len(tasks) > count and len({task.cls.id for task in tasks}) > 1:
         tasks = sorted(tasks, key=lambda task: (-task.priority, task.created, task.key))
-    return list(tasks[:count]), list(tasks[count:])
+    return tasks[:count], tasks[count:]
 
 
 class _Choice:
@@ -226,9 +223,12 @@ class _Choice:
         self._placed: dict[str, list[Task]] = {}
         self._waiting: dict[str, list[Task]] = {}
         for task in job.tasks.values():
-            if task.succeeded or task.holds:
+            if task.terminal or task.terminating:
+                if task.succeeded:
+                    self._placed.setdefault(task.role, []).append(task)
+            elif task.node:
                 self._placed.setdefault(task.role, []).append(task)
-            elif task.pending and _free(task):
+            elif not task.gated or _free(task):
                 self._waiting.setdefault(task.role, []).append(task)
         self._coming = job.to_come
         self._left = [pods.count for pods in job.to_come]
@@ -274,6 +274,8 @@ class _Choice:
         return least_of(offers, own, self._lacking.get(None, 0), more), eligible
 
     def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
+        if not (known and count):
+            return 0
         if role is None:
             pool = [task for name in sorted(known) for task in known[name]]
             known.clear()
@@ -281,8 +283,8 @@ class _Choice:
         else:
             name, pool = role, known.get(role, [])
         chosen, known[name] = _first(pool, count)
-        for task in chosen:
-            _sum(vector, task.cls.request, 1)
+        for cls, some in counted(chosen).items():
+            _sum(vector, cls.request, some)
         return len(chosen)
 
 

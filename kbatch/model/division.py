@@ -12,6 +12,9 @@ cut tells which of them, by themselves, would get more than they can: the part f
 its own capacity, and both are settled in the same way (the decomposition algorithm: S. Fujishige, "Lexicographically
 optimal base of a polymatroid with respect to a weight vector", Mathematics of Operations Research 5, 1980).
 
+Whether amounts can flow, and the cut, is told by a flow; where there are few sets of classes and many queues ask for
+several of them, by looking at all unions of sets at once (`unions.py`), which is faster.
+
 Levels are fractions; all amounts are scaled to integers by the denominator of the level. Queues that share all their
 classes are divided between by `shares.fill`; elsewhere each gets the whole units of its fraction, and the last units go
 one each, in the same order, as far as they can flow.
@@ -26,12 +29,15 @@ from typing import Final
 
 from kbatch.model.flow import SINK, SOURCE, Network, bits
 from kbatch.model.shares import Claim, fill, last_unit_key
+from kbatch.model.unions import Unions, unions_of
 from kbatch.resources import Resources
 
 Parts = Mapping[int, Resources]
 """Demands by the set of node classes that may serve them: bit k stands for class k."""
 Demand = dict[int, int]
 """The same of one dimension."""
+SEVERAL: Final = 8
+"""From how many members on that ask of several sets the unions of the sets are looked at."""
 _UNITS_AT_ONCE: Final = 32
 """How many last units are tried in one piece, each on its own way."""
 _FIRST_CLASS: Final = SINK + 1
@@ -127,6 +133,8 @@ class _Part:
     amount: int = 0
     spread: dict[int, Demand] = field(default_factory=dict)
     _several: dict[int, int] | None = None
+    _unions: Unions | None = None
+    _known: bool = False
 
     @property
     def several(self) -> dict[int, int]:
@@ -144,8 +152,32 @@ class _Part:
         reaches = {tuple(demand) for demand in self.demands.values()}
         return len(reaches) == 1 and len(next(iter(reaches))) == 1 and not any(self.free.values())
 
-    def split(self, reached: set[int], classes: int) -> tuple[_Part, _Part]:
-        """The members that ask for more than they can get by themselves, with the classes they fill; and the rest."""
+    def short(self, amounts: Mapping[int, int], scale: int) -> tuple[int, int] | None:
+        """How much of amounts for the members cannot flow, and the classes on the source's side of a minimum cut.
+
+        Everything of the part counts `scale` times, the amounts once. None where only a flow can tell.
+        """
+        unions = self.unions
+        return None if unions is None else unions.worst([amounts[at] for at in self.wants], scale)
+
+    @property
+    def unions(self) -> Unions | None:
+        """The unions of the sets, where looking at them is faster than a flow: a flow is fast with one set each."""
+        if not self._known:
+            self._known = True
+            if len(self.several) >= SEVERAL:
+                free = [self.free.get(at, 0) for at in self.wants]
+                self._unions = unions_of(self.room, self.taken, [self.demands[at] for at in self.wants], free)
+        return self._unions
+
+    def split(self, asked: Mapping[int, int], scale: int, classes: int) -> tuple[_Part, _Part]:
+        """Along a minimum cut: the members that ask for more than they can get outside of some classes; and the rest.
+
+        Args:
+            asked: what the members are raised to.
+            scale: everything else counts so many times.
+            classes: those on the source's side of the cut, as bits; the first of the parts fills them.
+        """
         first = _Part({}, {}, {at: self.room[at] for at in bits(classes)})
         second = _Part({}, {}, {at: left for at, left in self.room.items() if not classes >> at & 1})
         for reach, amount in self.taken.items():
@@ -156,7 +188,11 @@ class _Part:
         touched = {reach for reach, left in left_of.items() if left != reach}
         for at, want in self.wants.items():
             demand, flowed, free = self.demands[at], self.spread.get(at), self.free.get(at, 0)
-            if at not in reached:
+            least = free
+            for reach, amount in demand.items():
+                if left_of[reach]:
+                    least += amount
+            if asked[at] <= least * scale:
                 part = second
                 if not touched.isdisjoint(demand):
                     demand = _without(demand, left_of)
@@ -222,7 +258,12 @@ class _Division:
             part.amount = min(sum(part.room.values()), sum(part.wants.values()))
         else:
             yield
-            part.amount = _Flow(part, part.wants).push()
+            few = part.unions is not None and part.unions.few
+            lack = part.short(part.wants, 1) if few else None
+            if lack is not None:
+                part.amount = sum(part.wants.values()) - lack[0]
+            else:
+                part.amount = _Flow(part, part.wants).push()
         todo = [part]
         while todo:
             part = todo.pop()
@@ -241,11 +282,15 @@ class _Division:
         level = self._level(part)
         top, scale = level.numerator, level.denominator
         asked = {at: min(want * scale, self._claims[at].weight * top) for at, want in part.wants.items()}
-        flow = _Flow(part, asked, scale)
-        flowed = flow.push()
-        part.spread = flow.spread()
-        if flowed < part.amount * scale:
-            return part.split(*flow.reached())
+        lack = part.short(asked, scale)
+        if lack is None:
+            flow = _Flow(part, asked, scale)
+            flowed = flow.push()
+            part.spread = flow.spread()
+            lack = part.amount * scale - flowed, flow.reached()
+        short, classes = lack
+        if short:
+            return part.split(asked, scale, classes)
         yield from self._round(part, asked, scale)
         return ()
 
@@ -272,7 +317,8 @@ class _Division:
             )
             first = {at: granted[at] + 1 for at in order[:rest]}
             yield
-            if _Flow(part, granted | first).push() == part.amount:
+            lack = part.short(granted | first, 1)
+            if (_Flow(part, granted | first).push() == part.amount) if lack is None else not lack[0]:
                 self._grant(granted | first)
                 return
             yield
@@ -398,31 +444,12 @@ class _Flow:
         (reach,) = self._part.demands[at]
         return network.push_one(self._set_node[reach])
 
-    def reached(self) -> tuple[set[int], int]:
-        """After `push`, the members and the classes (as bits) on the source's side of a minimum cut.
-
-        Those are the sets from which something cannot flow, all that could be moved from there, and the members that
-        get more than the other sets can give them.
-        """
-        part, scale = self._part, self._scale
-        side = self._made().reached
-        sets = {reach for reach, node in self._set_node.items() if side >> node & 1}
-        members: set[int] = set()
-        several = part.several
-        for at, amount in self._amounts.items():
-            demand = part.demands[at]
-            if at in several:
-                least = part.free.get(at, 0)
-                for reach, asked in demand.items():
-                    if reach not in sets:
-                        least += asked
-                if amount > scale * least:
-                    members.add(at)
-            else:
-                (reach,) = demand
-                if reach in sets:
-                    members.add(at)
-        return members, sum(1 << each for each in part.room if side >> (_FIRST_CLASS + each) & 1)
+    def reached(self) -> int:
+        """After `push`, the classes on the source's side of a minimum cut, as bits."""
+        if not self._stuck:
+            return 0
+        side = self._made().reached >> _FIRST_CLASS
+        return sum(1 << each for each in self._part.room if side >> each & 1)
 
 
 def _in_proportion(amount: int, like: Demand, demand: Demand, scale: int) -> Demand:

@@ -15,6 +15,7 @@ from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
 from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.journal import Journal
 from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
@@ -34,6 +35,7 @@ class GroupIndex:
     Attributes:
         jobs, queues: by key and by name, sums as of the last `refreshing`.
         live: the jobs that are not settled.
+        changes: the keys of the jobs that changed or went.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class GroupIndex:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
+        self.changes: Final = Journal()
         self._default_queue: Final = default_queue
         self._others: Final = others
         self._selections: Final = selections
@@ -194,11 +197,6 @@ class GroupIndex:
 
     def claims(self) -> list[Claim]:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
-        oldest: dict[str, tuple[int, str]] = {}
-        for job in self.live.values():
-            if (job.waiting or job.outstanding) and not job.orphan:
-                age = job.created, job.key
-                oldest[job.queue] = min(oldest.get(job.queue, age), age)
         return [
             Claim(
                 name,
@@ -206,7 +204,7 @@ class GroupIndex:
                 record.request if record.open else record.allocated,
                 record.capability,
                 record.allocated,
-                oldest.get(name) if record.open else None,
+                record.ages.oldest() if record.open else None,
             )
             for name, record in sorted(self.queues.items())
             if record.queue is not None
@@ -240,10 +238,15 @@ class GroupIndex:
             job.priority = max(priorities) if priorities else 0
         if job.queue:
             queue = self.queues[job.queue]
+            queue.generation += 1
             if job.counted is not None:
                 queue.count(*job.counted[1:], -1)
             job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
             queue.count(*job.counted[1:], 1)
+            if (job.waiting or job.outstanding) and not (job.orphan or job.settled):
+                queue.ages.put((job.created, job.key))
+            else:
+                queue.ages.drop(job.key)
         if job.settled:
             self.live.pop(job.key, None)
         else:
@@ -255,6 +258,7 @@ class GroupIndex:
         if not job.tasks and job.group is None:
             self.jobs.pop(job.key, None)
             self._dirty.pop(job.key, None)
+            self.changes.note(job.key)
             self.live.pop(job.key, None)
             self._demands.pop(job.key, None)
             self._leave(job)
@@ -276,13 +280,17 @@ class GroupIndex:
             queue.count(*job.counted[1:], -1)
             job.counted = None
         queue.jobs.pop(job.key, None)
+        queue.ages.drop(job.key)
+        queue.generation += 1
         if not queue.jobs and queue.queue is None:
             del self.queues[job.queue]
         job.queue = ""
 
     def _touch(self, job: Job) -> None:
         job.generation += 1
-        self._dirty[job.key] = job
+        if job.key not in self._dirty:
+            self._dirty[job.key] = job
+            self.changes.note(job.key)
 
     def _touch_all(self, queue: QueueRecord) -> None:
         for job in queue.jobs.values():

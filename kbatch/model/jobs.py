@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.model.ages import Ages
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
-from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, parse_quantity, parse_resources
+from kbatch.model.tasks import Task, counted
+from kbatch.resources import PODS, Resources, add, parse_quantity, parse_resources
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
@@ -128,11 +130,9 @@ class Job:
         """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest."""
         waiting: list[Task] = []
         nominees: list[Task] = []
-        bound: Resources = {}
-        nominated: Resources = {}
-        asked: Resources = {}
-        own: Resources = {}
-        holding = succeeded = failed = terminating = claiming = 0
+        placed: list[Task] = []
+        ready: list[Task] = []
+        failed = terminating = claiming = 0
         bound_since: int | None = None
         starts: list[int] = []
         ended: list[int] = []
@@ -141,15 +141,13 @@ class Job:
                 if task.node:
                     ended.append(task.started)
                 if task.succeeded:
-                    succeeded += 1
-                    _add(own, task.cls.request)
+                    ready.append(task)
                 else:
                     failed += 1
             elif task.terminating:
                 terminating += 1
             elif task.node:
-                holding += 1
-                _add(bound, task.cls.request)
+                placed.append(task)
                 if bound_since is None or task.started < bound_since:
                     bound_since = task.started
                 if not task.assumed:
@@ -157,20 +155,15 @@ class Job:
             else:
                 waiting.append(task)
                 claiming += task.claims
-                _add(asked, task.cls.request)
                 if task.nominated:
                     nominees.append(task)
-                    _add(nominated, task.cls.request)
-        _add(own, bound)
-        self.waiting, self.nominees, self.bound, self.nominated = waiting, nominees, bound, nominated
-        self.holding, self.succeeded, self.failed, self.terminating = holding, succeeded, failed, terminating
+        self.waiting, self.nominees = waiting, nominees
+        self.holding, self.succeeded, self.failed, self.terminating = len(placed), len(ready), failed, terminating
         self.claiming = claiming
-        self.bound_since, self.started = bound_since, self._start(starts, ended) if holding else None
-        self.own, self.asked = own, asked
-        self.allocated = bound
-        if nominated:
-            self.allocated = dict(bound)
-            _add(self.allocated, nominated)
+        self.bound_since, self.started = bound_since, self._start(starts, ended) if placed else None
+        self.bound, self.nominated, self.asked = _requests(placed), _requests(nominees), _requests(waiting)
+        self.own = add(_requests(ready), self.bound) if ready else self.bound
+        self.allocated = add(self.bound, self.nominated) if nominees else self.bound
         self.settled = not waiting and self._said_all()
 
     def _start(self, starts: list[int], ended: list[int]) -> int | None:
@@ -273,6 +266,8 @@ class QueueRecord:
         request: `allocated` and all that its groups ask for besides.
         parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
         capability: the hard cap; None: none.
+        ages: of its groups that wait for something.
+        generation: moves with every change of it or of a group of it.
     """
 
     name: str
@@ -285,6 +280,8 @@ class QueueRecord:
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
     parts: Parts = field(default_factory=dict)
+    ages: Ages = field(default_factory=Ages)
+    generation: int = 0
 
     def read(self, queue: Queue) -> None:
         """Take over what the Queue says.
@@ -324,9 +321,15 @@ def _count(vector: Resources, change: Resources, sign: int) -> None:
             vector.pop(name, None)
 
 
-def _add(vector: Resources, more: Resources) -> None:
-    for name, amount in more.items():
-        vector[name] = vector.get(name, 0) + amount
+def _requests(tasks: Sequence[Task]) -> Resources:
+    """What the tasks ask for together."""
+    found: Resources = {}
+    if not tasks:
+        return found
+    for cls, count in counted(tasks).items():
+        for name, amount in cls.request.items():
+            found[name] = found.get(name, 0) + amount * count
+    return found
 
 
 def _of_nodes(amounts: Resources) -> Resources:

@@ -133,7 +133,7 @@ class NodeIndex:
         self._rebuild = True
 
     def classes_changed(self, known: int, forgotten: int) -> None:
-        """So many classes of tasks are known, and so many were forgotten so far.
+        """So many classes of tasks, and selections, are known, and so many were forgotten so far.
 
         What is kept of forgotten ones with the nodes goes when it is the larger part: all of it, for nothing there says
         which class it is of. What is still asked for is worked out again.
@@ -194,7 +194,11 @@ class NodeIndex:
 
     def _count(self, vector: Resources | None, sign: int) -> None:
         for name, amount in (vector or {}).items():
-            self._capacity[name] = self._capacity.get(name, 0) + sign * amount
+            left = self._capacity.get(name, 0) + sign * amount
+            if left:
+                self._capacity[name] = left
+            else:
+                self._capacity.pop(name, None)
 
 
 def _content(node: Node) -> tuple[object, ...]:

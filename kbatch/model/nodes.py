@@ -143,8 +143,13 @@ def read_allocatable(node: Node) -> Resources:
 
 
 def _accumulate(vector: Resources, needs: Iterable[tuple[str, int]], sign: int) -> None:
+    """Add or take away; a dimension of which nothing is left goes, or every one that ever was in use would stay."""
     for name, amount in needs:
-        vector[name] = vector.get(name, 0) + sign * amount
+        left = vector.get(name, 0) + sign * amount
+        if left:
+            vector[name] = left
+        else:
+            vector.pop(name, None)
 
 
 def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, tuple[Column, Column, Column, Column]]:
@@ -153,17 +158,20 @@ def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, 
     for start in range(0, len(records), _ROWS_AT_ONCE):
         part = records[start : start + _ROWS_AT_ONCE]
         found[0].extend([record.allocatable.get(name, 0) for record in part])
-        found[1].extend([_cell(record.used, name) for record in part])
-        found[2].extend([_cell(record.releasing, name) for record in part])
-        found[3].extend([_cell(record.foreign, name) for record in part])
+        found[1].extend(_cells([record.used for record in part], name))
+        found[2].extend(_cells([record.releasing for record in part], name))
+        found[3].extend(_cells([record.foreign for record in part], name))
         yield
     allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
     return allocatable, used, releasing, foreign
 
 
-def _cell(vector: Resources, name: str) -> int:
-    """One amount of a record for a column. Only rows that are closed hold more than 2^53 of anything."""
-    return min(vector.get(name, 0), LIMIT)
+def _cells(vectors: Sequence[Resources], name: str) -> list[int]:
+    """One amount of some records for a column. Only rows that are closed hold more than 2^53 of anything."""
+    amounts = [vector.get(name, 0) for vector in vectors]
+    if max(amounts, default=0) > LIMIT:
+        amounts = [min(amount, LIMIT) for amount in amounts]
+    return amounts
 
 
 def exact_sum(column: Column) -> int:
@@ -201,8 +209,6 @@ class NodeTable:
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self.static_generation = 0
         self.static_cache: dict[Any, Any] = {}
-        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
-        self._labels: dict[str, tuple[Ids, list[str]]] = {}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -216,7 +222,8 @@ class NodeTable:
 
     def labels(self, key: str) -> tuple[Ids, list[str]]:
         """A label as integers: for each row the index of its value in the list, -1 where the node has no such label."""
-        found = self._labels.get(key)
+        # Beside what is worked out of it, which refers to these ids, and gone with that: pods name any labels at all.
+        found: tuple[Ids, list[str]] | None = self.static_cache.get(("labels", key))
         if found is None:
             ids = np.full(len(self.names), -1, np.int32)
             values: list[str] = []
@@ -230,7 +237,7 @@ class NodeTable:
                         at = index[value] = len(values)
                         values.append(value)
                     ids[row] = at
-            found = self._labels[key] = (ids, values)
+            found = self.static_cache["labels", key] = (ids, values)
         return found
 
     # --- kept up to date by the ClusterModel --------------------------------------------------------------------------
@@ -245,11 +252,13 @@ class NodeTable:
         ready: list[bool] = []
         cordoned: list[bool] = []
         taint_set: list[int] = []
+        taint_index: dict[tuple[Taint, ...], int] = {(): 0}
         dimensions: set[str] = set()
         for at, record in enumerate(found, start=1):
             ready.append(record.ready)
             cordoned.append(record.node is not None and record.node.spec.unschedulable)
-            taint_set.append(self._taints(record))
+            taints = (record.node.spec.taints or ()) if record.node is not None else ()
+            taint_set.append(taint_index.setdefault(taints, len(taint_index)))
             dimensions.update(record.allocatable)
             if not at % _ROWS_AT_ONCE:
                 yield
@@ -262,8 +271,7 @@ class NodeTable:
         self.row = {name: row for row, name in enumerate(names)}
         self.open, self.ready = masks
         self.cordoned = np.array(cordoned, np.bool_)
-        self.taint_set = np.array(taint_set, np.int32)
-        self._labels = {}
+        self.taint_set, self.taint_sets = np.array(taint_set, np.int32), list(taint_index)
         self.static_cache = {}
         self.static_generation += 1
         self.allocatable = {name: columns[0] for name, columns in filled.items()}
@@ -282,18 +290,10 @@ class NodeTable:
         picked = [self.records[row] for row in index]
         schedulable = [record.schedulable for record in picked]
         for name, idle in self.idle.items():
-            used = np.array([_cell(record.used, name) for record in picked], np.int64)
-            foreign = np.array([_cell(record.foreign, name) for record in picked], np.int64)
+            used = np.array(_cells([record.used for record in picked], name), np.int64)
+            foreign = np.array(_cells([record.foreign for record in picked], name), np.int64)
             allocatable = self.allocatable[name][index]
             idle[index] = allocatable - used
-            self.releasing[name][index] = [_cell(record.releasing, name) for record in picked]
+            self.releasing[name][index] = _cells([record.releasing for record in picked], name)
             self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
         self.open[index] = [not record.closed for record in picked]
-
-    def _taints(self, record: NodeRecord) -> int:
-        taints = (record.node.spec.taints or ()) if record.node is not None else ()
-        at = self._taint_index.get(taints)
-        if at is None:
-            at = self._taint_index[taints] = len(self.taint_sets)
-            self.taint_sets.append(taints)
-        return at

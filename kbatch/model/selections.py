@@ -51,6 +51,14 @@ class SelectionTable:
     _by_content: WeakValueDictionary[bytes, Selection] = field(default_factory=WeakValueDictionary)
     _count: int = 0
 
+    def __len__(self) -> int:
+        return len(self._by_content)
+
+    @property
+    def forgotten(self) -> int:
+        """How many went out of use so far."""
+        return self._count - len(self._by_content)
+
     @property
     def plain(self) -> Selection:
         """That of a pod that chooses no nodes and tolerates nothing."""

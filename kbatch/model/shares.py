@@ -99,7 +99,12 @@ def last_unit_key(claim: Claim, dimension: str, granted: int, fraction: int) -> 
 
 
 def dominant_share(amounts: Mapping[str, int], total: Mapping[str, int]) -> Fraction:
-    """The largest amount/total over the dimensions of `total`; 0 where none is held.
+    """`dominant_part` as a fraction."""
+    return Fraction(*dominant_part(amounts, total))
+
+
+def dominant_part(amounts: Mapping[str, int], total: Mapping[str, int]) -> tuple[int, int]:
+    """The largest amount/total over the dimensions of `total`, these two as they are; 0 and 1 where none is held.
 
     A dimension that `total` does not name is ignored. One whose total is 0 counts as having one unit, so that holding
     some of what one deserves nothing of ranks above everything else, and more of it above less.
@@ -107,8 +112,6 @@ def dominant_share(amounts: Mapping[str, int], total: Mapping[str, int]) -> Frac
     top, bottom = 0, 1  # compared by cross products: building a Fraction per dimension costs ten times as much
     for dimension, whole in total.items():
         amount = amounts.get(dimension, 0)
-        if amount > 0:
-            whole = max(1, whole)
-            if amount * bottom > top * whole:
-                top, bottom = amount, whole
-    return Fraction(top, bottom)
+        if amount > 0 and amount * bottom > top * (whole or 1):
+            top, bottom = amount, whole or 1
+    return top, bottom

@@ -8,7 +8,7 @@ labels that are selected by: an index label that differs in each pod does not sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -30,6 +30,10 @@ _AVOIDING: Final[_Labels] = ("", (("", ""),))
 
 _UNUSED: Final = 1000
 """So many classes may be out of use before they are forgotten, should nobody read the model for so long."""
+
+_IDLE_KEYS: Final = 64
+"""So many labels may go on counting that no pod selects by any more. Each that begins to count has all pods classed
+again, and so has forgetting: where pods with a selector come and go one by one, that is seldom."""
 
 _TEMPLATES: Final = 32
 """So many ways to write one content are known at a time: container names, for example, count for nothing."""
@@ -130,6 +134,14 @@ class Task:
         return bool(self.node) and not (self.terminal or self.terminating)
 
 
+def counted(tasks: Iterable[Task]) -> dict[TaskClass, int]:
+    """How many of the tasks are of each class. Pods of a class ask for the same: who adds up needs no look at each."""
+    found: dict[TaskClass, int] = {}
+    for task in tasks:
+        found[task.cls] = found.get(task.cls, 0) + 1
+    return found
+
+
 def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
     """What the pod itself says; its priority stays unread. Pods of other schedulers belong to no job."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -206,6 +218,7 @@ class _Content:
     Attributes:
         base: the class without labels. key: the content. templates: how pods of it were written, the latest of them.
         variants: the classes by namespace and labels that count. users: tasks of all of them.
+        selects: the labels that its spec selects other pods by.
     """
 
     base: TaskClass
@@ -213,6 +226,7 @@ class _Content:
     templates: list[bytes] = field(default_factory=list)
     variants: dict[_Labels, TaskClass] = field(default_factory=dict)
     users: int = 0
+    selects: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -237,7 +251,9 @@ class ClassTable:
     selected_keys: set[str] = field(default_factory=set)
     coupled: bool = False
     generation: int = 0
-    """Moves when labels begin to count that did not before: tasks must then be classed again."""
+    """Moves when other labels count than before: tasks must then be classed again."""
+    _selecting: dict[str, int] = field(default_factory=dict)
+    """By label how many contents select by it; some of `selected_keys` may have none any more."""
 
     def __len__(self) -> int:
         return len(self._homes)
@@ -277,7 +293,30 @@ class ClassTable:
                 del self._by_content[content.key]
                 for template in content.templates:
                     del self._by_template[template]
+                for name in content.selects:
+                    self._selecting[name] -= 1
+                    if not self._selecting[name]:
+                        del self._selecting[name]
                 self._forget(content.base.id)
+
+    def forget_labels(self) -> None:
+        """Let labels count no longer that no pod selects by any more, when there are many of them.
+
+        Which pods share a class depends on it, so whoever decides by classes says when: a cycle, when it begins.
+        """
+        if len(self.selected_keys) <= _IDLE_KEYS:
+            return
+        self.sweep()  # a class that is out of use and not forgotten yet must make no difference
+        if len(self.selected_keys) > len(self._selecting) + _IDLE_KEYS:
+            self.selected_keys = set(self._selecting)
+            self.coupled = any(content.base.couples for content in self._by_content.values())
+            self._count_anew()
+
+    def _count_anew(self) -> None:
+        """Other labels count than before."""
+        self.generation += 1
+        for content in self._by_content.values():
+            content.variants.clear()
 
     def _forget(self, number: int) -> None:
         del self._homes[number]
@@ -313,7 +352,7 @@ class ClassTable:
             return base
         labels = pod.metadata.labels or {}
         if self.selected_keys and labels:
-            seen = tuple(sorted([(key, labels[key]) for key in self.selected_keys if key in labels]))
+            seen = tuple(sorted([item for item in labels.items() if item[0] in self.selected_keys]))
         else:
             seen = ()
         key = (pod.metadata.namespace, seen)
@@ -356,27 +395,26 @@ class ClassTable:
         found = self._by_content.get(content)
         if found is None:
             couples = False
+            selects: set[str] = set()
             for selector, keys in _pod_selectors(spec):
                 couples = True
-                self._select(selector, keys)
+                selects |= _labels_of(selector, keys)
             base = self._new(request, spec, pod.metadata.namespace if volumes else "", {}, volumes, couples=couples)
-            found = self._by_content[content] = _Content(base, content)
+            found = self._by_content[content] = _Content(base, content, selects=frozenset(selects))
             self._homes[base.id] = found, None
             self._unused[base.id] = None
+            if couples:
+                self._select(found.selects)
         return found
 
-    def _select(self, selector: LabelSelector | None, keys: tuple[str, ...]) -> None:
-        """Labels under these keys count from now on."""
-        wanted = set(keys)
-        if selector is not None:
-            wanted.update(selector.match_labels or ())
-            wanted.update(requirement.key for requirement in selector.match_expressions or ())
+    def _select(self, wanted: frozenset[str]) -> None:
+        """Labels under these keys count from now on: one content more selects by them."""
+        for key in wanted:
+            self._selecting[key] = self._selecting.get(key, 0) + 1
         if not self.coupled or not wanted <= self.selected_keys:
             self.coupled = True
             self.selected_keys |= wanted
-            self.generation += 1
-            for content in self._by_content.values():
-                content.variants.clear()
+            self._count_anew()
 
     def _new(
         self,
@@ -423,6 +461,15 @@ def _pod_selectors(spec: PodSpec) -> Iterator[tuple[LabelSelector | None, tuple[
                     yield term.label_selector, (*(term.match_label_keys or ()), *(term.mismatch_label_keys or ()))
     for constraint in spec.topology_spread_constraints or ():
         yield constraint.label_selector, constraint.match_label_keys or ()
+
+
+def _labels_of(selector: LabelSelector | None, keys: tuple[str, ...]) -> set[str]:
+    """The keys of all labels that a selector, narrowed by some of the pod's own, reads."""
+    wanted = set(keys)
+    if selector is not None:
+        wanted.update(selector.match_labels or ())
+        wanted.update(requirement.key for requirement in selector.match_expressions or ())
+    return wanted
 
 
 def started_us(pod: Pod) -> int | None:

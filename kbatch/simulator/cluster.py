@@ -353,6 +353,11 @@ class SimulatedCluster:
         self.store.tell(record)
         return True
 
+    def restate(self, verdicts: Iterable[Verdict], now: int) -> None:
+        """Record how groups stand, where nothing was decided."""
+        for verdict in verdicts:
+            self._write(verdict, now)
+
     def _decided_on(self, key: str, uid: str) -> PodRecord:
         record = self.store.pods.get(key)
         if record is None or not record.here or record.pod.metadata.uid != uid:

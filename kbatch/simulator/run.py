@@ -101,12 +101,22 @@ class _Run:
                 return
             self._account()
             following = self._next()
+        self._restate()
         if self.limits.extra_cycles:
             seconds = self.engine_seconds
             for _ in range(self.limits.extra_cycles):
                 self._step()  # what it decides, although nothing happened, is not hidden
             self.idle_seconds = (self.engine_seconds - seconds) / self.limits.extra_cycles
             self.engine_seconds = seconds
+
+    def _restate(self) -> None:
+        """Say once more of all groups how they stand, with the numbers of now."""
+        self.memo = Memo()
+        seconds = self.engine_seconds
+        _, verdicts = self._cycle()
+        self.cluster.restate(verdicts, self.now)
+        self.count -= 1
+        self.engine_seconds = seconds
 
     def _decide(self) -> bool:
         """Run cycles at this instant until one decides nothing; false where the limit is reached before that."""

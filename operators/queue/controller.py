@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from kbatch.api.objects import Queue
@@ -16,7 +18,7 @@ from kbatch.kube.kinds import QUEUES
 from kbatch.kube.writes import apply_status, create
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Upsert
+from kbatch.model.events import Event, Upsert
 from kbatch.resources import CPU, Resources
 from operators.queue.status import Report, manifest, reports, same
 
@@ -25,6 +27,8 @@ _log = logging.getLogger(__name__)
 FIELD_MANAGER: Final = "kbatch-queue"
 GAP_SECONDS: Final = 0.4
 """Between two rounds: a thousand pods that start are a few writes for each queue."""
+TURN_SECONDS: Final = 0.01
+"""After how long the event loop gets a turn while shares are divided."""
 _RETRY_SECONDS: Final = 1.0
 _PARALLEL: Final = 8
 
@@ -45,11 +49,14 @@ class Controller:
         self._work = work
         self._dirty = asyncio.Event()
         self._shown: dict[str, set[str]] = {}
+        self._held: list[Event] | None = None
 
     def receive(self, batch: Batch) -> None:
-        """Take in what an informer saw."""
-        for event in batch.events:
-            self.model.apply(event)
+        """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided."""
+        if self._held is not None:
+            self._held += batch.events
+        else:
+            self._apply(batch.events)
         if batch.events:
             self._dirty.set()
 
@@ -88,7 +95,7 @@ class Controller:
 
     async def round(self) -> int:
         """Compare every Queue once and write what differs; how many writes failed."""
-        found = reports(self.model)
+        found = await self._reports()
         self._show(found)
         changed: list[tuple[Queue, Report]] = []
         for name, report in found.items():
@@ -102,6 +109,24 @@ class Controller:
         limit = asyncio.Semaphore(_PARALLEL)
         results = await asyncio.gather(*(self._write(limit, queue, report) for queue, report in changed))
         return results.count(False)
+
+    async def _reports(self) -> dict[str, Report]:
+        """What is to be said of each Queue. The event loop has its turns; events wait until it is found."""
+        self._held = []
+        try:
+            began = time.perf_counter()
+            for _ in itertools.chain(self.model.refreshing(), self.model.dividing()):
+                if time.perf_counter() - began > TURN_SECONDS:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+            return reports(self.model)
+        finally:
+            held, self._held = self._held, None
+            self._apply(held)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.model.apply(event)
 
     async def _write(self, limit: asyncio.Semaphore, queue: Queue, report: Report) -> bool:
         """Write one status; whether there is nothing left to do for it."""

@@ -56,6 +56,7 @@ class Report:
 
 def reports(model: ClusterModel) -> dict[str, Report]:
     """What is to be said of each Queue that exists, by name."""
+    model.classes.forget_labels()
     deserved = model.deserved()
     return {
         name: _report(record, deserved.get(name, {}))

@@ -23,6 +23,7 @@ from kbatch.engine import (
     Memo,
     Outcome,
     Policy,
+    Report,
     Snapshot,
     Step,
     Transaction,
@@ -35,6 +36,7 @@ from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.story import Story
+from operators.scheduler.tally import Tally
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class Scheduler:
         cache: Cache,
         policy: Callable[[], Policy],
         hands: Hands,
-        report: Callable[[dict[str, Verdict]], Iterable[None]],
+        report: Callable[[Report], Iterable[None]],
         *,
         metrics: SchedulerMetrics,
         gap: float = 0.05,
@@ -125,7 +127,7 @@ class Scheduler:
         self._started = 0
         self._story = Story()
         self._reasons: set[str] = set()
-        self._oldest: int | None = None
+        self._tally = Tally()
         metrics.oldest.set_function(self._oldest_age)
 
     def failing(self) -> str | None:
@@ -215,14 +217,15 @@ class Scheduler:
                 raise
             self._spent = slices.end()
             self._metrics.cycle.observe(self._spent)
-            self._story.tell(number, transactions, verdicts)
+            report = Report(verdicts, item.whole, item.gone)
+            self._story.tell(number, transactions, report)
             self._memo, self._state = item.memo, item.state
             self.cycles += 1
-            self._count(verdicts)
+            self._count(report)
             for error in item.errors:
                 self._metrics.group_errors.labels(error.phase).inc()
                 self._failed(error)
-            for _ in self._report(verdicts):
+            for _ in self._report(report):
                 await slices.turn(TURN_SECONDS)
             for _ in self._cache.catching_up():
                 await slices.turn(TURN_SECONDS)
@@ -252,31 +255,27 @@ class Scheduler:
             counter.labels("nominate" if nomination.node else "withdraw").inc()
 
     def _oldest_age(self) -> float:
-        return 0.0 if self._oldest is None else max(0.0, self._wall() - self._oldest / SECOND)
+        oldest = self._tally.oldest
+        return 0.0 if oldest is None else max(0.0, self._wall() - oldest / SECOND)
 
-    def _count(self, verdicts: dict[str, Verdict]) -> None:
-        waiting: dict[str, int] = {}
-        scheduled = 0
-        jobs = self._cache.model.jobs
-        oldest = self._now
-        for key, verdict in verdicts.items():
-            if verdict.scheduled:
-                scheduled += 1
-            else:
-                code = verdict.reason.code if verdict.reason is not None else ""
-                code = "plugin" if "/" in code else code  # as many as there are plugins in the world
-                waiting[code] = waiting.get(code, 0) + 1
-                job = jobs.get(key)
-                if job is not None:
-                    oldest = min(oldest, job.created)
-        self._oldest = oldest if len(verdicts) > scheduled else None
-        self._metrics.groups.labels("scheduled").set(scheduled)
-        self._metrics.groups.labels("waiting").set(len(verdicts) - scheduled)
-        for code in self._reasons - waiting.keys():
-            self._metrics.waiting.labels(code).set(0)
-        for code, count in waiting.items():
-            self._metrics.waiting.labels(code).set(count)
-        self._reasons |= waiting.keys()
+    def _count(self, report: Report) -> None:
+        """Take over what has changed of how many groups wait, and why; costs what there is a verdict of."""
+        metrics, jobs = self._metrics, self._cache.model.jobs
+        if report.whole:
+            self._tally = Tally()
+        tally = self._tally
+        for key in report.gone:
+            tally.drop(key)
+        for key, verdict in report.verdicts.items():
+            job = jobs.get(key)
+            tally.put(key, verdict, job.created if job is not None else self._now)
+        metrics.groups.labels("scheduled").set(tally.scheduled)
+        metrics.groups.labels("waiting").set(tally.waiting)
+        for code in self._reasons - tally.reasons.keys():
+            metrics.waiting.labels(code).set(0)
+        for code, count in tally.reasons.items():
+            metrics.waiting.labels(code).set(count)
+        self._reasons |= tally.reasons.keys()
 
 
 class _Slices:

@@ -11,13 +11,13 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from kbatch.api.objects import Pod, PodCondition
-from kbatch.engine import Verdict
+from kbatch.engine import Report, Verdict
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
@@ -91,27 +91,31 @@ class PodReporter:
         """Pods whose condition is still to be written."""
         return len(self._words)
 
-    def report(self, verdicts: Mapping[str, Verdict]) -> Iterator[None]:
+    def report(self, report: Report) -> Iterator[None]:
         """Note how groups stand after a cycle, in pieces of a few milliseconds. Groups that look as they did cost
         nothing.
         """
         jobs = self._cache.model.jobs
-        looked: dict[str, _Look] = {}
+        looked: dict[str, _Look] = {} if report.whole else self._looked
+        for key in report.gone:
+            looked.pop(key, None)
         work = 0
-        for key, verdict in verdicts.items():
+        for key, verdict in report.verdicts.items():
             work += 1
             if work > _PODS_AT_ONCE:
                 work = 0
                 yield
             job = jobs.get(key)
             if job is None or verdict.scheduled or verdict.reason is None:
+                looked.pop(key, None)
                 continue
             first = job.waiting[0].uid if job.waiting else ""  # a job made anew counts its generations anew
             look = (job.generation, first, verdict.pods_unschedulable, verdict.reason.code)
+            before = self._looked.get(key, _NEVER)
             looked[key] = look
-            if self._looked.get(key) == look:
+            if before == look:
                 continue
-            if verdict.shadow and self._looked.get(key, _NEVER)[-1] != verdict.reason.code:
+            if verdict.shadow and before[-1] != verdict.reason.code:
                 self._tell(job.waiting, verdict)
             for task in job.waiting:
                 self._note(task, verdict)
@@ -156,12 +160,13 @@ class PodReporter:
                 except TimeoutError:
                     pass
                 continue
+            word = self._words.pop(key)
             try:
-                await self._write(key, self._words.pop(key))
+                await self._write(key, word)
                 backoff.reset()
             except KubeError as error:
                 _log.info("condition of %s: %s", key, error)
-                self._looked.clear()  # so that the next cycle notes it again
+                self._words.setdefault(key, word)  # unless there is something newer to say of it
                 await asyncio.sleep(backoff.next())
             await asyncio.sleep(1 / WRITES_A_SECOND)
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PersistentVolumeClaim
 from kbatch.decisions.records import PolicyText
-from kbatch.engine import Verdict
+from kbatch.engine import Report
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.errors import CredentialsError
@@ -262,10 +262,10 @@ class _Assembly:
                     task.cancel()
                 await self.log.close()
 
-    def report(self, verdicts: dict[str, Verdict]) -> Iterator[None]:
+    def report(self, report: Report) -> Iterator[None]:
         """Hand a cycle's verdicts to those who write them down, in pieces."""
-        yield from self.status.report(verdicts)
-        yield from self.pods.report(verdicts)
+        yield from self.status.report(report)
+        yield from self.pods.report(report)
 
     def refused(self, why: str) -> None:
         """Say where people look that a configuration is not in force."""

@@ -19,7 +19,7 @@ import dataclasses
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,7 +29,7 @@ import msgspec
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, timestamp_us
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
-from kbatch.engine import Verdict, verdict_conditions
+from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -131,11 +131,11 @@ class StatusWriter:
         waiting = (self._urgent, self._good, self._patient, self._writing, self._held)
         return sum(len(some) for some in waiting)
 
-    def report(self, verdicts: Mapping[str, Verdict]) -> Iterator[None]:
+    def report(self, report: Report) -> Iterator[None]:
         """Note how groups stand after a cycle; never waits, but goes over them in pieces of a few milliseconds."""
-        for key in self._noted.keys() - verdicts.keys():
-            del self._noted[key]
-        for number, (key, verdict) in enumerate(verdicts.items(), start=1):
+        for key in self._noted.keys() - report.verdicts.keys() if report.whole else report.gone:
+            self._noted.pop(key, None)
+        for number, (key, verdict) in enumerate(report.verdicts.items(), start=1):
             if not number % GROUPS_AT_ONCE:
                 yield
             group = self._cache.groups.get(key)

@@ -7,10 +7,10 @@ The number of the cycle is the one that stands in the decision log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from kbatch.engine import Transaction, Verdict
+from kbatch.engine import Report, Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ class Story:
     def __init__(self) -> None:
         self._waiting: dict[str, str] = {}
 
-    def tell(self, cycle: int, transactions: Sequence[Transaction], verdicts: Mapping[str, Verdict]) -> None:
+    def tell(self, cycle: int, transactions: Sequence[Transaction], report: Report) -> None:
         """Tell one cycle; a cycle that changes nothing is not worth a line."""
         if not _log.isEnabledFor(logging.INFO):
             return
         self.decided(cycle, transactions)
-        self._verdicts(cycle, verdicts)
+        self._verdicts(cycle, report)
 
     def decided(self, cycle: int, transactions: Sequence[Transaction]) -> None:
         """Tell what is being carried out; alone where the cycle failed before it had a verdict on every group."""
@@ -56,18 +56,23 @@ class Story:
             part = pods[start : start + PODS_IN_A_LINE]
             _log.info(what, extra={"cycle": cycle, "count": len(part), "pods": " ".join(part)})
 
-    def _verdicts(self, cycle: int, verdicts: Mapping[str, Verdict]) -> None:
-        waiting: dict[str, str] = {}
+    def _verdicts(self, cycle: int, report: Report) -> None:
+        before = self._waiting
+        waiting: dict[str, str] = {} if report.whole else before
+        for key in report.gone:
+            waiting.pop(key, None)
         told = 0
-        for key, verdict in verdicts.items():
+        for key, verdict in report.verdicts.items():
+            known = before.get(key)
             if verdict.scheduled or verdict.reason is None:
-                if key in self._waiting and verdict.scheduled:
+                waiting.pop(key, None)
+                if known is not None and verdict.scheduled:
                     told += 1
                     if told <= GROUPS_IN_A_CYCLE:
                         _log.info("scheduled", extra={"cycle": cycle, "group": verdict.group})
                 continue
             code = waiting[key] = verdict.reason.code
-            if self._waiting.get(key) != code:
+            if known != code:
                 told += 1
                 if told <= GROUPS_IN_A_CYCLE:
                     extra = {"cycle": cycle, "group": verdict.group, "reason": code, "why": verdict.reason.message}

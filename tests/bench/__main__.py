@@ -1,10 +1,10 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [shares] [scale] [live]
+    python -m tests.bench [--quick] [engine] [shares] [scale] [churn] [live]
 
-Without names all four run: the engine alone; the division into shares; what a large cluster costs the scheduler before
-it decides anything; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the
-method).
+Without names all five run: the engine alone; the division into shares; what a large cluster costs the scheduler before
+it decides anything; what is kept of pods that are gone; binds on a real API server, against a bare loop and other
+schedulers (docs/benchmarks.md has the method).
 
 Every row of the engine runs in a process of its own: its memory is its own. Figures are kept as JSON lines in
 `docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
@@ -112,6 +112,17 @@ def scale(*, quick: bool) -> list[str]:
     return ["scale"] if subprocess.run(command, check=False).returncode else []
 
 
+def churn(*, quick: bool) -> list[str]:
+    """What is kept of what is gone."""
+    command = [sys.executable, "-m", "tests.bench.churn"]
+    if quick:
+        command += ["--pods", "40000"]
+    else:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "churn.jsonl")]
+    return ["churn"] if subprocess.run(command, check=False).returncode else []
+
+
 def live(*, quick: bool) -> list[str]:
     """Binds on a real API server."""
     command = [sys.executable, "-m", "tests.bench.live"]
@@ -119,7 +130,7 @@ def live(*, quick: bool) -> list[str]:
     return ["live"] if subprocess.run(command, check=False).returncode else []
 
 
-PARTS: Final = {"engine": engine, "shares": shares, "scale": scale, "live": live}
+PARTS: Final = {"engine": engine, "shares": shares, "scale": scale, "churn": churn, "live": live}
 
 
 def main(arguments: list[str]) -> int:

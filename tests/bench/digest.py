@@ -499,7 +499,7 @@ def ran(seed: int, number: int, built: dict[str, Policy], log: _Log | None = Non
     with mock.patch.object(store, "ClusterModel", model), mock.patch.object(simulation, "cycle", deciding):
         result = simulation.simulate(manifests, built[policy], simulation.Limits(max_cycles=MOST_CYCLES))
     output = result.json()
-    if heard != result.cycle_count:
+    if heard - result.cycle_count not in {0, 1}:  # at the end the simulator asks once more how groups stand
         raise RuntimeError(f"the simulator ran {result.cycle_count} cycles, and {heard} were heard")
     counts["limited"] += result.limited
     lines.extend(_text("decided", each["cycle"], round(each["time"], 3), each["enqueued"]) for each in output["cycles"])

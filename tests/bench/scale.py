@@ -21,7 +21,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from kbatch.api.configuration import DEFAULT
-from kbatch.engine import Transaction, Verdict, build_policy
+from kbatch.engine import Report, Transaction, build_policy
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import NODES, PODGROUPS, PODS, QUEUES
 from kbatch.metrics import SchedulerMetrics, WatchMetrics
@@ -160,10 +160,10 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
     source, registry = Source(pods, nodes), CollectorRegistry()
     cache = Cache(ClusterModel())
     feed = Feed([Informer(source, kind) for kind in KINDS], cache.receive, WatchMetrics(registry))
-    verdicts: list[dict[str, Verdict]] = []
+    verdicts: list[Report] = []
     policy = build_policy(DEFAULT)
 
-    def report(found: dict[str, Verdict]) -> tuple[None, ...]:
+    def report(found: Report) -> tuple[None, ...]:
         verdicts.append(found)
         return ()
 
@@ -179,7 +179,7 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
             await asyncio.sleep(0.01)
         started = time.process_time() - began
         assert len(cache.model.tasks) == pods
-        assert len(verdicts[-1]) >= WAITING // GANG
+        assert len(verdicts[0].verdicts) >= WAITING // GANG
         await asyncio.sleep(2.0)  # what the first cycle has left behind
         began, cycles = time.process_time(), scheduler.cycles
         await asyncio.sleep(IDLE_SECONDS)

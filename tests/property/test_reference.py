@@ -25,6 +25,8 @@ def test_the_engine_places_what_can_be_placed(kind: str) -> None:
     found = tally(range(1, CASES + 1), kind)
     assert 0.4 <= found.feasible / found.cases <= 0.8
     assert len(found.unsound) <= UNSOUND[kind], [f"{describe(each)}: {each.run.unsound}" for each in found.unsound]
+    assert not found.needless, "each victim of these was evicted although the gang could be placed without"
+    assert (found.evicting > CASES // 5) is (kind != "place"), "there is something to be said of victims"
     assert found.completeness >= LEAST[kind], [describe(each) for each in found.missed]
 
 

@@ -46,7 +46,8 @@ class Reason:
 
 def most_specific(reasons: Iterable[Reason | None]) -> Reason | None:
     """The reason that takes precedence, the first of equals; None where there is none."""
-    return min((reason for reason in reasons if reason is not None), key=lambda reason: reason.rank, default=None)
+    found = [reason for reason in reasons if reason is not None]
+    return min(found, key=lambda reason: reason.rank) if found else None
 
 
 def amount(resource: str, units: int) -> str:

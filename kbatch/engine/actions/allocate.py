@@ -4,6 +4,9 @@ Queues by order, jobs by order. A job that lacks its minimum is tried as a whole
 it does not fit; one that has it gets pod after pod, re-ranked after each. A queue that has had its share passes for the
 jobs that ask for more of the same, until nobody below a share has a step left; then idle room goes to these, the
 smallest share first, so that nothing is left unused.
+
+What preempt would evict at once is not started: before a job that could be evicted is placed, room is made inside the
+queue for those of higher priority that were tried in vain.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import Line, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
-from kbatch.engine.placement.gang import place_minimum, placing
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.preemption.reuse import Searches
+from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.session.guarding import key_of, working
@@ -86,7 +92,7 @@ def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[T
             heapq.heapreplace(heap, (session.queue_key(line.queue), at))
 
 
-def _take_over(context: CycleContext, statement: Statement) -> bool:
+def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, None, bool]:
     """Place the job where others of its queue that matter less are nominated; their nominations end if that helps.
 
     The room may have been taken from other queues, for no more than the queue's share: it does not go above that. And
@@ -106,9 +112,8 @@ def _take_over(context: CycleContext, statement: Statement) -> bool:
         for task, _ in list(other.nominated.values()):
             statement.withdraw(other, task)
         mark = len(statement)
-        if place_minimum(context.rankings, statement, (When.NOW, When.LATER)) and all(
-            queue.allocated.get(name, 0) <= amount for name, amount in most.items()
-        ):
+        placed = yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=())
+        if placed and all(queue.allocated.get(name, 0) <= amount for name, amount in most.items()):
             return True
         statement.rollback(mark)
     statement.rollback()
@@ -128,6 +133,9 @@ class _Line:
         self._surplus: dict[str, list[Task]] = {}
         self._passed: dict[str, tuple[JobState, Reason]] = {}
         self._kept_out: dict[str, JobState] = {}
+        self._preempts = context.session.policy.has("preempt")
+        self._in_vain: list[JobState] = []
+        self._searches: Searches | None = None
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -197,13 +205,50 @@ class _Line:
         finally:
             if lifted:
                 ledger.lay()
+        if done is None:
+            yield from self._preempt_before(job)
+            return True
+        if not done and self._preempts and job.key not in self._kept_out:
+            self._in_vain.append(job)
         if not done and job.missing():
             ledger.tried(job)
         if not done:
             yield TURN
         return done
 
-    def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool]:
+    def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
+        """Make room inside the queue for those that matter more than the job; each is tried once."""
+        if self._searches is None:
+            self._searches = Searches(self.context, EVICTOR)
+            self.session.caches.append(self._searches.forget)
+        first = Line(self.session, self.queue)
+        before = (other for other in self._in_vain if other.priority > job.priority and wants_room(other))
+        for other in in_reach(self.session, self.queue, before):
+            first.stand(other)
+        self._in_vain = [other for other in self._in_vain if other.priority <= job.priority]
+        while first:
+            other = first.next()
+            if not other.possible:
+                continue
+            step = partial(preempting, self.context, self.queue, other, self._searches)
+            moved = yield from working(self.session, other, step, False)
+            yield TURN
+            if moved:
+                first.stand(other)
+
+    def _others_preempt(self, job: JobState, *, minimum: bool) -> bool:
+        """Whether what the job is to place, its minimum or a pod above it, might be evicted at once for those that
+        were tried in vain before.
+        """
+        model, group = job.job, job.job.group
+        if model.disruption == "Never" or (group is not None and group.spec.min_runtime_seconds):
+            return False
+        if minimum and model.gang and model.disruption != "Whole":
+            return False
+        return any(other.priority > job.priority for other in self._in_vain)
+
+    def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool | None]:
+        """Place the minimum; None: those that matter more come first."""
         context, session = self.context, self.session
         reason = session.valid(job)
         if reason is not None:
@@ -213,7 +258,8 @@ class _Line:
         following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
-        reason = over_capability(self.queue, following) if no_choice(job, tasks) else None
+        capped = self.queue.record.capability and no_choice(job, tasks)
+        reason = over_capability(self.queue, following) if capped else None
         if reason is not None:
             session.refuse(job, reason)
             return False
@@ -226,8 +272,12 @@ class _Line:
         if known:
             account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
-            yield TURN
+            if session.due(len(statement)):
+                yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
+            if reason is None and self._others_preempt(job, minimum=True):
+                statement.rollback()
+                return None
             if reason is None:
                 yield from statement.commit()
                 return True
@@ -236,7 +286,7 @@ class _Line:
             session.refuse(job, reason)
             return False
         statement.rollback()
-        if _take_over(context, statement):
+        if (yield from _take_over(context, statement)):
             yield from statement.commit()
             return True
         reason = context.ledger.reason(job) if not known else None
@@ -251,8 +301,11 @@ class _Line:
         session.refuse_room(job)
         return False
 
-    def _one_more(self, job: JobState) -> Generator[Transaction, None, bool]:
-        """One pod above the minimum; classes that do not fit are left out for the rest of the action."""
+    def _one_more(self, job: JobState) -> Generator[Transaction, None, bool | None]:
+        """One pod above the minimum; classes that do not fit are left out for the rest of the action.
+
+        None: those that matter more come first.
+        """
         context, session = self.context, self.session
         rest = self._surplus.get(job.key)
         if rest is None:
@@ -280,6 +333,10 @@ class _Line:
             if not statement.place((task,), rows, waits=waits):
                 full.add(task.cls.id)
                 continue
+            if self._others_preempt(job, minimum=False):
+                statement.rollback()
+                rest.append(task)
+                return None
             yield from statement.commit()
             return True
         return False

@@ -1,44 +1,44 @@
 """enqueue: who comes in queue, so that its pods may be created and placed.
 
-Queues in queue order, first come first served inside a queue; a group that does not fit blocks nobody. What a group
+Queues in queue order, first come first served inside a queue; where preempt is configured the higher priority comes
+first, for it would evict the other at once. A group that does not fit blocks nobody. What a group
 will need at least (its minResources beyond what its pods hold; without minResources, what its pods and templates say)
 must fit its queue's capability (less important pods of the queue not counted where preempt can evict them), its
 namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
 important pods of its own queue could give (where preempt can).
+
+Groups that wait stand in the backlog. There all of them are compared with the sums at once, and only those that these
+would let in are looked at, one by one.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
-from kbatch.api.reasons import (
-    GangExceedsReclaimableShare,
-    MinResourcesTooLarge,
-    NotEnoughTasks,
-    QueueCapabilityExceeded,
-    QuotaExceeded,
-    Reason,
-    SentBack,
-    WaitingInQueue,
-)
+from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.admission.demand import Quotas, needs
+from kbatch.engine.admission.demand import Needs, asked_of, needs
+from kbatch.engine.admission.sums import Standings, Sums
+from kbatch.engine.carryover.backlog import Entry, Index, Standing
+from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.diagnosis.shortages import too_small
-from kbatch.engine.preemption.prospective import behind, foreseen, gives
+from kbatch.engine.diagnosis.backlog import excess_of, reason_of
+from kbatch.engine.diagnosis.verdicts import gates_of
+from kbatch.engine.preemption.prospective import foreseen
 from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
-from kbatch.engine.session.guarding import attempt
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.queues import QueueState
-from kbatch.resources import Resources, add, lacking
 from kbatch.times import SECOND
 
 QUOTA_GRACE: Final = 5 * SECOND
@@ -46,6 +46,9 @@ QUOTA_GRACE: Final = 5 * SECOND
 
 PODS_GRACE: Final = 30 * SECOND
 """A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
+
+_WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
+"""What a group overcomes by its age."""
 
 
 class Enqueue(Action):
@@ -63,51 +66,254 @@ def _run(context: CycleContext) -> Iterator[Turn]:
     return _Admission(context).open()
 
 
+@dataclass(slots=True)
+class _Line:
+    """The groups of one queue that may come in, the next one last; `ahead` of it so many were refused."""
+
+    comers: list[tuple[Entry, JobState | None]] = field(default_factory=list)
+    ahead: int = 0
+
+
 class _Admission:
-    """One run of the action; `promised` is what groups in queue have coming, in all and by queue."""
+    """One run of the action."""
 
     def __init__(self, context: CycleContext) -> None:
         self.context = context
-        session = self.session = context.session
-        self.room = session.usable()
-        self.promised: Resources = {}
-        self.by_queue: dict[str, Resources] = {}
-        self.quotas = Quotas(session)
-        self.reclaims = session.policy.has("reclaim")
-        self.preempts = session.policy.has("preempt")
+        self.session = context.session
+        self.backlog = context.backlog
+        self.sums = Sums(context)
         self.aged_is_in = False
+        self._joined: list[JobState] = []
+        self._stale = False
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
-        session = self.session
-        lines: dict[str, list[JobState]] = {}
+        backlog = self.backlog
+        lines: dict[str, _Line] = {}
+        alone = yield from self._sort_out()
+        rows = backlog.rows
+        standings = yield from self._standings(rows)
+        comers = [*alone, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
+        comers.sort(key=self._order, reverse=True)
+        for entry, job in comers:
+            lines.setdefault(entry.job.queue, _Line()).comers.append((entry, job))
+        yield from self._let_in_all(lines)
+        if self._joined:
+            self.session.join(self._joined)
+            rows = backlog.rows
+            standings = yield from self._standings(rows)
+        yield from self._tell(rows, standings)
+
+    # --- who is asked -------------------------------------------------------------------------------------------------
+
+    def _sort_out(self) -> Generator[Turn, None, list[tuple[Entry, JobState | None]]]:
+        """Go on promising room to those in queue; who waits gets a row, or is returned if rows do not say all of it."""
+        session, backlog = self.session, self.backlog
+        alone: list[tuple[Entry, JobState | None]] = []
+        staying: list[JobState] = []
         for job in session.live():
             if session.due(2):
                 yield TURN
-            if not job.possible or job.job.over:
-                continue
-            if job.in_queue:
-                if job.missing() and not job.job.shadow:
+            stays = True
+            if job.key in session.failed or job.job.over:
+                pass
+            elif job.in_queue:
+                if job.possible and job.missing() and not job.job.shadow:
                     attempt(session, job, partial(self._keep, job), None)
-            else:
-                lines.setdefault(job.queue, []).append(job)
-        places = dict.fromkeys(lines, 0)
+            elif job.job.group is not None:
+                entry = attempt(session, job, partial(self._entry, job), None)
+                if entry is not None and self._plain(job):
+                    backlog.add(entry)
+                    stays = False
+                elif entry is not None and job.possible:
+                    alone.append((entry, job))
+            if stays:
+                staying.append(job)
+        session.stay(staying)
+        return alone
+
+    def _plain(self, job: JobState) -> bool:
+        """Whether a row says all that matters of the group until it changes."""
+        model = job.job
+        return (
+            self.session.by_job and not job.bound and not model.nominees and not model.terminating
+            and not model.is_true(conditions.ENQUEUED)
+        )  # fmt: skip
+
+    def _entry(self, job: JobState) -> Entry:
+        """What the group asks for while it waits."""
+        session, model = self.session, job.job
+        fixed: Reason | None = None
+        gated = gates_of(job)
+        wanted = None
+        if job.possible:
+            wanted = needs(session, job)
+            if wanted is None:
+                fixed = session.valid(job) or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
+        else:
+            fixed = session.reasons[job.key][0]
+        invalid = session.valid(job) if job.possible else None
+        demand = session.model.demand(model)
+        wanted = wanted or Needs({}, {})
+        lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
+        sure = tuple(sorted(model.outstanding)) if not job.attempts and foreseen(session, job) else ()
+        since = enqueued_since(session, job)
+        back = since + session.policy.backoff(job.attempts) if job.backing_off and since is not None else 0
+        return Entry(
+            job=model,
+            least=wanted.least,
+            kept=wanted.kept,
+            fixed=fixed,
+            gated=gated,
+            giving=Giving(model.queue, model.priority, lifetime is None, sure),
+            asks=job.asks or tuple(sorted(name for name, amount in wanted.kept.items() if amount)),
+            quota=asked_of(model),
+            shape=self.context.feasibility.mark(job),
+            triable=not demand.short and bool(demand.uncreated or invalid is None),
+            tried=invalid is None,
+            choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
+            stated=bool(model.min_resources),
+            attempts=job.attempts,
+            due=model.created + session.policy.ageing,
+            back=back,
+        )
+
+    def _standings(self, rows: Index) -> Generator[Turn, None, Standings]:
+        self._stale = False
+        return (yield from self.sums.of_rows(self.backlog, rows))
+
+    def _comers(self, rows: Index, standings: Standings) -> list[int]:
+        """The rows whose groups the sums let in, and of those that only wait the aged ones, if one may come in so."""
+        backlog, session = self.backlog, self.session
+        waits = np.isin(standings, [*_WAITS])
+        due = backlog.due[rows]
+        later = due[waits & (due > session.now)]
+        if len(later):
+            session.wake.append(int(later.min()))
+        back = backlog.back[rows]
+        later = back[back > session.now]
+        if len(later):
+            session.wake.append(int(later.min()))
+        chosen = standings == Standing.PASSES
+        aged = waits & (due <= session.now) & (back <= session.now)
+        if not self.aged_is_in and aged.any():
+            asks = backlog.ask[rows]
+            for number in np.unique(asks[aged]).tolist():
+                those = aged & (asks == number)
+                if not self._limited(backlog.entry(int(rows[those][0]))):
+                    chosen |= those
+        return [int(row) for row in rows[chosen]]
+
+    def _limited(self, entry: Entry) -> bool:
+        """Whether its queue's share or capability keeps a group from gathering room, and not room."""
+        job = self.session.job(entry.job.key)
+        job.asks = job.asks or entry.asks
+        return limited(self.session, self.context.feasibility, job, ())
+
+    def _order(self, comer: tuple[Entry, JobState | None]) -> tuple[int, int, str]:
+        """First come, first served, of equal priority where that counts."""
+        job = comer[0].job
+        return -job.priority if self.sums.preempts else 0, job.created, job.key
+
+    # --- who comes in -------------------------------------------------------------------------------------------------
+
+    def _let_in_all(self, lines: dict[str, _Line]) -> Iterator[Turn]:
+        """Queues by their order, groups in their lines."""
+        session = self.session
         heap = [(self._key(name), name) for name in lines]
         heapq.heapify(heap)
-        waiting = dict.fromkeys(lines, 0)
         while heap:
             _, name = heap[0]
-            line, place = lines[name], places[name]
-            if place == len(line):
+            line = lines[name]
+            if not line.comers:
                 heapq.heappop(heap)
                 continue
-            places[name] += 1
-            job = line[place]
-            if attempt(session, job, partial(self._let_in, job, waiting[name]), False):
+            entry, job = line.comers.pop()
+            state = job if job is not None else session.job(entry.job.key)
+            if (yield from working(session, state, partial(self._let_in, entry, job, line), False)):
+                self._stale = True
                 heapq.heapreplace(heap, (self._key(name), name))
+                if session.due(10 + len(state.waiting) // 10):
+                    yield TURN
             else:
-                waiting[name] += 1
-            yield TURN
+                line.ahead += 1
+                if job is None and state.key in session.failed:
+                    self.backlog.remove(state.key)
+                    self._joined.append(state)
+                if self._stale:
+                    yield from self._thin(lines)
+                yield TURN  # it may have been tried on the emptied nodes
+
+    def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
+        """Leave out of the lines whom the sums do not let in any more."""
+        backlog = self.backlog
+        comers = [comer for line in lines.values() for comer in line.comers]
+        rows = np.array([backlog.row[entry.job.key] for entry, job in comers if job is None], np.intp)
+        standings = yield from self._standings(rows)
+        left = set(self._comers(rows, standings))
+        for line in lines.values():
+            line.comers = [
+                (entry, job) for entry, job in line.comers if job is not None or backlog.row[entry.job.key] in left
+            ]  # fmt: skip
+
+    def _key(self, name: str) -> Any:
+        """Order of a queue, with what its groups were promised counted as held."""
+        queue = self.session.queue(name)
+        promised = self.sums.by_queue.get(name)
+        if not promised:
+            return self.session.queue_key(queue)
+        queue.add(promised)
+        key = self.session.queue_key(queue)
+        queue.add(promised, -1)
+        return key
+
+    def _let_in(self, entry: Entry, alone: JobState | None, line: _Line) -> Generator[Turn, None, bool]:
+        session = self.session
+        job = alone if alone is not None else session.job(entry.job.key)
+        refused = session.enqueueable(job) if alone is not None else None
+        standing = Standing.UNKNOWN
+        if refused is None:
+            standing = yield from self.sums.of(entry)
+            if standing in _WAITS and not self._stays_out(entry, alone) and self._comes_by_age(entry, job):
+                standing = Standing.PASSES
+            if standing is Standing.PASSES and self._stays_out(entry, alone):
+                standing = Standing.SENT_BACK
+        if refused is None and standing is Standing.PASSES:
+            job.attempts = entry.attempts
+            job.in_queue = True
+            self.sums.promise(entry.job.queue, entry.kept)
+            self.sums.quotas.promise(entry.quota)
+            if alone is None:
+                self.backlog.remove(job.key)
+                self._joined.append(job)
+            return True
+        if alone is not None:
+            reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))
+            session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
+        return False
+
+    def _stays_out(self, entry: Entry, alone: JobState | None) -> bool:
+        """Whether it was sent back not long ago."""
+        return alone.backing_off if alone is not None else entry.back > self.session.now
+
+    def _comes_by_age(self, entry: Entry, job: JobState) -> bool:
+        """Whether the group has waited so long that room is to gather for it: others come in only beside it.
+
+        One at a time, the first in order; `allocate` keeps the room once its pods are there.
+        """
+        session = self.session
+        if session.now < entry.due:
+            session.wake.append(entry.due)
+            return False
+        if self.aged_is_in:
+            return False
+        job.asks = job.asks or entry.asks
+        if limited(session, self.context.feasibility, job, ()):
+            return False
+        self.aged_is_in = True
+        return True
+
+    # --- who is in queue ----------------------------------------------------------------------------------------------
 
     def _keep(self, job: JobState) -> None:
         """Go on promising room to a group in queue, unless it is sent back."""
@@ -116,76 +322,9 @@ class _Admission:
             return
         wanted = needs(session, job)
         if wanted is not None and not self.context.ledger.expired(job):
-            self._promise(job, wanted.kept)
-            self.quotas.promise(job)
+            self.sums.promise(job.queue, wanted.kept)
+            self.sums.quotas.promise(asked_of(job.job))
         self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
-
-    def _key(self, name: str) -> Any:
-        """Order of a queue, with what its groups were promised counted as held."""
-        queue = self.session.queue(name)
-        promised = self.by_queue.get(name)
-        if not promised:
-            return self.session.queue_key(queue)
-        queue.add(promised)
-        key = self.session.queue_key(queue)
-        queue.add(promised, -1)
-        return key
-
-    def _promise(self, job: JobState, wanted: Mapping[str, int]) -> None:
-        self.promised = add(self.promised, wanted)
-        self.by_queue[job.queue] = add(self.by_queue.get(job.queue, {}), wanted)
-
-    def _let_in(self, job: JobState, ahead: int) -> bool:
-        session = self.session
-        found = needs(session, job)
-        if found is None:
-            invalid = session.valid(job)
-            if invalid is not None or not job.gated:  # else gates are why, and said at the end
-                session.refuse(job, invalid or NotEnoughTasks(0, job.minimum))
-            return False
-        queue, wanted = session.queue(job.queue), found.least
-        reason = (
-            session.enqueueable(job)
-            or self._over_capability(job, queue, wanted)
-            or self._over_quota(job)
-            or self._too_large(job, wanted)
-            or self._no_room(job, queue, wanted, ahead)
-        )
-        waits = isinstance(reason, WaitingInQueue | GangExceedsReclaimableShare)
-        if waits and self._comes_by_age(job, found.kept):
-            reason = None
-        if reason is None and job.backing_off:
-            reason = SentBack(queue.name, job.attempts, session.policy.backoff(job.attempts) // SECOND)
-        if reason is not None:
-            session.refuse(job, reason, attempted=reason.lacks_capacity and session.valid(job) is None)
-            return False
-        job.in_queue = True
-        self._promise(job, found.kept)
-        self.quotas.promise(job)
-        return True
-
-    def _over_capability(self, job: JobState, queue: QueueState, wanted: Resources) -> Reason | None:
-        """Why its queue's hard cap keeps it out, with what less important victims of the queue could give freed."""
-        capability = queue.record.capability or {}
-        promised = self.by_queue.get(queue.name, {})
-        freed: Resources | None = None if self.preempts else {}
-        for name in sorted(wanted):
-            hard = capability.get(name)
-            used, reserved = queue.allocated.get(name, 0), promised.get(name, 0)
-            if hard is None or not wanted[name] or used + reserved + wanted[name] <= hard:
-                continue
-            freed = self._weaker(job, queue) if freed is None else freed
-            if used - freed.get(name, 0) + reserved + wanted[name] > hard:
-                return QueueCapabilityExceeded(queue.name, name, wanted[name], reserved, used, hard)
-        return None
-
-    def _over_quota(self, job: JobState) -> Reason | None:
-        excess = self.quotas.exceeded(job)
-        if excess is None:
-            return None
-        return QuotaExceeded(
-            excess.quota, excess.resource, excess.asked, excess.reserved, excess.used, excess.hard
-        )  # fmt: skip
 
     def _robbed(self, job: JobState) -> bool:
         """Send a group back whose pods cannot come because others have used up its namespace's quota.
@@ -196,8 +335,8 @@ class _Admission:
         since = job.job.condition(conditions.ENQUEUED)
         if job.bound or len(alive) >= job.minimum or since is None:
             return False
-        reason = self._over_quota(job)
-        if reason is None:
+        excess = self.sums.quotas.exceeded(asked_of(job.job))
+        if excess is None:
             return False
         session = self.session
         until = QUOTA_GRACE + max(
@@ -207,7 +346,7 @@ class _Admission:
             session.wake.append(until)
             return False
         job.in_queue = False
-        session.refuse(job, reason)
+        session.refuse(job, excess_of(excess))
         return True
 
     def _ages_in_queue(self, job: JobState) -> bool:
@@ -223,86 +362,19 @@ class _Admission:
         session.wake.append(until)
         return True
 
-    def _comes_by_age(self, job: JobState, wanted: Resources) -> bool:
-        """Whether the group has waited so long that room is to gather for it: others come in only beside it.
+    # --- what is told -------------------------------------------------------------------------------------------------
 
-        One at a time, the first in order; `allocate` keeps the room once its pods are there.
-        """
-        session = self.session
-        due = job.job.created + session.policy.ageing
-        if session.now < due:
-            session.wake.append(due)
-            return False
-        if self.aged_is_in or job.backing_off:
-            return False
-        job.asks = job.asks or tuple(sorted(name for name, amount in wanted.items() if amount))
-        if limited(session, self.context.feasibility, job, ()):
-            return False
-        self.aged_is_in = True
-        return True
-
-    def _too_large(self, job: JobState, wanted: Resources) -> Reason | None:
-        """Why no cluster of these nodes would hold the group's minimum: it must not keep others from their room."""
-        session = self.session
-        if self.context.feasibility.hopeless(job):
-            return too_small(session, job, self.context.feasibility.attempt(job))
-        short = lacking(wanted, session.total) if job.job.min_resources else {}
-        if short:
-            name = min(short, key=lambda name: (session.total.get(name, 0) / wanted[name], name))
-            return MinResourcesTooLarge(name, wanted[name], session.total.get(name, 0), len(session.nodes))
-        return None
-
-    def _no_room(self, job: JobState, queue: QueueState, wanted: Resources, ahead: int) -> Reason | None:
-        if self._short(wanted, {}) is None:
-            return None
-        promised = self.by_queue.get(queue.name, {})
-        share = {
-            name: queue.deserved.get(name, 0) - queue.allocated.get(name, 0) - promised.get(name, 0) for name in wanted
-        }
-        beyond = next((name for name in sorted(wanted) if wanted[name] > max(0, share[name])), None)
-        if self.reclaims and beyond is None:
-            return None
-        if self.preempts and self._short(wanted, self._weaker(job, queue)) is None:
-            return None
-        session = self.session
-        demand = session.model.demand(job.job)
-        if not demand.short and (demand.uncreated or session.valid(job) is None):
-            alone = self.context.feasibility.attempt(job)
-            if not alone.fits:
-                return too_small(session, job, alone)
-        if self.reclaims and beyond is not None and wanted[beyond] > queue.deserved.get(beyond, 0):
-            return GangExceedsReclaimableShare(
-                queue.name, beyond, wanted[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
-                session.idle(beyond),
-            )  # fmt: skip
-        return self._waiting(queue, wanted, ahead)
-
-    def _short(self, wanted: Resources, more: Mapping[str, int]) -> str | None:
-        """A dimension in which the room less what is promised, and `more`, is not enough."""
-        for name in sorted(wanted):
-            free = self.room.get(name, 0) - self.promised.get(name, 0) + more.get(name, 0)
-            if wanted[name] > max(0, free):
-                return name
-        return None
-
-    def _waiting(self, queue: QueueState, wanted: Resources, ahead: int) -> Reason:
-        name = self._short(wanted, {}) or min(wanted, default="cpu")
-        free = max(0, self.room.get(name, 0) - self.promised.get(name, 0))
-        return WaitingInQueue(queue.name, name, wanted.get(name, 0), free, self.promised.get(name, 0), ahead)
-
-    def _weaker(self, job: JobState, queue: QueueState) -> Resources:
-        """What jobs of the queue that matter less could give up; to pods to come also the surplus of equals."""
-        found: Resources = {}
-        ahead = not job.attempts and bool(foreseen(self.session, job)) and not behind(self.session, job)
-        for key, other in queue.record.jobs.items():
-            if not other.holding or other.disruption == "Never" or other.priority > job.priority:
-                continue
-            spare = other.holding if other.disruption == "Whole" or not other.gang else other.holding - other.minimum
-            if self.context.consent.may_follow(job, self.session.job(key)):
-                spare = other.holding
-            elif other.priority == job.priority:
-                found = add(found, gives(other)) if ahead else found
-                continue
-            if spare > 0:
-                found = add(found, {name: amount * spare // other.holding for name, amount in other.bound.items()})
-        return found
+    def _tell(self, rows: Index, standings: Standings) -> Iterator[Turn]:
+        """Say of those that are refused why, where that has changed, or is told with numbers that may be old."""
+        backlog, context = self.backlog, self.context
+        standings[standings == Standing.PASSES] = Standing.WAITING
+        for row in backlog.to_tell(rows, standings, self.session.now):
+            entry = backlog.entry(row)
+            standing = Standing(int(backlog.standing[row]))
+            reason = yield from reason_of(context, self.sums, entry, standing, backlog.ahead(row))
+            context.told.append((entry, reason))
+            if self.session.due(2):
+                yield TURN
+        later = backlog.tells_again()
+        if later is not None:
+            self.session.wake.append(later)

@@ -7,37 +7,30 @@ made, is cleared room of its queue's surplus.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
 
 from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import Line, lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import planning
-from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
-from kbatch.engine.preemption.reuse import Searches, likeness
-from kbatch.engine.preemption.steps import lacking, next_steps
-from kbatch.engine.preemption.sums import capability, promised
-from kbatch.engine.session.guarding import attempt, key_of, working
-from kbatch.engine.session.session import Session
+from kbatch.engine.preemption.reuse import Searches
+from kbatch.engine.preemption.sums import capability
+from kbatch.engine.preemption.within_queue import EVICTOR, preempting, preemptor_of, rivals
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_tasks, signature, unplaced
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.makers import ToCome
-from kbatch.model.tasks import Task
-from kbatch.resources import add, total
+from kbatch.resources import add
 from kbatch.resources import lacking as short_of
-
-_EVICTOR: Final = Evictor("preempt", "preemptable")
 
 
 class Preempt(Action):
@@ -55,24 +48,18 @@ class Preempt(Action):
 def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
     session = context.session
-    lines: dict[str, list[tuple[Any, JobState]]] = {}
-    for job in session.live():
-        if session.due():
-            yield TURN
-        if not job.idle and job.in_queue and job.possible and (not job.nominated or job.missing()):
-            _stand(session, lines, job)
+    lines = yield from lines_of(session)
     coming = _to_come(context)
     for job, _ in coming.values():
         if job.idle:
-            _stand(session, lines, job)
-    searches = Searches(context, _EVICTOR)
+            lines.setdefault(job.queue, Line(session, session.queue(job.queue))).stand(job)
+    searches = Searches(context, EVICTOR)
     session.caches.append(searches.forget)
-    for queue in sorted((session.queue(name) for name in lines), key=session.queue_key):
-        line = lines[queue.name]
-        heapq.heapify(line)
+    for line in sorted(lines.values(), key=lambda line: session.queue_key(line.queue)):
+        queue = line.queue
         gives = any(other.holding for other in queue.record.jobs.values())
         while line:
-            job = heapq.heappop(line)[1]
+            job = line.next()
             pods = coming.pop(job.key, None)
             if not job.possible:
                 continue  # another one's step has found it failing
@@ -80,74 +67,12 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
                 yield from working(session, job, partial(_clear, context, queue, job, pods[1], searches), None)
                 yield TURN
                 continue
-            moved = gives and (yield from working(session, job, partial(_step, context, queue, job, searches), False))
+            moved = gives and (
+                yield from working(session, job, partial(preempting, context, queue, job, searches), False)
+            )
             yield TURN
-            key = key_of(session, job) if moved and job.possible else None
-            if key is not None:
-                heapq.heappush(line, (key, job))
-
-
-def _stand(session: Session, lines: dict[str, list[tuple[Any, JobState]]], job: JobState) -> None:
-    """Put the job into the line of its queue."""
-    key = key_of(session, job)
-    if key is not None:
-        lines.setdefault(job.queue, []).append((key, job))
-
-
-def _step(
-    context: CycleContext, queue: QueueState, job: JobState, searches: Searches
-) -> Generator[Transaction | Turn, None, bool]:
-    """One step of a job, the first that can be taken; returns whether room was made for one."""
-    for wanted in next_steps(context, job):
-        preemptor = _preemptor(context, job, wanted.tasks)
-        if (yield from _take(context, queue, preemptor, wanted.single, searches)):
-            return True
-        if wanted.single is not None and job.job.holding:
-            inside = replace(preemptor, intra=True)
-            if (yield from _take(context, queue, inside, wanted.single, searches)):
-                return True
-    return False
-
-
-def _preemptor(context: CycleContext, job: JobState, tasks: Sequence[Task], *, ahead: bool = False) -> Preemptor:
-    request = total(task.cls.request for task in tasks)
-    return Preemptor(
-        job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated), ahead=ahead
-    )  # fmt: skip
-
-
-def _take(
-    context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, searches: Searches
-) -> Generator[Transaction | Turn, None, bool]:
-    """Make room for one step, by pods of other jobs, or by the job's own; returns whether it was made."""
-    session, job = context.session, preemptor.job
-    mark = (
-        "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
-        signature(job, preemptor.tasks if single is not None else unplaced(job)),
-    )  # fmt: skip
-    if context.unschedulable.hopeless(mark):
-        return False
-    donors = (lambda: [job]) if preemptor.intra else (lambda: _rivals(session, queue, job))
-    found = yield from planning(context, _EVICTOR, _goal(context, queue, preemptor, single), donors, searches)
-    if found is None:
-        context.unschedulable.note_hopeless(mark)
-        return False
-    yield from found.commit()
-    return True
-
-
-def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
-    """The step, within the queue's capability; and beside what others were promised, if it was promised nothing."""
-    job, names = preemptor.job, preemptor.request
-    bounds = capability(queue, names)
-    if single is not None or job.job.shadow:
-        bounds += promised(context, job, names)
-    return Goal(preemptor, single, bounds)
-
-
-def _rivals(session: Session, queue: QueueState, job: JobState) -> list[JobState]:
-    """The other jobs of the queue that hold something."""
-    return [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
+            if moved:
+                line.stand(job)
 
 
 def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:
@@ -182,7 +107,7 @@ def _clear(
     found.rollback()
     clearing = Statement(session, job)
     for other, task in units:
-        clearing.evict(other, task, _EVICTOR.name)
+        clearing.evict(other, task, EVICTOR.name)
     for task, row in rows:
         session.room.pipeline(task.cls, row)
     yield from clearing.commit()
@@ -196,11 +121,11 @@ def _plan_ahead(
     if (yield from placing(context.rankings, statement, (When.LATER,))):
         return statement
     statement.rollback()
-    if not fresh(job) or _reclaims(context, queue, job) or behind(session, job):
+    if not fresh(job) or _reclaims(context, queue, job) or behind(session, job.queue, job.job.outstanding):
         return None
-    preemptor = _preemptor(context, job, next_tasks(job, unplaced(job)), ahead=True)
+    preemptor = preemptor_of(context, job, next_tasks(job, unplaced(job)), ahead=True)
     goal = Goal(preemptor, None, capability(queue, preemptor.request))
-    return (yield from planning(context, _EVICTOR, goal, lambda: _rivals(session, queue, job), searches))
+    return (yield from planning(context, EVICTOR, goal, lambda: rivals(session, queue, job), searches))
 
 
 def _reclaims(context: CycleContext, queue: QueueState, job: JobState) -> bool:

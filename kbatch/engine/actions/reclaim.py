@@ -10,27 +10,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kbatch.api.reasons import GangExceedsReclaimableShare
 from kbatch.engine.actions.base import Action
+from kbatch.engine.actions.common import lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reuse import Searches, likeness
-from kbatch.engine.preemption.steps import Wanted, lacking, next_steps
+from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
-from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.minimum import no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
@@ -54,21 +55,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     session = context.session
     if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
-    lines: dict[str, list[tuple[Any, JobState]]] = {}
-    for job in session.live():
-        if session.due():
-            yield TURN
-        queue = session.queues.get(job.queue)
-        if job.idle or queue is None or not (job.in_queue and job.possible):
-            continue
-        if not job.nominated or job.missing():
-            key = key_of(session, job)
-            if key is not None:
-                lines.setdefault(job.queue, []).append((key, job))
-    heap = []
-    for name, line in lines.items():
-        heapq.heapify(line)
-        heap.append((session.queue_key(session.queue(name)), name))
+    lines = yield from lines_of(session)
+    heap = [(session.queue_key(line.queue), name) for name, line in lines.items()]
     heapq.heapify(heap)
     aside: list[Statement] = []
     searches = Searches(context, _EVICTOR)
@@ -76,18 +64,17 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     while heap:
         _, name = heap[0]
         line = lines[name]
-        job = heapq.heappop(line)[1]
+        job = line.next()
         if job.possible:
-            step = partial(_step, context, session.queue(name), job, aside, searches)
+            step = partial(_step, context, line.queue, job, aside, searches)
             moved = yield from working(session, job, step, False)
             yield TURN
-            key = key_of(session, job) if moved and job.possible else None
-            if key is not None:
-                heapq.heappush(line, (key, job))
+            if moved:
+                line.stand(job)
         if not job.possible:
             _give_back(aside, job)
         if line:
-            heapq.heapreplace(heap, (session.queue_key(session.queue(name)), name))
+            heapq.heapreplace(heap, (session.queue_key(line.queue), name))
         else:
             heapq.heappop(heap)
     for statement in reversed(aside):
@@ -108,14 +95,18 @@ def _step(
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was found for one."""
     for wanted in next_steps(context, job):
-        if over_capability(queue, wanted.tasks) is None and (
-            _set_aside(context, job, wanted, aside) or (yield from _take(context, queue, job, wanted, aside, searches))
-        ):
-            return True
+        if over_capability(queue, wanted.tasks) is None:
+            with keeping_to(job, wanted):
+                if (yield from _set_aside(context, job, wanted, aside)) or (
+                    yield from _take(context, queue, job, wanted, aside, searches)
+                ):
+                    return True
     return False
 
 
-def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: list[Statement]) -> bool:
+def _set_aside(
+    context: CycleContext, job: JobState, wanted: Wanted, aside: list[Statement]
+) -> Generator[Turn, None, bool]:
     """Keep room that is there for the step until the action ends, if there is enough of it."""
     session, single = context.session, wanted.single
     statement = Statement(session, job)
@@ -126,7 +117,7 @@ def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: list
         fits = single.key in job.nominated
     else:
         known = context.unschedulable.known(signature(job, unplaced(job)), unplaced(job))
-        fits = not known and place_minimum(context.rankings, statement, (When.NOW, When.LATER))
+        fits = not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
     if not fits:
         statement.rollback()
         return False
@@ -148,20 +139,12 @@ def _take(
     if single is not None and (job.bound < job.minimum or job.job.roles) and any(each.job is job for each in aside):
         return False  # its minimum is not decided yet: nobody is evicted for what stands on it
     exceeds = _exceeds(session, queue, wanted.request)
-    if exceeds is not None and (single is not None or _no_choice(job, wanted)):
-        if single is None:
-            session.refuse(job, exceeds)
-        return False
-    moved = yield from _take_from(context, queue, job, wanted, searches)
-    if exceeds is not None and not moved:
+    possible = exceeds is None or (single is None and not no_choice(job, unplaced(job)))
+    if possible and (yield from _take_from(context, queue, job, wanted, searches)):
+        return True
+    if exceeds is not None and single is None and not wanted.instead:
         session.refuse(job, exceeds)
-    return moved
-
-
-def _no_choice(job: JobState, wanted: Wanted) -> bool:
-    """Whether the minimum asks for the same, whichever of its pods are placed."""
-    rest = unplaced(job)
-    return len(wanted.tasks) == len(rest) or len({task.cls.id for task in rest}) == 1
+    return False
 
 
 def _take_from(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbatch.api.objects import ResourceQuota
+from kbatch.engine.carryover.backlog import Asked
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model import quota as quotas
 from kbatch.model.demand import quota_ask
+from kbatch.model.jobs import Job
 from kbatch.model.quota import Excess
 from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, subtract, total
@@ -77,29 +79,36 @@ class Quotas:
         self._session = session
         self._promised: dict[str, Resources] = {}
 
-    def exceeded(self, job: JobState) -> Excess | None:
-        """The first limit that the group would pass."""
-        found = self._by_namespace.get(job.job.namespace)
-        if not found:
-            return None
-        ask = quota_ask(job.job)
-        for quota in found:
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
+    def exceeded(self, asked: Asked) -> Excess | None:
+        """The first limit that a group would pass that asks for this."""
+        for quota in self._by_namespace.get(asked.namespace, ()):
             try:
-                charge = quotas.charge(quota, ask)
-                passed = quotas.exceeded(
-                    quota, charge, self._promised.get(quota.metadata.uid or quota.metadata.name, {})
-                )
+                passed = quotas.exceeded(quota, quotas.charge(quota, asked.ask), self._promised.get(_key(quota), {}))
             except QuantityError:
                 continue  # a quota that cannot be read limits nobody; the API server would not have taken it
             if passed:
                 return passed[0]
         return None
 
-    def promise(self, job: JobState) -> None:
-        """The group is in queue: what it has not used yet is kept for it."""
-        for quota in self._by_namespace.get(job.job.namespace, ()):
-            key = quota.metadata.uid or quota.metadata.name
+    def promise(self, asked: Asked) -> None:
+        """A group that asks for this is in queue: what it has not used yet is kept for it."""
+        for quota in self._by_namespace.get(asked.namespace, ()):
+            key = _key(quota)
             try:
-                self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, quota_ask(job.job)))
+                self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, asked.ask))
             except QuantityError:
                 continue
+
+
+def asked_of(job: Job) -> Asked:
+    """What a group asks of the quotas of its namespace."""
+    ask = quota_ask(job)
+    content = tuple(sorted(ask.requests.items())), tuple(sorted(ask.limits.items())), ask.pods, ask.subject
+    return Asked(job.namespace, content, ask)
+
+
+def _key(quota: ResourceQuota) -> str:
+    return quota.metadata.uid or f"{quota.metadata.namespace}/{quota.metadata.name}"

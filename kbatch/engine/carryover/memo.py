@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.decisions import Verdict
+from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.placement.feasibility import Trial
 
 
@@ -19,7 +19,9 @@ class Memo:
             while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
         shortages: what groups lacked, while `standing_generation` is `shortages_at`.
         trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`.
-        idle: verdicts of the last cycle, if that decided nothing; with the snapshot's generation and `next_wake`.
+        idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
+        backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
+            taken it over since has changed it.
     """
 
     policy: str = ""
@@ -29,4 +31,5 @@ class Memo:
     shortages_at: int = -1
     trials: dict[object, Trial] = field(default_factory=dict)
     trials_at: int = -1
-    idle: tuple[int, int | None, tuple[Verdict, ...]] | None = None
+    idle: tuple[int, int | None] | None = None
+    backlog: tuple[Backlog, int] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
 
@@ -13,27 +14,37 @@ from kbatch.api.reasons import (
     VictimsTerminating,
     most_specific,
 )
+from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
-from kbatch.engine.session.guarding import reason_of, working
+from kbatch.engine.session.guarding import attempt, reason_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 
 
 def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | Turn]:
-    """A verdict for each group that is not settled; turns in between."""
+    """A verdict for each group that the cycle has looked at, and for those of the backlog of which there is something
+    new to tell; the oldest first, turns in between.
+    """
     session = context.session
+    backlog = deque(context.told)
     for job in session.live():
         model = job.job
+        while backlog and backlog[0][0].age < (model.created, model.key):
+            yield _in_backlog(*backlog.popleft())
         if model.group is None and not model.shadow:
             reason: Reason | None = PodGroupNotFound(model.name)
             yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
             continue
-        found = None
+        found: tuple[bool, Reason | None] | None = None
         if model.key not in session.failed:
-            found = yield from working(session, job, partial(_judged, session, job, shortages), None)
+            if attempt(session, job, partial(_stands, session, job), False):
+                found = True, None
+            elif model.key not in session.failed:
+                why = yield from working(session, job, partial(_reason, session, job, shortages), None)
+                found = (False, why) if why is not None else None
         whole, reason = found or (job.whole, None if job.whole else reason_of(session.failed[model.key]))
         attempted = found is not None and not whole and model.key in session.attempted
         yield Verdict(
@@ -48,13 +59,30 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             job=model.key,
             members_lost=job.members_lost and not whole,
         )
+    for entry, why in backlog:
+        yield _in_backlog(entry, why)
 
 
-def _judged(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, tuple[bool, Reason | None]]:
-    """Whether the group's minimum is placed, else why not."""
-    if session.ready(job) and job.whole:
-        return True, None
-    return False, (yield from _reason(session, job, shortages))
+def _in_backlog(entry: Entry, reason: Reason) -> Verdict:
+    """How a group stands that is not in queue."""
+    said = most_specific([reason, entry.gated]) or reason
+    attempted: bool = reason.lacks_capacity and entry.tried
+    return Verdict(
+        group=entry.job.name,
+        shadow=False,
+        enqueued=False,
+        scheduled=False,
+        reason=said,
+        attempted=attempted,
+        pods_unschedulable=attempted and said.lacks_capacity,
+        attempts=entry.attempts,
+        job=entry.job.key,
+    )
+
+
+def _stands(session: Session, job: JobState) -> bool:
+    """Whether the group's minimum is placed."""
+    return session.ready(job) and job.whole
 
 
 def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[Turn, None, Reason]:
@@ -76,8 +104,9 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     invalid = session.valid(job) if job.in_queue or not reasons else None
     if invalid is not None:
         reasons.append(invalid)
-    if job.gated and job.missing() > len(job.waiting):
-        reasons.append(_gated(job))
+    gates = gates_of(job)
+    if gates is not None:
+        reasons.append(gates)
     found = most_specific(reasons)
     if found is None and unplaced(job):
         # Nobody has refused it: others that come first took in this cycle what it was promised.
@@ -85,6 +114,9 @@ def _reason(session: Session, job: JobState, shortages: Shortages) -> Generator[
     return found if found is not None else NotEnoughTasks(job.pipelined, job.minimum)
 
 
-def _gated(job: JobState) -> Gated:
+def gates_of(job: JobState) -> Gated | None:
+    """The gates behind which pods of the minimum wait, if they do."""
+    if not job.gated or job.missing() <= len(job.waiting):
+        return None
     gates = sorted({gate.name for task in job.job.waiting for gate in task.pod.spec.scheduling_gates or ()})
     return Gated(job.gated, job.minimum, tuple(gates))

@@ -91,6 +91,7 @@ class Feasibility:
         self._trials: dict[object, Trial] = {}
         self._before = before
         self._hopeless: dict[object, bool] = {}
+        self._counts: dict[str, tuple[_Counts, object]] = {}
 
     def close(self) -> None:
         """Let go of what holds this."""
@@ -110,8 +111,7 @@ class Feasibility:
 
         Each class by itself must have room for its part; where all pods are needed, their sum must fit the cluster too.
         """
-        counts = self._count(job)
-        mark = _content(job, counts)
+        counts, mark = self._needs(job)
         found = self._hopeless.get(mark)
         if found is None:
             found = self._hopeless[mark] = self._cannot(job, counts)
@@ -163,7 +163,7 @@ class Feasibility:
 
     def mark(self, job: JobState) -> object:
         """What the answers about a group depend on, but for the nodes."""
-        return _content(job, self._count(job))
+        return self._needs(job)[1]
 
     def attempt(self, job: JobState) -> Trial:
         """`attempting`, without turns."""
@@ -176,8 +176,7 @@ class Feasibility:
         submitted; what they think of other pods is not known of them. Where they are more than `_MOST_TO_COME`, they
         and the pods that exist fill the nodes one class after the other, and none of them looks at others.
         """
-        counts = self._count(job)
-        mark = _content(job, counts)
+        counts, mark = self._needs(job)
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
             coming = self._coming(job)
@@ -192,6 +191,14 @@ class Feasibility:
     def trials(self) -> dict[object, Trial]:
         """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
         return self._trials
+
+    def _needs(self, job: JobState) -> tuple[_Counts, object]:
+        """The pods that a trial is about, and what it depends on: what the snapshot says, so it is counted once."""
+        found = self._counts.get(job.key)
+        if found is None:
+            counts = self._count(job)
+            found = self._counts[job.key] = counts, _content(job, counts)
+        return found
 
     def _count(self, job: JobState) -> _Counts:
         """Its pods that have not ended, and those to come that its minimum could take, by class and role."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote, ordinal
+from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote, dominant_ordinal
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.shares import dominant_share
 from kbatch.resources import add, subtract
 
 
@@ -24,7 +23,7 @@ class Drf(Plugin):
 
     def job_order_key(self, job: JobState) -> Key:
         """Smallest share first."""
-        return (ordinal(dominant_share(job.allocated, self.view.total)),)
+        return (dominant_ordinal(job.allocated, self.view.total),)
 
     def preemptable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
@@ -34,8 +33,8 @@ class Drf(Plugin):
             or (_ends(preemptor.job) and not _ends(unit.job))
         ):
             return ABSTAIN
-        ours = dominant_share(add(preemptor.held, preemptor.request), self.view.total)
-        theirs = dominant_share(subtract(unit.job.allocated, unit.request), self.view.total)
+        ours = dominant_ordinal(add(preemptor.held, preemptor.request), self.view.total)
+        theirs = dominant_ordinal(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
 
 

@@ -21,6 +21,7 @@ class Gang(Plugin):
     name: ClassVar[str] = "gang"
     agrees: ClassVar[frozenset[str]] = frozenset()
     votes_by_class: ClassVar[bool] = True
+    by_job: ClassVar[bool] = True
     reasons: ClassVar[tuple[type[Reason], ...]] = (NotEnoughTasks,)
 
     def __init__(self, arguments: Any, view: View) -> None:

@@ -7,8 +7,9 @@ looks at other pods, or that others look at.
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -87,6 +88,8 @@ class Neighbours:
         self._emptied = view.emptied
         self._table = view.nodes
         self._couplings: dict[int, _Coupled] = {}
+        # Not a method of this object: the indexes would refer to it, and all that a cycle has made would outlive it.
+        self._namespace_labels: Final = partial(namespace_labels, self._model)
         self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
         self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
         self._counted = False
@@ -231,9 +234,6 @@ class Neighbours:
             counter = self._standing.target_among(("hard spread", cls.id, at), domain, len(values), who)
             own = int(who.match(cls, self._namespace_labels))
             yield _Spread(counter, ids, present(domain, len(values)), constraint, own)
-
-    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        return namespace_labels(self._model, namespace)
 
 
 def _carried(cls: TaskClass) -> Iterator[Carried]:

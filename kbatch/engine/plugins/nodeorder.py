@@ -7,8 +7,9 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -116,7 +117,7 @@ class NodeOrder(Plugin):
         if model.classes.coupled and (weights.pod_affinity or weights.topology_spread):
             classes = yield from couples(model, self._table)
             if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in classes):
-                self._index = CouplingIndex(self._table, _carried, self._namespace_labels)
+                self._index = CouplingIndex(self._table, _carried, partial(namespace_labels, model))
                 yield from self._index.meet_all(classes)
                 if any(job.waiting for job in model.live.values()):
                     yield from self._count(self._index)
@@ -264,9 +265,6 @@ class NodeOrder(Plugin):
                     emptier = (high - counter.on(rows)) * _BEST // (high - low) if high > low else _BEST
                     even += np.where(counter.inside(rows), emptier, 0)
             score += self._weights.topology_spread * (even // len(preferences.spread))
-
-    def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        return namespace_labels(self.view.model, namespace)
 
 
 def _used_part(rows: Rows, name: str, more: int) -> Column:

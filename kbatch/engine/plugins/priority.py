@@ -19,6 +19,7 @@ class Priority(Plugin):
     name: ClassVar[str] = "priority"
     agrees: ClassVar[frozenset[str]] = frozenset({"preemptable"})
     votes_by_class: ClassVar[bool] = True
+    by_job: ClassVar[bool] = True
 
     def job_order_key(self, job: JobState) -> Key:
         """Highest first."""

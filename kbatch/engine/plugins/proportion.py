@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
-from kbatch.engine.plugin import Key, Plugin, Preemptor, Unit, Vote, ordinal
+from kbatch.engine.plugin import Key, Plugin, Preemptor, Unit, Vote, dominant_ordinal
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
-from kbatch.model.shares import dominant_share
 
 
 class Proportion(Plugin):
@@ -26,7 +25,7 @@ class Proportion(Plugin):
 
     def queue_order_key(self, queue: QueueState) -> Key:
         """Smallest share first: the largest allocated/deserved over the dimensions."""
-        return (ordinal(dominant_share(queue.allocated, queue.deserved)),)
+        return (dominant_ordinal(queue.allocated, queue.deserved),)
 
     def overused(self, queue: QueueState, job: JobState) -> Reason | None:
         """See the class."""

@@ -56,14 +56,14 @@ class _Last:
 @dataclass(eq=False, slots=True)
 class Candidate:
     """A possible unit: one task, or (None) whatever its job still holds. `order` is its place among its like; tasks of
-    one job and `kind` get the same votes.
+    the same `kind`, all of one job, get the same votes.
     """
 
     job: JobState
     task: Task | None
     order: tuple[Any, ...]
     rank: int
-    kind: object = None
+    kind: int = -1
 
     def unit(self) -> Unit | None:
         """The unit as it is now; None where nothing of it is left."""
@@ -234,6 +234,8 @@ class CandidatePool:
         self._kinds: dict[str, _Kinds] = {}
         self._indexes: dict[object, CandidateIndex] = {}
         self._gone: set[str] = set()
+        self._numbers: dict[tuple[str, object], int] = {}
+        """One for each job and kind of its pods: searches look them up by the hundred thousand."""
 
     def refresh(self) -> None:
         """Leave out what was evicted since, by decisions that stand."""
@@ -307,10 +309,11 @@ class CandidatePool:
         for job, kind, rank in found:
             if self._session.due(1 + len(self._kinds[job.key].tasks[kind]) // 5):
                 yield TURN
+            number = self._numbers.setdefault((job.key, kind), len(self._numbers))
             for task, order in self._kinds[job.key].tasks[kind].values():
                 row = row_of.get(task.node, -1)
                 if row >= 0:
-                    rows.setdefault(row, []).append(Candidate(job, task, (rank, *order), rank, kind))
+                    rows.setdefault(row, []).append(Candidate(job, task, (rank, *order), rank, number))
         for candidate in groups:
             for node in sorted(
                 {task.node for task in _holding(candidate.job) if task.key not in candidate.job.evicted}

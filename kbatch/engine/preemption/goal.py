@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
-from kbatch.engine.placement.gang import place_minimum, placing
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.polling import evict
@@ -134,7 +134,7 @@ class Attempt:
                 statement.pipeline(single, rows[0])
             return single.key in statement.job.nominated
         if not self.thorough:
-            return place_minimum(rankings, statement, self._when)
+            return (yield from placing(rankings, statement, self._when, search=()))
         kept = rankings.searches, rankings.steps  # those of allocate: what it finds must not depend on plans
         rankings.searches, rankings.steps = self.budget.searches, _STEPS
         try:

@@ -42,7 +42,7 @@ class NodeSearch:
         self._room.ensure(task.cls)
         self._fit = context.rankings.of(task.cls, When.LATER)
         self._allowed = context.rankings.static(task.cls)[0]
-        self._votes: dict[tuple[str, object], tuple[int | None, Resources]] = {}
+        self._votes: dict[int, tuple[int | None, Resources]] = {}
         """What was said of the kinds of pods before any has gone: that is the same for each node."""
         self._own = None if poll.preemptor.intra else poll.preemptor.job
         """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
@@ -76,7 +76,7 @@ class NodeSearch:
             if candidate.job is self._own:
                 continue
             if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
-                known = votes.get((candidate.job.key, candidate.kind))
+                known = votes.get(candidate.kind)
                 if known is not None and (known[0] is None or (known[1] and not below)):
                     self._lowers = self._lowers or known[0] is not None
                     continue
@@ -204,8 +204,7 @@ class NodeSearch:
 
     def _ask(self, candidate: Candidate, victims: Sequence[Victim], *, below: bool) -> Victim | None:
         """The candidate as a victim, besides those that are evicted already."""
-        mark = candidate.job.key, candidate.kind
-        known = self._votes.get(mark) if candidate.task is not None and not victims else None
+        known = self._votes.get(candidate.kind) if candidate.task is not None and not victims else None
         if known is not None and known[0] is None:
             return None
         unit = candidate.unit()
@@ -213,7 +212,7 @@ class NodeSearch:
             return None
         rank, deficit = known or self._poll.vote(unit)
         if candidate.task is not None and not victims:
-            self._votes[mark] = rank, deficit
+            self._votes[candidate.kind] = rank, deficit
         if rank is None:
             return None
         if deficit and not below:

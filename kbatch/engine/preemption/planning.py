@@ -14,7 +14,7 @@ from typing import Final
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.clearing import clearing
@@ -70,7 +70,7 @@ class _Plan:
     def units(self) -> Generator[Turn, None, list[Unit] | None]:
         """The victims of the plan that the statement then holds; None: there is none."""
         goal, statement = self._goal, self._statement
-        placed = goal.single is None and place_minimum(self._context.rankings, statement, (When.NOW, When.LATER))
+        placed = goal.single is None and (yield from self._place((When.NOW, When.LATER)))
         if placed and self._attempt.within():
             return None  # it fits as things are: nobody needs to go
         statement.pipeline_all()
@@ -147,13 +147,17 @@ class _Plan:
                 stuck.add((task.cls.id, task.role))
             else:  # what one victim gave may hold several pods
                 mark = len(self._statement)
-                place_minimum(self._context.rankings, self._statement, (When.LATER,))
+                yield from self._place((When.LATER,))
                 if not self._attempt.within_share():
                     self._statement.rollback(mark)  # of the others some may still be within the share
                 if not self._free(search, {}):
                     return False
             yield TURN
         return True
+
+    def _place(self, when: Sequence[When]) -> Generator[Turn, None, bool]:
+        """Place what there is room for; whether the minimum is complete."""
+        return (yield from placing(self._context.rankings, self._statement, when, search=()))
 
     def _may(self, task: Task, role: str | None, stuck: set[tuple[int, str]]) -> bool:
         """Whether the task may be the next of the minimum: of the role that lacks some, and not of one that is full."""

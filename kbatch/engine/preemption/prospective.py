@@ -7,7 +7,7 @@ See docs/decisions/0007-room-for-pods-to-come.md.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from kbatch.api import conditions
@@ -51,13 +51,13 @@ def fresh(job: JobState) -> bool:
     return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)
 
 
-def behind(session: Session, job: JobState) -> bool:
-    """Whether another queue that is below its share would get what is cleared for the group: its own has had its part.
+def behind(session: Session, name: str, asked: Iterable[str]) -> bool:
+    """Whether another queue that is below its share would get what is cleared for a group of the queue `name`, in the
+    dimensions that the group asks for: its own has had its part.
 
     Any queue that deserves more than it holds counts: its pods may be yet to come too.
     """
-    queue = session.queue(job.queue)
-    asked = job.job.outstanding
+    queue = session.queue(name)
     if all(queue.allocated.get(name, 0) < queue.deserved.get(name, 0) for name in asked):
         return False
     return any(

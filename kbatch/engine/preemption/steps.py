@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -13,13 +16,25 @@ from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
+_CHOICES: Final = 8
+"""Of so many different choices of pods for one minimum room is looked for."""
+
+_Kind: TypeAlias = tuple[int, str, bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A step of a job: the tasks of its minimum, or (`single`) one task above it."""
+    """A step of a job.
+
+    Attributes:
+        tasks: the tasks of its minimum that come first in order, or (`single`) one task above it.
+        single: the one task above the minimum.
+        instead: the tasks are others of the minimum than those that come first; see `keeping_to`.
+    """
 
     tasks: tuple[Task, ...]
     single: Task | None = None
+    instead: bool = False
 
     @property
     def request(self) -> Resources:
@@ -28,26 +43,78 @@ class Wanted:
 
 
 def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
-    """What the job wants next: its minimum; above that one task of each class and role, in order: any may be next.
+    """What the job wants next: its minimum, of the tasks that come first, else of others; above that one task of each
+    class and role, in order: any may be next.
 
     Nothing that even nodes without this scheduler's pods would not hold.
     """
     if job.missing():
         if context.session.valid(job) is not None or context.feasibility.hopeless(job):
             return
-        tasks = [task for task in unplaced(job) if context.feasibility.most(task.cls)]
-        following = next_tasks(job, [task for task in tasks if not job.full(task.role)])
+        tasks = [task for task in unplaced(job) if context.feasibility.most(task.cls) and not job.full(task.role)]
+        following = next_tasks(job, tasks)
         if len(following) >= job.missing():
             yield Wanted(tuple(following))
+            yield from _instead(job, tasks, following)
         return
-    seen: set[tuple[int, str, bool]] = set()
+    seen: set[_Kind] = set()
     for task in unplaced(job):
-        kind = task.cls.id, task.role, task.never_preempts
-        if kind in seen or task.cls.best_effort:
+        if _kind(task) in seen or task.cls.best_effort:
             continue
-        seen.add(kind)
+        seen.add(_kind(task))
         if not job.full(task.role) and context.feasibility.most(task.cls):
             yield Wanted((task,), task)
+
+
+def _kind(task: Task) -> _Kind:
+    return task.cls.id, task.role, task.never_preempts
+
+
+def _instead(job: JobState, tasks: Sequence[Task], first: Sequence[Task]) -> Iterator[Wanted]:
+    """Other choices for the minimum: what victims consent to depends on which pods they go for, and how much these ask
+    for: of a share, for example, the first pods may want too much and smaller ones not.
+    """
+    if len(tasks) <= len(first):
+        return
+    seen = {frozenset(Counter(map(_kind, first)).items())}
+    for order in _orders(tasks):
+        found = next_tasks(job, order)
+        choice = frozenset(Counter(map(_kind, found)).items())
+        if choice in seen or len(found) < job.missing():
+            continue
+        seen.add(choice)
+        yield Wanted(tuple(found), instead=True)
+        if len(seen) == _CHOICES:
+            return
+
+
+def _orders(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """The tasks in other orders: first those that may preempt, those that ask for least of a dimension, those of each
+    kind. Nothing where they are all of one kind.
+    """
+    kinds = dict.fromkeys(map(_kind, tasks))
+    if len(kinds) == 1:
+        return
+    yield sorted(tasks, key=lambda task: task.never_preempts)
+    for name in sorted({name for task in tasks for name in task.cls.request}):
+        yield sorted(tasks, key=lambda task: task.cls.request.get(name, 0))
+    for kind in kinds:
+        yield sorted(tasks, key=lambda task: _kind(task) != kind)
+
+
+@contextmanager
+def keeping_to(job: JobState, wanted: Wanted) -> Iterator[None]:
+    """While other pods of a minimum than the first are tried, the job has no waiting pods but these, and those that it
+    has placed: what is found for them was not asked for the others.
+    """
+    waiting = job.waiting
+    if wanted.instead:
+        kept = {task.key for task in wanted.tasks} | job.placed.keys() | job.nominated.keys()
+        job.waiting = [task for task in waiting if task.key in kept]
+    try:
+        yield
+    finally:
+        job.waiting = waiting
 
 
 def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:

@@ -6,8 +6,11 @@ for how long it stood still is known to this process alone (`CycleState.clocks`)
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, timestamp_us
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import QueueClock
 from kbatch.engine.state.jobs import JobState
@@ -62,13 +65,16 @@ def send_back(session: Session, job: JobState) -> None:
     session.wake.append(session.now + session.policy.backoff(job.attempts))
 
 
-def clocks_after(session: Session, gathers: str | None) -> dict[str, QueueClock]:
+def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None, dict[str, QueueClock]]:
     """The clocks as the cycle leaves them; `gathers` is the key of the group that room is gathered for."""
     found: dict[str, QueueClock] = {}
     known = session.snapshot.state.clocks
     for job in session.live():
-        waits = job.nominated or job.key == gathers
-        if not (waits or job.key in known):
+        if session.due():
+            yield TURN
+        key = job.key
+        waits = job.nominated or key == gathers
+        if not (waits or key in known):
             continue
         if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:
             continue
@@ -79,7 +85,7 @@ def clocks_after(session: Session, gathers: str | None) -> dict[str, QueueClock]
         clock = _clock(session, job, since)
         clock = clock.halted(session.now) if waits else clock.resumed(session.now)
         if clock.paused or clock.stopped is not None:
-            found[job.key] = clock
+            found[key] = clock
     return found
 
 

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 
-from kbatch.api.reasons import QueueCapabilityExceeded, Reason
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -69,8 +68,8 @@ def _give_up(session: Session, job: JobState) -> None:
     session.room_moves += 1
 
 
-def ending(session: Session) -> Iterator[Transaction | Turn]:
-    """The end of a cycle: a gang waits as a whole or not at all, and what ended and was not replaced is told."""
+def whole_or_none(session: Session) -> Iterator[Turn]:
+    """When the actions are over: a gang waits as a whole or not at all."""
     for job in session.live():
         if not (job.nominated and job.missing()):
             continue
@@ -81,6 +80,10 @@ def ending(session: Session) -> Iterator[Transaction | Turn]:
                 yield TURN
         statement.commit()
         session.refuse_room(job)
+
+
+def ending(session: Session) -> Iterator[Transaction]:
+    """The end of a cycle, after which nothing may fail any more: what ended and was not replaced is told."""
     by_job: dict[str, list[Nomination]] = {}
     for key in sorted(session.withdrawn):
         task = session.withdrawn[key]
@@ -200,20 +203,6 @@ def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) 
     stands = rankings.allows(task.cls, row, When.LATER)
     statement.rollback(mark)
     return stands
-
-
-def beyond_capability(session: Session, job: JobState) -> Reason | None:
-    """Why the job's queue may not hold what it holds with the open statement, in what the job asks for."""
-    queue = session.queues.get(job.queue)
-    capability = queue.record.capability if queue is not None else None
-    if queue is None or not capability:
-        return None
-    more = {name: amount - job.job.bound.get(name, 0) for name, amount in job.allocated.items()}
-    for name in sorted(capability):
-        used, hard = queue.allocated.get(name, 0), capability[name]
-        if more.get(name, 0) > 0 and used > hard:
-            return QueueCapabilityExceeded(queue.name, name, more[name], 0, used - more[name], hard)
-    return None
 
 
 # --- bound where room has come free -----------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from kbatch.api import conditions
-from kbatch.engine.decisions import Transaction, Turn
+from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.clocks import send_back, transition
-from kbatch.engine.reservation.nominations import beyond_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -56,13 +55,18 @@ def bound_in_part(session: Session, job: JobState) -> bool:
     return model.group is not None and not lost_members(session, job)
 
 
-def binding_after(session: Session) -> tuple[str, ...]:
+def binding_after(session: Session) -> Generator[Turn, None, tuple[str, ...]]:
     """The gangs whose binds are decided and not all confirmed, as the cycle leaves them."""
     jobs = session.model.jobs
-    found = {job.key for job in session.live() if job.placed and job.job.gang}
+    found: set[str] = set()
+    for job in session.live():
+        if session.due():
+            yield TURN
+        if job.placed and job.job.gang:
+            found.add(job.key)
     for key in _binding(session) - found:
-        job = jobs.get(key)
-        if job is not None and job.holding and not _confirmed(job):
+        model = jobs.get(key)
+        if model is not None and model.holding and not _confirmed(model):
             found.add(key)
     return tuple(sorted(found))
 
@@ -86,11 +90,10 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
     statement = Statement(session, job)
     if job.possible:
         if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
-            beyond = beyond_capability(session, job)
-            if beyond is None:
-                yield from statement.commit()
-                return
-            session.refuse(job, beyond)
+            yield from statement.commit()
+            return
+        if statement.refused is not None:
+            session.refuse(job, statement.refused[1], attempted=True)
         elif unplaced(job):
             session.refuse_room(job)
         statement.rollback()

@@ -37,7 +37,7 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
         if session.due():
             yield TURN
     yield from confirm(session, rankings)
-    for job in jobs:
+    for job in [job for job in jobs if job.job.group is not None and job.job.group.status.conditions]:
         attempt(session, job, partial(judge, session, job), None)
         if session.due():
             yield TURN

@@ -9,6 +9,7 @@ from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.session.guarding import report
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
 from kbatch.times import SECOND
@@ -100,14 +101,20 @@ class Consent:
 
     def expired(self, job: JobState) -> bool:
         """Whether the group has outlived its lifetimeSeconds: then it may go as a whole, whatever its disruption."""
-        group = job.job.group
-        if group is None or group.spec.lifetime_seconds is None or job.job.started is None:
+        until = lifetime_end(job.job)
+        if until is None:
             return False
-        until = job.job.started + group.spec.lifetime_seconds * SECOND
         if self._session.now >= until:
             return True
         self._session.wake.append(until)
         return False
+
+
+def lifetime_end(job: Job) -> int | None:
+    """When the group will have outlived its lifetimeSeconds, in microseconds; None: never, or it does not run."""
+    if job.group is None or job.group.spec.lifetime_seconds is None or job.started is None:
+        return None
+    return job.started + job.group.spec.lifetime_seconds * SECOND
 
 
 def surplus(unit: Unit) -> bool:

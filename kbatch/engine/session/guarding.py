@@ -88,7 +88,7 @@ def fail(session: Session, job: JobState, error: BaseException) -> None:
         statement = Statement(session, job)
         for task, _ in list(job.nominated.values()):
             statement.withdraw_quietly(job, task)
-        session.ended.extend(statement.commit())
+        statement.commit()
 
 
 def report(session: Session, job: JobState, error: BaseException) -> None:

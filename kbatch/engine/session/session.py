@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace
-from kbatch.engine.decisions import TURN, GroupError, Transaction, Turn
+from kbatch.engine.decisions import TURN, GroupError, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
@@ -59,6 +59,7 @@ class Session:
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
         withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
         committed: keys of the groups whose sums a statement has changed for good, in order.
+        by_job: whether all that plugins say of groups that are not in queue depends on the group alone.
         stuck: keys of the terminating pods whose room is not expected any more.
         wake: instants (microseconds) at which the same snapshot could be decided otherwise.
         due: told of each piece of work, says when the cycle's caller should get a turn.
@@ -66,7 +67,7 @@ class Session:
         open_statements: those with steps that are neither committed nor undone, in the order of their first steps.
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
-            left out. ended: what is withdrawn because of that. caches: told to forget what an error may have left.
+            left out. caches: told to forget what an error may have left.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -109,7 +110,6 @@ class Session:
         self.errors: dict[str, GroupError] = {}
         self.failed: dict[str, Failing] = {}
         self.mishaps: list[tuple[JobState, Exception]] = []
-        self.ended: list[Transaction] = []
         self.out = {
             key: failing for key, failing in snapshot.state.failing.items()
             if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
@@ -132,6 +132,8 @@ class Session:
         self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
         self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
+        asked = (*those("job_valid"), *those("job_enqueueable"), *those("task_order_key"))
+        self.by_job = all(plugin.by_job for plugin in asked)
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
         self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
@@ -143,13 +145,15 @@ class Session:
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
         self.voting = Voting(policy, self._plugins)
 
-    def open(self) -> Iterator[Turn]:
-        """What takes long before anything can be asked: the plugins' preparations, and a look at each live group."""
+    def open(self, awake: Iterable[Job] | None = None) -> Iterator[Turn]:
+        """What takes long before anything can be asked: the plugins' preparations, and a look at each group that the
+        cycle is to look at; None: at all that are not settled.
+        """
         for plugin in self._plugins:
             for _ in plugin.prepare():
                 yield TURN
         found: list[JobState] = []
-        for job in sorted(self.model.live.values(), key=lambda job: (job.created, job.key)):
+        for job in sorted(self.model.live.values() if awake is None else awake, key=_age):
             state = self._jobs[job.key] = self._state(job)
             found.append(state)
             if self.due(1 + len(job.waiting) // 10):
@@ -165,6 +169,14 @@ class Session:
         waits = group is not None and self.policy.has("enqueue") and not job.bound
         job.in_queue = not waits or job.job.is_true(conditions.ENQUEUED)
         job.attempts = group.status.scheduling_attempts if group is not None and self.policy.has("enqueue") else 0
+
+    def let_go(self) -> Iterator[Turn]:
+        """Let go of the groups, in pieces: to free thousands of them at once takes long. Nothing is asked any more."""
+        self._live = []
+        while self._jobs:
+            self._jobs.popitem()
+            if self.due():
+                yield TURN
 
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
@@ -216,8 +228,16 @@ class Session:
         return state
 
     def live(self) -> Sequence[JobState]:
-        """The groups that are not settled, the oldest first."""
+        """The groups that the cycle looks at, the oldest first: those that are neither settled nor in the backlog."""
         return self._live
+
+    def stay(self, jobs: list[JobState]) -> None:
+        """Only these go on being looked at; the others have gone to the backlog."""
+        self._live = jobs
+
+    def join(self, jobs: Iterable[JobState]) -> None:
+        """These have come from the backlog."""
+        self._live = sorted([*self._live, *jobs], key=lambda job: _age(job.job))
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
@@ -340,3 +360,8 @@ class Session:
         """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""
         self.unfit.add(job.key)
         self.attempted.add(job.key)
+
+
+def _age(job: Job) -> tuple[int, str]:
+    """First come, first served."""
+    return job.created, job.key

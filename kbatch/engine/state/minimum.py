@@ -33,9 +33,9 @@ def signature(job: JobState, tasks: Sequence[Task]) -> object:
     """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
     more of each role there may be.
     """
-    runs = [(key, sum(1 for _ in run)) for key, run in groupby((task.cls.id, task.role) for task in tasks)]
-    caps = tuple((role.name, job.role_headroom(role.name)) for role in job.job.roles)
-    return tuple(runs), tuple(shortfalls(job)), caps
+    runs = [(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])]
+    caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
+    return tuple(runs), tuple(shortfalls(job)), tuple(caps)
 
 
 def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:

@@ -224,12 +224,15 @@ def test_what_is_promised_is_not_given_to_pods_without_a_group() -> None:
     assert len(sim.running("g")) == 3
 
 
-def test_an_idle_cycle_says_the_same_again() -> None:
+def test_an_idle_cycle_has_nothing_new_to_say() -> None:
     model = world(queue(), node("n1", "1"), group("g", 2), members("g", 2))
     first = run(model, ALL)
     assert first.outcome is not None
     again = run(model, ALL, now=5, memo=first.outcome.memo)
-    assert again.verdicts == first.verdicts
+    assert again.verdicts == {}
+    assert again.outcome is not None
+    assert first.outcome.whole
+    assert (again.outcome.whole, again.outcome.gone) == (False, ())
     assert again.transactions == []
     model.apply(Upsert(node("n2", "1")))
     assert len(run(model, ALL, now=6, memo=again.outcome.memo if again.outcome else None).binds) == 2

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,8 +10,12 @@ import pytest
 from kbatch.api.configuration import DEFAULT, parse
 from kbatch.api.objects import SubGroup
 from kbatch.engine import Memo, NullObserver, Transaction, Turn, Verdict, build_policy, cycle, take_snapshot
+from kbatch.engine.cycle import _context
 from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
+from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.session import Session
+from kbatch.model import usable
+from kbatch.model.division import dividing
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
 
@@ -29,6 +34,26 @@ def test_each_job_that_is_tried_in_vain_gives_its_caller_a_turn(action: str) -> 
     said = [step.group for step in steps if isinstance(step, Verdict)]
     assert sorted(said) == sorted(f"ns/g{index}" for index in range(20)), "one word on each"
     assert sum(isinstance(step, Turn) for step in steps) >= 20
+
+
+@pytest.mark.parametrize("action", ["enqueue", "reclaim"])
+def test_a_large_gang_is_tried_in_pieces(action: str) -> None:
+    """Turns come while it is placed, be it on the emptied nodes or in room that is set aside, and not only after."""
+    turns = {}
+    for count in (1, 1501):
+        free = "1501" if action == "reclaim" else "0"
+        model = world(
+            [queue(f"q{at}") for at in (1, 2, 3)], node("n1", "2000", pods="9000"), node("n2", free, pods="9000"),
+            pod("held", on="n1", cpu="2000", queue="q2"), group("wish", queue="q3"), pod("wish", "9000", of="wish"),
+            group("g", count, queue="q1"), members("g", count),
+        )  # fmt: skip
+        policy = build_policy(parse(f'actions: "{action}, allocate"\n{TIERS}', "test"))
+        context = _context(take_snapshot(model, 0), policy, Memo())
+        list(context.session.open())
+        list(resume(context.session, context.rankings))
+        turns[count] = sum(isinstance(step, Turn) for step in policy.action_types[0]().run(context))
+        context.close()
+    assert turns[1501] >= turns[1] + 3
 
 
 def test_a_cycle_leaves_nothing_for_the_garbage_collector() -> None:
@@ -115,3 +140,21 @@ def test_shares_that_were_divided_while_events_came_are_divided_anew() -> None:
     list(steps)
     assert list(model.dividing()), "what was found is not of this model"
     assert model.deserved() == {"a": {"cpu": 4000}, "b": {"cpu": 8000}}
+
+
+def test_shares_are_divided_once_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    divided: list[int] = []
+
+    def counting(*given: Any) -> Iterator[Any]:
+        divided.append(1)
+        return dividing(*given)
+
+    monkeypatch.setattr(usable, "dividing", counting)
+    model = world(queue("a"), queue("b"), node("n1"), pod("p", queue="a", cpu="9"), pod("q", queue="b", cpu="9"))
+    policy = build_policy(parse(f'actions: "allocate, reclaim"\n{TIERS}', "test"))
+    for now in range(3):
+        list(cycle(take_snapshot(model, now), policy, Memo(), NullObserver()))
+    assert divided == [1]
+    model.apply(Upsert(node("n2")))
+    list(cycle(take_snapshot(model, 3), policy, Memo(), NullObserver()))
+    assert divided == [1, 1]

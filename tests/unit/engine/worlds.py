@@ -33,6 +33,7 @@ from kbatch.engine import (
     NullObserver,
     Outcome,
     Policy,
+    Report,
     Transaction,
     Verdict,
     build_policy,
@@ -217,11 +218,16 @@ class Simulation:
         self.state = CycleState()
         self.evictions: list[tuple[int, str]] = []
         self.last = Decisions()
+        self._standing: dict[str, Verdict] = {}
         self._renewed = 0
 
     def cycle(self) -> Decisions:
         found = self.last = run(self.model, self.policy, now=self.now, memo=self.memo, state=self.state)
         assert found.outcome is not None
+        by_job = {verdict.job: verdict for verdict in found.verdicts.values()}
+        report = Report(by_job, found.outcome.whole, found.outcome.gone)
+        self._standing = report.onto(self._standing)
+        written, found.verdicts = found.verdicts, {verdict.group: verdict for verdict in self._standing.values()}
         self.memo, self.state = found.outcome.memo, found.outcome.state
         for transaction in found.transactions:
             for bind in transaction.binds:
@@ -231,7 +237,7 @@ class Simulation:
                 self._evict(gone.pod)
             for one in transaction.nominations:
                 self._nominate(one.pod, one.node or "")
-        for verdict in found.verdicts.values():
+        for verdict in written.values():
             self._write(verdict)
         return found
 

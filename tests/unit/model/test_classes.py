@@ -9,6 +9,7 @@ from kbatch.engine import Memo, NullObserver, cycle, take_snapshot
 from kbatch.model import node_index, tasks
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
+from kbatch.model.image import build_model, take_image
 from tests.unit.engine.worlds import node, policy, queue
 from tests.unit.plugins.views import pod
 
@@ -52,3 +53,46 @@ def test_what_nodes_say_of_classes_goes_with_them(monkeypatch: pytest.MonkeyPatc
         model.apply(Delete(Pod, "ns", "p"))
     list(model.refreshing())
     assert len(model.table.static_cache) < 10 * 40
+
+
+def selects(name: str, key: str) -> Pod:
+    constraint = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {key: "1"}},
+    }  # fmt: skip
+    return pod(name, topologySpreadConstraints=[constraint])
+
+
+def test_labels_that_no_pod_selects_by_count_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_IDLE_KEYS", 1)
+    model = ClusterModel()
+    for found in (pod("a", labels={"x": "1"}), pod("b", labels={"x": "2"}), selects("s", "x"), selects("t", "y")):
+        model.apply(Upsert(found))
+    model.refresh()
+    assert model.tasks["ns/a"].cls is not model.tasks["ns/b"].cls
+    model.apply(Delete(Pod, "ns", "s"))
+    model.lapse(0)
+    model.refresh()
+    assert model.classes.selected_keys == {"x", "y"}  # one more may stay
+    model.apply(Delete(Pod, "ns", "t"))
+    model.lapse(0)
+    model.refresh()
+    assert model.tasks["ns/a"].cls is model.tasks["ns/b"].cls
+    assert model.classes.selected_keys == set()
+    assert not model.classes.coupled
+    assert len(model.classes) == 1
+    model.apply(Upsert(selects("s", "x")))
+    model.refresh()
+    assert model.tasks["ns/a"].cls is not model.tasks["ns/b"].cls
+
+
+def test_classes_made_anew_are_numbered_as_before_in_a_model_built_again() -> None:
+    model = ClusterModel()
+    for found in (pod("first"), pod("b", requests={"cpu": "2"}), pod("a")):
+        model.apply(Upsert(found))
+    model.apply(Delete(Pod, "ns", "first"))
+    again = build_model(take_image(model))
+    for each in (model, again):
+        each.apply(Upsert(selects("s", "x")))
+        each.refresh()
+        assert each.tasks["ns/a"].cls.id < each.tasks["ns/b"].cls.id

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import pytest
 
 from kbatch.api.objects import AnyObject, Pod, PriorityClass
 from kbatch.engine import take_snapshot
-from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote, ordinal
+from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote, dominant_ordinal, ordinal
 from kbatch.engine.plugins.conformance import Conformance
 from kbatch.engine.plugins.drf import Drf
 from kbatch.engine.plugins.gang import Gang
@@ -176,3 +177,4 @@ def test_ordinals_order_shares_exactly() -> None:
     shares = [dominant_share({"cpu": top}, {"cpu": whole}) for top in range(1, 9) for whole in (2**53, 2**53 - 1, 7)]
     assert sorted(shares) == sorted(shares, key=ordinal)
     assert len({ordinal(share) for share in shares}) == len(set(shares))
+    assert dominant_ordinal({"cpu": 6}, {"cpu": 8}) == ordinal(Fraction(3, 4)), "also where it is not in lowest terms"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -15,10 +16,13 @@ from kbatch.api.objects import Queue
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
+from kbatch.model import usable
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.division import dividing
 from kbatch.model.events import Delete, Event, Upsert
 from operators.queue import controller as controlling
 from operators.queue.controller import FIELD_MANAGER, Controller
+from tests.unit.engine import worlds
 from tests.unit.queue.test_status import group, node, queue
 
 
@@ -125,3 +129,49 @@ async def test_metrics_are_in_cores_and_end_with_their_queue(rig: Rig) -> None:
     rig.see(Delete(Queue, "", "a"))
     await rig.controller.round()
     assert rig.gauge("kbatch_queue_deserved", queue="a", resource="cpu") is None
+
+
+async def test_the_event_loop_has_turns_while_shares_are_divided_and_events_wait(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts of the nodes that overlap: a division of several pieces."""
+    monkeypatch.setattr(controlling, "TURN_SECONDS", 0.0)
+    for at in range(3):
+        rig.see(
+            Upsert(worlds.node(f"n{at}", "4", labels={f"l{at}": "x", f"l{at - 1}": "x"})),
+            Upsert(queue(f"q{at}")),
+            Upsert(worlds.pod(f"p{at}", queue=f"q{at}", cpu="9", node_selector={f"l{at}": "x"})),
+        )
+    model = rig.controller.model
+    generation = model.generation
+    rounds = asyncio.create_task(rig.controller.round())
+    await asyncio.sleep(0)
+    rig.see(Upsert(node("late", "100")))
+    await asyncio.sleep(0)
+    assert not rounds.done()
+    assert model.generation == generation, "what is divided does not change meanwhile"
+    assert await rounds == 0
+    assert sum(int(status["deserved"]["cpu"]) for _, status in rig.api.writes) == 12
+    assert "late" in model.table.names
+
+
+async def test_shares_are_divided_once_until_something_changes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    divided: list[int] = []
+
+    def counting(*given: Any) -> Iterator[Any]:
+        divided.append(1)
+        return dividing(*given)
+
+    monkeypatch.setattr(usable, "dividing", counting)
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(queue("b")), Upsert(group("g", "a", cpu="9")))
+    await rig.controller.round()
+    assert len(rig.api.writes) == 2
+    for name, status in rig.api.writes:  # the watch brings what was written
+        written = msgspec.convert({"metadata": {"name": name}, "spec": {"weight": 1}, "status": status}, Queue)
+        rig.see(Upsert(written))
+    await rig.controller.round()
+    await rig.controller.round()
+    assert divided == [1]
+    rig.see(Upsert(node("m", "4")))
+    await rig.controller.round()
+    assert divided == [1, 1]

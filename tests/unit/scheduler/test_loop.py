@@ -20,6 +20,7 @@ from kbatch.engine import (
     Observer,
     Outcome,
     Policy,
+    Report,
     Snapshot,
     Transaction,
     Turn,
@@ -259,7 +260,7 @@ async def test_turns_are_nothing_but_turns() -> None:
     steps = [Turn(), transaction("x"), other, Turn(), word]
     async with running(cache_with(), Script(steps)) as (_, hands, reports):
         await until(lambda: len(reports) == 1)
-        assert reports[0] == {"ns/g": word, "ns/h": other}
+        assert reports[0].verdicts == {"ns/g": word, "ns/h": other}
         assert hands.transactions == [transaction("x")]
 
 
@@ -342,8 +343,8 @@ async def test_with_the_real_engine_a_gang_is_placed_whole_or_not_at_all() -> No
         await until(lambda: hands.transactions)
         assert sorted(one.pod for one in hands.transactions[0].binds) == ["ns/g0", "ns/g1", "ns/g2"]
         cache.receive(told(pod("h2", group="h")))
-        await until(lambda: any("ns/h" in report and report["ns/h"].attempted for report in reports))
-        verdict = reports[-1]["ns/h"]
+        await until(lambda: any("ns/h" in report.verdicts and report.verdicts["ns/h"].attempted for report in reports))
+        verdict = [report.verdicts["ns/h"] for report in reports if "ns/h" in report.verdicts][-1]
         assert not verdict.scheduled
         assert verdict.reason.code == "NotEnoughResources"
         assert len(hands.transactions) == 1
@@ -414,8 +415,8 @@ async def test_a_group_that_the_engine_fails_on_is_told_and_stops_nobody(caplog:
     hands, counted, now = Hands(cache), metrics(), [0.0]
     verdicts: list[Verdict] = []
 
-    def report(found: dict[str, Verdict]) -> list[None]:
-        verdicts.extend(found.values())
+    def report(found: Report) -> list[None]:
+        verdicts.extend(found.verdicts.values())
         return []
 
     async with recorder(api) as events:

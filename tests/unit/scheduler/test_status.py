@@ -16,7 +16,7 @@ import pytest
 from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, Node, Pod, PodGroup
 from kbatch.api.reasons import BindFailed, NotEnoughTasks
-from kbatch.engine import Verdict, verdict_conditions
+from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import CONTRADICTED_SECONDS, NEWS_SECONDS
@@ -83,7 +83,7 @@ async def test_conditions_are_applied_once_and_not_again() -> None:
     foreign = Condition(type="Completed", status="False", reason="X", last_transition_time="2026-01-01T00:00:00Z")
     api, cache = FakeApi(), cache_with(group(conditions=(foreign,)))
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting()))
+        finish(writer.report(Report(waiting())))
         assert await writer.drain(2)
         (call,) = api.calls
         assert call.path.endswith("/namespaces/ns/podgroups/g/status")
@@ -94,7 +94,7 @@ async def test_conditions_are_applied_once_and_not_again() -> None:
         assert "1 of 3" in conditions["Scheduled"]["message"]
         assert all(one["lastTransitionTime"] for one in conditions.values())
         for _ in range(5):
-            finish(writer.report(waiting()))
+            finish(writer.report(Report(waiting())))
         await asyncio.sleep(0.05)
         assert len(api.calls) == 1
         assert writer.pending == 0
@@ -107,10 +107,10 @@ async def test_a_flip_moves_the_time_and_new_words_do_not() -> None:
     )
     api, cache = FakeApi(), cache_with(group(conditions=before), *placed())
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting(created=2)))
+        finish(writer.report(Report(waiting(created=2))))
         await until(lambda: len(api.calls) == 1 and not writer.pending)
         assert {one["lastTransitionTime"] for one in api.calls[0].body["status"]["conditions"]} == {old}
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         await until(lambda: len(api.calls) == 2)
         times = {one["type"]: one["lastTransitionTime"] for one in api.calls[1].body["status"]["conditions"]}
         assert times["Enqueued"] == old
@@ -124,10 +124,10 @@ async def test_only_the_newest_word_about_a_group_is_written() -> None:
     async with writing(api, cache) as writer:
         for created in range(3):
             for number in range(30):
-                finish(writer.report(waiting(created, name=f"g{number}")))
+                finish(writer.report(Report(waiting(created, name=f"g{number}"))))
         await until(lambda: api.open_ == 16)
         for number in range(30):
-            finish(writer.report(whole(f"g{number}")))
+            finish(writer.report(Report(whole(f"g{number}"))))
         assert api.gate is not None
         api.gate.set()
         assert await writer.drain(3)
@@ -142,7 +142,7 @@ async def test_while_binds_wait_few_writes_are_on_the_wire() -> None:
     api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(f"g{number}") for number in range(30)))
     async with writing(api, cache, binding=lambda: True) as writer:
         for number in range(30):
-            finish(writer.report(waiting(name=f"g{number}")))
+            finish(writer.report(Report(waiting(name=f"g{number}"))))
         await until(lambda: api.open_ == 4)
         await asyncio.sleep(0.02)
         assert api.most_open == 4
@@ -158,7 +158,7 @@ async def test_in_a_flood_of_small_groups_even_fewer() -> None:
         verdicts: dict[str, Verdict] = {}
         for name in names:
             verdicts |= waiting(name=name)
-        finish(writer.report(verdicts))
+        finish(writer.report(Report(verdicts)))
         await until(lambda: api.open_ == 2)
         await asyncio.sleep(0.02)
         assert api.most_open == 2
@@ -172,10 +172,10 @@ async def test_a_message_alone_can_wait() -> None:
     api, cache = FakeApi(), cache_with(group())
     now = 100.0
     async with writing(api, cache, message_seconds=5.0, clock=lambda: now) as writer:
-        finish(writer.report(waiting(created=0)))
+        finish(writer.report(Report(waiting(created=0))))
         assert await writer.drain(2)
         for created in (1, 2):
-            finish(writer.report(waiting(created)))
+            finish(writer.report(Report(waiting(created))))
             await asyncio.sleep(0.02)
         assert len(api.calls) == 1
         now = 105.1
@@ -186,9 +186,9 @@ async def test_a_message_alone_can_wait() -> None:
 async def test_attempts_are_sent_every_time_because_what_is_left_out_is_removed() -> None:
     api, cache = FakeApi(), cache_with(group(), *placed())
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting(attempts=2)))
+        finish(writer.report(Report(waiting(attempts=2))))
         assert await writer.drain(2)
-        finish(writer.report({"ns/g": msgspec_replace(whole()["ns/g"], attempts=2)}))
+        finish(writer.report(Report({"ns/g": msgspec_replace(whole()["ns/g"], attempts=2)})))
         assert await writer.drain(2)
         assert [call.body["status"]["schedulingAttempts"] for call in api.calls] == [2, 2]
 
@@ -205,7 +205,7 @@ async def test_failures_are_tried_again_and_the_vanished_are_not() -> None:
     api.on("PATCH", "/a/status", NoAnswerError("PATCH", "/a", sent=True, why="cut"), answer)
     api.on("PATCH", "/b/status", ApiError(404, "NotFound"))
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting(name="a") | waiting(name="b")))
+        finish(writer.report(Report(waiting(name="a") | waiting(name="b"))))
         await until(lambda: len(api.made("PATCH", "/a/status")) == 2)
         assert await writer.drain(2)
         assert len(api.made("PATCH", "/b/status")) == 1
@@ -218,7 +218,7 @@ async def test_what_was_said_once_is_tried_until_it_is_written() -> None:
     writes = server(cache)
     api.on("PATCH", END, ApiError(500, message="later"), NoAnswerError("PATCH", END, sent=True, why="cut"), writes)
     async with writing(api, cache) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         assert "ns/g" not in cache.model.live, "decided is decided: no cycle looks at it until the write is answered"
         assert not cache.groups["ns/g"].status.conditions
         await until(lambda: bool(cache.groups["ns/g"].status.conditions))
@@ -232,11 +232,11 @@ async def test_a_gang_that_loses_a_bind_after_all_is_looked_at_again() -> None:
     job = cache.model.jobs["ns/g"]
     cache.assume("ns/b", job.tasks["ns/b"].uid, "n1")
     async with writing(FakeApi(), cache, binding=lambda: True) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         assert "ns/g" not in cache.model.live
         cache.forget("ns/b", job.tasks["ns/b"].uid)
         assert "ns/g" in cache.model.live
-        finish(writer.report(waiting(2, 2)))
+        finish(writer.report(Report(waiting(2, 2))))
         assert not cache.model.jobs["ns/g"].is_true(SCHEDULED), "what is not so any more does not count any more"
 
 
@@ -244,7 +244,7 @@ async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> No
     api, cache = FakeApi(), cache_with()
     shadow = Verdict("ns/p", shadow=True, enqueued=None, scheduled=False, reason=NotEnoughTasks(0, 1), job="ns/p#u")
     async with writing(api, cache) as writer:
-        finish(writer.report({"ns/p#u": shadow} | waiting()))
+        finish(writer.report(Report({"ns/p#u": shadow} | waiting())))
         await asyncio.sleep(0.02)
         assert api.calls == []
 
@@ -252,10 +252,10 @@ async def test_shadow_groups_and_groups_unknown_have_nowhere_to_write_to() -> No
 async def test_somebody_elses_change_of_our_condition_is_mended() -> None:
     api, cache = FakeApi(), cache_with(group())
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting()))
+        finish(writer.report(Report(waiting())))
         assert await writer.drain(2)
         cache.receive(told(group(version="2000")))
-        finish(writer.report(waiting()))
+        finish(writer.report(Report(waiting())))
         assert await writer.drain(2)
         assert len(api.calls) == 2
 
@@ -265,8 +265,8 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
     new.metadata.creation_timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     api, cache = FakeApi(), cache_with(new, *placed())
     async with writing(api, cache, message_seconds=FIRST_SECONDS + 0.2) as writer:
-        finish(writer.report(waiting()))
-        finish(writer.report(whole()))
+        finish(writer.report(Report(waiting())))
+        finish(writer.report(Report(whole())))
         await until(lambda: len(api.made("PATCH", END)) == 1 and writer.pending == 0)
     (call,) = api.made("PATCH", END)
     assert {one["type"]: one["status"] for one in call.body["status"]["conditions"]}["Scheduled"] == "True"
@@ -275,7 +275,7 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
     api, cache = FakeApi(), cache_with(lonely)
     began = time.monotonic()
     async with writing(api, cache, message_seconds=FIRST_SECONDS) as writer:
-        finish(writer.report(waiting(name="lonely")))
+        finish(writer.report(Report(waiting(name="lonely"))))
         await until(lambda: len(api.made("PATCH", END)) == 1)
     assert time.monotonic() - began < FIRST_SECONDS + 2
 
@@ -296,7 +296,7 @@ async def test_a_gang_is_said_to_be_scheduled_once_its_binds_are_confirmed() -> 
         with cache.held():  # a cycle tells of its verdicts before it lets go of the model
             cache.forget("ns/g-2", "uid-g-2")
             cache.assume("ns/g-2", "uid-g-2", "n")
-            finish(writer.report(whole()))
+            finish(writer.report(Report(whole())))
         await asyncio.sleep(0.5)
         assert api.calls == []
         assert writer.pending == 1
@@ -315,14 +315,14 @@ async def test_that_a_gang_is_not_scheduled_is_taken_back_with_the_decision_and_
     cache.receive(told(group(minimum=3, version="15", conditions=(before,))))
     failure: list[BindFailed] = []
     async with writing(api, cache, failure=lambda _: failure[0] if failure else None) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         await until(lambda: len(api.calls) == 1)
         assert {one["type"]: one["status"] for one in api.calls[0].body["status"]["conditions"]}[SCHEDULED] == "True"
         failure.append(BindFailed("ns/g-2", "n", 3, "no"))
         await until(lambda: len(api.calls) == 2)
         said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[1].body["status"]["conditions"]}
         assert said[SCHEDULED] == ("False", "BindFailed")
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         await asyncio.sleep(0.3)
         assert len(api.calls) == 2, "the next attempt is no reason to say otherwise"
         cache.receive(told(pod("g-2", node="n", version="2")))
@@ -342,8 +342,8 @@ async def test_that_a_gang_loses_its_place_is_said_once_its_pods_are_evicted() -
         with cache.held():  # the model learns of the evictions after the cycle
             cache.evicting("ns/g-0", "uid-g-0")
             cache.evicting("ns/g-1", "uid-g-1")
-            finish(writer.report(waiting(0, 2)))
-        finish(writer.report(waiting(0, 2)))
+            finish(writer.report(Report(waiting(0, 2))))
+        finish(writer.report(Report(waiting(0, 2))))
         await asyncio.sleep(0.3)
         assert (api.calls, writer.pending) == ([], 1)
         going = pod("g-0", node="n", version="2")
@@ -358,14 +358,14 @@ async def test_of_evictions_that_were_given_up_nothing_is_said_until_a_cycle_say
     api, cache = FakeApi(), whole_and_said()
     async with writing(api, cache) as writer:
         cache.evicting("ns/g-0", "uid-g-0")
-        finish(writer.report(waiting(1, 2)))
+        finish(writer.report(Report(waiting(1, 2))))
         cache.not_evicting("ns/g-0", "uid-g-0")
         await until(lambda: writer.pending == 0)
         assert api.calls == []
         going = pod("g-0", node="n", version="2")
         going.metadata.deletion_timestamp = "2026-01-01T00:01:00Z"
         cache.receive(told(going))
-        finish(writer.report(waiting(1, 2)))
+        finish(writer.report(Report(waiting(1, 2))))
         await until(lambda: len(api.calls) == 1)
 
 
@@ -380,7 +380,7 @@ async def test_while_binds_wait_good_news_waits_and_bad_news_does_not(said: str,
         cache.receive(told(group(minimum=3, conditions=(failing,), version="11")))
     now, binding = 100.0, True
     async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
-        finish(writer.report(whole() | waiting(0, 3, name="h")))
+        finish(writer.report(Report(whole() | waiting(0, 3, name="h"))))
         cache.receive(told(pod("g-2", node="n", version="2")))
         now += 0.1  # for the look at what has been confirmed
         await until(lambda: api.made("PATCH", "/h/status"))
@@ -395,7 +395,7 @@ async def test_good_news_is_told_as_soon_as_no_bind_waits() -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     now, binding = 100.0, True
     async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         cache.receive(told(pod("g-2", node="n", version="2")))
         now += 0.1
         await asyncio.sleep(0.3)
@@ -407,7 +407,7 @@ async def test_good_news_is_told_as_soon_as_no_bind_waits() -> None:
 async def test_a_process_that_leaves_says_what_was_confirmed_just_now() -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     async with writing(api, cache) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         cache.receive(told(pod("g-2", node="n", version="2")))
         assert await writer.drain(1.0)
         assert len(api.calls) == 1
@@ -417,7 +417,7 @@ async def test_a_gang_whose_binds_fail_again_and_again_says_so_until_they_succee
     api, cache = FakeApi(), bound_in_part(0, 1)
     failure = BindFailed("ns/g-2", "n", 3, "no")
     async with writing(api, cache, failure=lambda key: failure if key == "ns/g" else None) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         await until(lambda: len(api.calls) == 1)
         said = {one["type"]: (one["status"], one["reason"]) for one in api.calls[0].body["status"]["conditions"]}
         assert said[SCHEDULED] == ("False", "BindFailed")
@@ -433,7 +433,7 @@ async def test_pods_beyond_the_minimum_keep_nobody_from_saying_that_the_gang_is_
     api, cache = FakeApi(), bound_in_part(0, 1)
     cache.receive(told(group(minimum=2, version="15")))
     async with writing(api, cache) as writer:
-        finish(writer.report(whole()))
+        finish(writer.report(Report(whole())))
         await until(lambda: len(api.calls) == 1)
 
 
@@ -442,13 +442,13 @@ async def test_a_group_whose_status_is_refused_holds_up_no_other() -> None:
     api = FakeApi()
     api.on("PATCH", "/bad/status", ApiError(422, "Invalid", "spec.minMember: must not be that"))
     async with writing(api, cache, message_seconds=1.0) as writer:
-        finish(writer.report(waiting(name="bad")))
+        finish(writer.report(Report(waiting(name="bad"))))
         await until(lambda: len(api.made("PATCH", "/bad/status")) >= 1)
         for _ in range(3):  # as long as a growing pause of all writes would last by now
             await asyncio.sleep(0.1)
         assert len(api.made("PATCH", "/bad/status")) == 1
         began = time.monotonic()
-        finish(writer.report(waiting(name="bad") | waiting(name="good")))
+        finish(writer.report(Report(waiting(name="bad") | waiting(name="good"))))
         await until(lambda: api.made("PATCH", "/good/status"))
         assert time.monotonic() - began < 0.5
         api.on("PATCH", "/bad/status", server(cache))
@@ -462,9 +462,9 @@ async def test_a_newer_word_is_not_lost_to_one_that_was_refused() -> None:
     api = FakeApi(gate=asyncio.Event())
     api.on("PATCH", "/bad/status", ApiError(422, "Invalid", "no"), server(cache))
     async with writing(api, cache) as writer:
-        finish(writer.report(waiting(created=1, name="bad")))
+        finish(writer.report(Report(waiting(created=1, name="bad"))))
         await until(lambda: api.open_ == 1)
-        finish(writer.report(waiting(created=2, name="bad")))
+        finish(writer.report(Report(waiting(created=2, name="bad"))))
         assert api.gate is not None
         api.gate.set()
         await until(lambda: not writer.pending)

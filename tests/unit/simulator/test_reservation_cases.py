@@ -85,7 +85,7 @@ def test_nominations_taken_over_by_another_gang_are_made_anew_once(simulate: Cal
 
 def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
     """Thousands of pods wait for one large pod to end: the caller of the cycle gets its turns all the same."""
-    count = 4000
+    count = 10_000
     ends = pod("ends", str(count), on="n1")
     ends.metadata.deletion_timestamp = stamp(120)
     gang = group("g", count)
@@ -107,8 +107,10 @@ def test_the_nominations_of_a_large_gang_are_confirmed_in_many_slices() -> None:
         begin = time.process_time()
     slices.append(time.process_time() - begin)
     gc.unfreeze()
-    # Of the time of this process, so that what else the machine does counts little; five times what a slice may take.
-    assert max(slices) < 0.1, slices
+    # Of the time of this process, and as a part of the whole, so that what else the machine does counts little.
+    assert max(slices) < sum(slices) / 6, slices
+    assert max(slices) < 0.05, slices
+    assert len(slices) > count / 200
 
 
 def test_a_group_whose_victims_still_end_is_not_sent_back(simulate: Callable[..., Any]) -> None:

@@ -135,3 +135,19 @@ def test_a_victim_that_the_server_keeps_is_passed_over(simulate: Callable[..., A
     assert [each["pod"] for each in outcome.evictions] == ["default/old-0"]
     assert outcome.running() == ["new-0", "old-1"]
     assert outcome.pods["default/old-1"]["phase"] == "Running"
+
+
+def test_reclaim_takes_the_pod_that_is_within_the_share(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("reclaim-takes-the-pod-that-is-within-the-share", max_cycles=MOST_CYCLES)
+    assert victims(outcome) == {"v2": (0.0, "reclaim", "g"), "v3": (0.0, "reclaim", "g")}
+    assert times(outcome) == {"g1": 1.0}
+    assert outcome.running() == ["g1", "v0", "v1"]
+    assert_settled(outcome)
+
+
+def test_preemption_for_the_pod_that_finds_victims(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("preemption-for-the-pod-that-finds-victims", max_cycles=MOST_CYCLES)
+    assert victims(outcome) == {"low0": (0.0, "preempt", "mid"), "low1": (0.0, "preempt", "mid")}
+    assert times(outcome) == {"mid1": 1.0}
+    assert outcome.running() == ["high", "mid1"]
+    assert_settled(outcome)

@@ -1,0 +1,55 @@
+"""What several actions need: the jobs that want room, in line by queue."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator
+from typing import Any
+
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.session.guarding import key_of
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
+
+
+class Line:
+    """Jobs of one queue that want room; the first in order is the next."""
+
+    def __init__(self, session: Session, queue: QueueState) -> None:
+        self.queue = queue
+        self._session = session
+        self._heap: list[tuple[Any, JobState]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def stand(self, job: JobState) -> None:
+        """Put the job at its place; nowhere if asking for its order raised, or it is left out."""
+        key = key_of(self._session, job) if job.possible else None
+        if key is not None:
+            heapq.heappush(self._heap, (key, job))
+
+    def next(self) -> JobState:
+        """Take the first job out of the line."""
+        return heapq.heappop(self._heap)[1]
+
+
+def wants_room(job: JobState) -> bool:
+    """Whether a job that is in queue wants more: some pod waits, and its minimum is not just waiting for what ends."""
+    return job.in_queue and not job.idle and not (job.nominated and not job.missing())
+
+
+def lines_of(session: Session) -> Generator[Turn, None, dict[str, Line]]:
+    """The jobs in queue that want room, by their queue."""
+    lines: dict[str, Line] = {}
+    for job in session.live():
+        if session.due():
+            yield TURN
+        queue = session.queues.get(job.queue)
+        if queue is None or not wants_room(job):
+            continue
+        if job.queue not in lines:
+            lines[job.queue] = Line(session, queue)
+        lines[job.queue].stand(job)
+    return {name: line for name, line in lines.items() if line}

@@ -1,0 +1,246 @@
+"""What decides who may come in queue: the room, shares, caps and quotas that are left beside what others were promised.
+
+Asked of one group (`of`), or of all rows of the backlog at once (`of_rows`): the same comparisons. While groups come in
+queue the sums only shrink, so that whoever was refused in a cycle stays so until its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kbatch.engine.admission.demand import Quotas
+from kbatch.engine.admission.weaker import Weaker
+from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standing
+from kbatch.engine.carryover.giving import Giving
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.state.queues import QueueState
+from kbatch.resources import Resources
+
+Standings = npt.NDArray[np.int8]
+
+_HALF: Final = MOST // 2
+
+
+class Sums:
+    """One run of `enqueue`: what is left, and what groups in queue have coming (`promised`, in all and by queue)."""
+
+    def __init__(self, context: CycleContext) -> None:
+        session = self._session = context.session
+        self._feasibility = context.feasibility
+        self.room = session.usable()
+        self.promised: Resources = {}
+        self.by_queue: dict[str, Resources] = {}
+        self.quotas = Quotas(session)
+        self.weaker = Weaker(session, context.backlog.levels)
+        self.reclaims = session.policy.has("reclaim")
+        self.preempts = session.policy.has("preempt")
+
+    def promise(self, queue: str, kept: Mapping[str, int]) -> None:
+        """A group of this queue is in queue: so much more is kept from others."""
+        for promised in (self.promised, self.by_queue.setdefault(queue, {})):
+            for name, amount in kept.items():
+                promised[name] = promised.get(name, 0) + amount
+
+    # --- one group ----------------------------------------------------------------------------------------------------
+
+    def of(self, entry: Entry) -> Generator[Turn, None, Standing]:
+        """What keeps a group out; `SENT_BACK` and ageing are no sums."""
+        if entry.fixed is not None:
+            return Standing.FIXED
+        session, least = self._session, entry.least
+        queue = session.queue(entry.job.queue)
+        if self.over_capability(entry, queue) is not None:
+            return Standing.CAPABILITY
+        if self.quotas.exceeded(entry.quota) is not None:
+            return Standing.QUOTA
+        job = session.job(entry.job.key)
+        if self._feasibility.hopeless(job):
+            return Standing.HOPELESS
+        if entry.stated and any(amount > session.total.get(name, 0) for name, amount in least.items()):
+            return Standing.TOO_LARGE
+        if self.short(least, {}) is None:
+            return Standing.PASSES
+        beyond = self.beyond(queue, least)
+        if self.reclaims and beyond is None:
+            return Standing.PASSES
+        if self.preempts and self.short(least, self.weaker.of(entry.giving)) is None:
+            return Standing.PASSES
+        if entry.triable and not (yield from self._feasibility.attempting(job)).fits:
+            return Standing.UNFIT
+        if self.reclaims and beyond is not None and least[beyond] > queue.deserved.get(beyond, 0):
+            return Standing.BEYOND_SHARE
+        return Standing.WAITING
+
+    def over_capability(self, entry: Entry, queue: QueueState) -> str | None:
+        """In which dimension it would pass its queue's hard cap, with what could be freed for it gone."""
+        capability = queue.record.capability
+        if not capability:
+            return None
+        promised = self.by_queue.get(queue.name, {})
+        freed: Resources | None = None
+        for name in sorted(entry.least):
+            hard, amount = capability.get(name), entry.least[name]
+            if hard is None or not amount:
+                continue
+            over = queue.allocated.get(name, 0) + promised.get(name, 0) + amount - hard
+            if over > 0:
+                freed = self._freed(entry) if freed is None else freed
+                if over > freed.get(name, 0):
+                    return name
+        return None
+
+    def _freed(self, entry: Entry) -> Resources:
+        return self.weaker.of(entry.giving) if self.preempts else {}
+
+    def short(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
+        """A dimension in which the room less what is promised, and `more`, is not enough."""
+        short = [name for name, amount in least.items() if amount > max(0, self.free(name) + more.get(name, 0))]
+        return min(short, default=None)
+
+    def free(self, name: str) -> int:
+        """The room of a dimension less what is promised; below 0 where more is promised than there is."""
+        return self.room.get(name, 0) - self.promised.get(name, 0)
+
+    def beyond(self, queue: QueueState, least: Mapping[str, int]) -> str | None:
+        """The first dimension in which the queue's share, less what it holds and was promised, is not enough."""
+        promised = self.by_queue.get(queue.name, {})
+        for name in sorted(least):
+            left = queue.deserved.get(name, 0) - queue.allocated.get(name, 0) - promised.get(name, 0)
+            if least[name] > max(0, left):
+                return name
+        return None
+
+    # --- all rows -----------------------------------------------------------------------------------------------------
+
+    def of_rows(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out."""
+        session = self._session
+        names = sorted(backlog.least)
+        least = np.stack([backlog.least[name][rows] for name in names], axis=1) if names else np.zeros((len(rows), 0))
+        queues = [session.queues.get(name) if name is not None else None for name in backlog.queues]
+        queue = backlog.queue[rows]
+        giving = backlog.giving[rows]
+        found: Standings = np.full(len(rows), Standing.WAITING, np.int8)
+        share = _table(
+            [
+                [
+                    each.deserved.get(name, 0) - each.allocated.get(name, 0) - self._promised(each, name)
+                    if each is not None else 0
+                    for name in names
+                ]
+                for each in queues
+            ]
+        )  # fmt: skip
+        free = np.array([_clip(self.free(name)) for name in names], np.int64)
+        freed = _table(
+            [
+                [gives.get(name, 0) for name in names]
+                for gives in map(self._freed_by, backlog.givings)
+            ]
+        )  # fmt: skip
+        yield TURN
+        beyond = least > np.maximum(share, 0)[queue]
+        if self.reclaims:
+            deserved = _table(
+                [[each.deserved.get(name, 0) if each is not None else 0 for name in names] for each in queues]
+            )
+            first = np.argmax(beyond, axis=1) if names else np.zeros(len(rows), np.intp)
+            at = np.arange(len(rows))
+            past = beyond.any(axis=1) & (least[at, first] > deserved[queue, first]) if names else beyond.any(axis=1)
+            found[past] = Standing.BEYOND_SHARE
+        passes = (least <= np.maximum(free, 0)).all(axis=1)
+        if self.reclaims:
+            passes |= ~beyond.any(axis=1)
+        if self.preempts:
+            passes |= (least <= np.maximum(free + freed, 0)[giving]).all(axis=1)
+        yield TURN
+        yield from self._unfit(backlog, rows[~passes & backlog.triable[rows] & ~backlog.fixed[rows]])
+        found[backlog.triable[rows] & (backlog.unfit[backlog.shape[rows]] == 1)] = Standing.UNFIT
+        found[passes] = Standing.PASSES
+        found[passes & (backlog.back[rows] > session.now)] = Standing.SENT_BACK
+        total = np.array([_clip(session.total.get(name, 0)) for name in names], np.int64)
+        found[backlog.stated[rows] & (least > total).any(axis=1)] = Standing.TOO_LARGE
+        yield from self._hopeless(backlog, rows[~backlog.fixed[rows]])
+        found[backlog.hopeless[backlog.shape[rows]] == 1] = Standing.HOPELESS
+        asked = self._over_quota(backlog)
+        if asked is not None:
+            found[asked[backlog.quota[rows]]] = Standing.QUOTA
+        over = self._over(backlog, names, queues)
+        if over is not None:
+            found[((least > over[queue] + freed[giving]) & (least > 0)).any(axis=1)] = Standing.CAPABILITY
+        found[backlog.fixed[rows]] = Standing.FIXED
+        return found
+
+    def _promised(self, queue: QueueState, name: str) -> int:
+        promised = self.by_queue.get(queue.name)
+        return promised.get(name, 0) if promised else 0
+
+    def _freed_by(self, giving: Giving | None) -> Resources:
+        return self.weaker.of(giving) if giving is not None and self.preempts else {}
+
+    def _over(
+        self, backlog: Backlog, names: list[str], queues: list[QueueState | None]
+    ) -> npt.NDArray[np.int64] | None:
+        """By queue and dimension what is left of the hard cap; None where no queue has one."""
+        if not any(queue is not None and queue.record.capability for queue in queues):
+            return None
+        return _table(
+            [
+                [
+                    queue.record.capability[name] - queue.allocated.get(name, 0) - self._promised(queue, name)
+                    if queue is not None and queue.record.capability and name in queue.record.capability else _HALF
+                    for name in names
+                ]
+                for queue in queues
+            ]
+        )  # fmt: skip
+
+    def _over_quota(self, backlog: Backlog) -> npt.NDArray[np.bool_] | None:
+        """By what is asked of quotas whether one would be passed; None where there are no quotas."""
+        if not self.quotas:
+            return None
+        found = np.zeros(len(backlog.quotas), np.bool_)
+        for number, asked in enumerate(backlog.quotas):
+            found[number] = asked is not None and self.quotas.exceeded(asked) is not None
+        return found
+
+    def _hopeless(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
+        """Find out of the shapes of these rows whether the emptied nodes could not hold them by number or sum."""
+        for row, shape in _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
+            job = self._session.job(backlog.entry(row).job.key)
+            backlog.hopeless[shape] = self._feasibility.hopeless(job)
+            if self._session.due(5):
+                yield TURN
+
+    def _unfit(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
+        """Find out of the shapes of these rows whether the emptied nodes do not take them."""
+        for row, shape in _first_of_each(backlog.shape[rows], backlog.unfit, rows):
+            job = self._session.job(backlog.entry(row).job.key)
+            trial = yield from self._feasibility.attempting(job)
+            backlog.unfit[shape] = not trial.fits
+            if self._session.due(20):
+                yield TURN
+
+
+def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> list[tuple[int, int]]:
+    """Of each shape of which nothing is known one row."""
+    unknown = known[shapes] < 0
+    if not unknown.any():
+        return []
+    numbers, first = np.unique(shapes[unknown], return_index=True)
+    return list(zip(rows[unknown][first].tolist(), numbers.tolist(), strict=True))
+
+
+def _clip(amount: int) -> int:
+    """An amount as a column holds it, with room for one more beside it."""
+    return max(-_HALF, min(_HALF, amount))
+
+
+def _table(rows: list[list[int]]) -> npt.NDArray[np.int64]:
+    """Amounts as a table; at least one row, so that it can be asked for."""
+    return np.array([[_clip(amount) for amount in row] for row in rows] or [[]], np.int64)

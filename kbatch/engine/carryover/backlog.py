@@ -1,0 +1,344 @@
+"""The backlog: the groups that wait to come in queue, as columns that last from cycle to cycle.
+
+What such a group asks for changes only when the group does; whether it may come in depends besides on a few sums. So a
+group has a row here until it changes, comes in queue or goes, and in a cycle in which neither happens nobody looks at
+it: `kbatch.engine.admission` compares the columns with the sums, for all rows at once. A row also says how its group
+stood when that was last told, so that only what has changed is told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kbatch.api.reasons import Reason
+from kbatch.engine.carryover.giving import Giving, Levels
+from kbatch.model.jobs import Job
+from kbatch.model.journal import Journal
+from kbatch.model.quota import Ask
+from kbatch.resources import Resources
+from kbatch.times import SECOND
+
+Index = npt.NDArray[np.intp]
+_T = TypeVar("_T", bound=Hashable)
+_D = TypeVar("_D", bound=np.generic)
+
+MOST: Final = 1 << 62
+"""As much as a column holds; whoever asks for more asks for more than there is."""
+REFRESH: Final = 20 * SECOND
+OLDEST: Final = 30 * SECOND
+"""Numbers in reasons are told again when they are as old as this at least, and at most."""
+FIRST: Final = 64
+_PARTS: Final = 4
+"""So many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+
+
+class Standing(IntEnum):
+    """What keeps a group out of the queue. Of several the one with the largest number is said."""
+
+    PASSES = 0
+    SENT_BACK = 1
+    WAITING = 2
+    BEYOND_SHARE = 3
+    UNFIT = 4
+    TOO_LARGE = 5
+    HOPELESS = 6
+    QUOTA = 7
+    CAPABILITY = 8
+    FIXED = 9
+    UNKNOWN = 10
+    """Nobody has looked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a group asks of the quotas of its namespace. Equal where `content` is."""
+
+    namespace: str
+    content: Hashable
+    ask: Ask = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a group asks for while it waits to come in queue.
+
+    Attributes:
+        job: the group.
+        least: what must be there for it to come in queue. kept: what is kept for it then.
+        fixed: why it cannot come in queue as it is, whatever changes around it; None: no such reason.
+        gated: why it waits besides, if it is in the queue or not.
+        giving, asks: what the sums that it depends on are sorted by.
+        quota: what it asks of quotas. shape: what decides whether the emptied nodes would hold it.
+        triable: whether that can be tried. tried: whether it counts as tried where there is no room.
+        choosing: what is asked for depends on which of its pods the nodes could hold.
+        stated: it says its minResources itself. attempts: how often it was sent back.
+        due: when room is to gather for it. back: until when it stays out (microseconds; 0: it need not).
+    """
+
+    job: Job
+    least: Resources
+    kept: Resources
+    fixed: Reason | None
+    gated: Reason | None
+    giving: Giving
+    asks: tuple[str, ...]
+    quota: Asked
+    shape: Hashable
+    triable: bool
+    tried: bool
+    choosing: bool
+    stated: bool
+    attempts: int
+    due: int
+    back: int
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """First come, first served."""
+        return self.job.created, self.job.key
+
+
+class Registry(Generic[_T]):
+    """Numbers for things that rows share, as long as any row has them."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[_T, int] = {}
+        self._things: list[_T | None] = []
+        self._users: list[int] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        """One more than the largest number."""
+        return len(self._things)
+
+    def __iter__(self) -> Iterator[_T | None]:
+        """The things by their numbers; None for a number that is free."""
+        return iter(self._things)
+
+    def take(self, thing: _T) -> int:
+        """The number of a thing that one more row has."""
+        number = self.numbers.get(thing)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._things[number] = thing
+            else:
+                number = len(self._things)
+                self._things.append(thing)
+                self._users.append(0)
+            self.numbers[thing] = number
+        self._users[number] += 1
+        return number
+
+    def drop(self, number: int) -> bool:
+        """One row has it no more; whether nobody has it now."""
+        self._users[number] -= 1
+        if self._users[number]:
+            return False
+        thing = self._things[number]
+        if thing is not None:
+            del self.numbers[thing]
+        self._things[number] = None
+        self._free.append(number)
+        return True
+
+
+class Backlog:
+    """The rows. Changed by one cycle at a time; `position` and `capacity` are those of the cycle that left it.
+
+    Attributes:
+        changes: of the model whose groups these are. position: what of it has been taken in.
+        capacity: the model's `capacity_generation` that `hopeless` and `unfit` hold for.
+        awake: keys of the live groups that have no row.
+        stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
+        changed: the instant of the last cycle in which anything had changed. generation: the model's then.
+        levels: what the groups of queues could give up, by queue.
+        queues, givings, asks, quotas, shapes: what rows share.
+        least: by dimension what rows ask for.
+        queue, giving, ask, quota, shape: numbers of what rows share. created, due, back, told: instants.
+        standing: what was last told of them. triable, stated: as of their entries.
+        hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
+    """
+
+    def __init__(self, changes: Journal) -> None:
+        self.changes = changes
+        self.position = 0
+        self.capacity = -1
+        self.awake: tuple[str, ...] = ()
+        self.stamp = 0
+        self.changed = 0
+        self.generation = -1
+        self.levels: dict[str, Levels] = {}
+        self.row: dict[str, int] = {}
+        self.queues: Registry[str] = Registry()
+        self.givings: Registry[Giving] = Registry()
+        self.asks: Registry[tuple[str, tuple[str, ...]]] = Registry()
+        self.quotas: Registry[Asked] = Registry()
+        self.shapes: Registry[Hashable] = Registry()
+        self.least: dict[str, npt.NDArray[np.int64]] = {}
+        self._entries: list[Entry | None] = []
+        self._free: list[int] = []
+        self._rows: Index | None = None
+        self._ahead: Index | None = None
+        self._live = np.zeros(FIRST, np.bool_)
+        self.queue, self.giving, self.ask, self.quota, self.shape = (np.zeros(FIRST, np.intp) for _ in range(5))
+        self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
+        self.standing = np.zeros(FIRST, np.int8)
+        self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
+        self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.row
+
+    @property
+    def rows(self) -> Index:
+        """The rows in use."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self._live)
+        return self._rows
+
+    def entry(self, row: int) -> Entry:
+        """What stands in a row; raises KeyError where nothing does."""
+        entry = self._entries[row]
+        if entry is None:
+            raise KeyError(row)
+        return entry
+
+    def add(self, entry: Entry) -> int:
+        """Give a group a row; nothing was told of it yet."""
+        self.remove(entry.job.key)
+        row = self._free.pop() if self._free else len(self._entries)
+        if row == len(self._entries):
+            self._entries.append(None)
+            if row == len(self._live):
+                self._grow()
+        self._entries[row] = entry
+        self.row[entry.job.key] = row
+        self._live[row] = True
+        self._rows = None
+        for name, amount in entry.least.items():
+            column = self.least.get(name)
+            if column is None:
+                column = self.least[name] = np.zeros(len(self._live), np.int64)
+            column[row] = min(amount, MOST)
+        self.queue[row] = self.queues.take(entry.job.queue)
+        self.giving[row] = self.givings.take(entry.giving)
+        self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
+        self.quota[row] = self.quotas.take(entry.quota)
+        shape = self.shape[row] = self.shapes.take(entry.shape)
+        if shape >= len(self.hopeless):
+            self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
+        self.created[row], self.due[row], self.back[row], self.told[row] = entry.job.created, entry.due, entry.back, 0
+        self.standing[row] = Standing.UNKNOWN
+        self.triable[row], self.stated[row] = entry.triable, entry.stated
+        self.fixed[row] = entry.fixed is not None
+        return row
+
+    def remove(self, key: str) -> bool:
+        """The group has no row any more; whether it had one."""
+        row = self.row.pop(key, None)
+        if row is None:
+            return False
+        entry = self.entry(row)
+        for name in entry.least:
+            self.least[name][row] = 0
+        self.queues.drop(int(self.queue[row]))
+        self.givings.drop(int(self.giving[row]))
+        self.asks.drop(int(self.ask[row]))
+        self.quotas.drop(int(self.quota[row]))
+        shape = int(self.shape[row])
+        if self.shapes.drop(shape):
+            self.hopeless[shape] = self.unfit[shape] = -1
+        self._entries[row] = None
+        self._live[row] = False
+        self._rows = None
+        self._free.append(row)
+        return True
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def to_tell(self, rows: Index, standings: npt.NDArray[np.int8], now: int) -> list[int]:
+        """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
+        another thing than before, or its numbers may be old.
+        """
+        self._ahead = None
+        changed = standings != self.standing[rows]
+        self.standing[rows] = standings
+        old = ~changed & (self.told[rows] < self.changed) & (self.told[rows] <= now - REFRESH)
+        stale = np.flatnonzero(old)
+        most = max(FIRST, len(rows) // _PARTS)
+        if len(stale) > most:
+            stale = stale[np.argsort(self.told[rows][stale], kind="stable")[:most]]
+        if len(stale):
+            changed[stale] = True
+        found = rows[changed]
+        self.told[found] = now
+        return self.in_order(found)
+
+    def tells_again(self) -> int | None:
+        """The instant by which numbers are told again that are old; None: none are."""
+        told = self.told[self.rows]
+        old = told[told < self.changed]
+        return int(old.min()) + OLDEST if len(old) else None
+
+    def ahead(self, row: int) -> int:
+        """How many groups of its queue come before the one in this row."""
+        if self._ahead is None:
+            rows = self.rows
+            order = np.lexsort((rows, self.created[rows], self.queue[rows]))
+            queues = self.queue[rows][order]
+            first = np.searchsorted(queues, queues)
+            self._ahead = np.zeros(len(self._live), np.intp)
+            self._ahead[rows[order]] = np.arange(len(rows)) - first
+        return int(self._ahead[row])
+
+    def capacity_changed(self, generation: int) -> list[str]:
+        """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
+        groups that have no row any more, as what they ask for depends on that.
+        """
+        self.capacity = generation
+        self.hopeless[:] = -1
+        self.unfit[:] = -1
+        entries = [self.entry(row) for row in self.rows.tolist()]
+        gone = [entry.job.key for entry in entries if entry.choosing]
+        for key in gone:
+            self.remove(key)
+        return gone
+
+    def in_order(self, rows: Index) -> list[int]:
+        """The rows, the oldest groups first."""
+        return sorted(rows.tolist(), key=lambda row: (int(self.created[row]), self.entry(row).job.key))
+
+    def keys(self) -> Iterable[str]:
+        """The keys of the groups that have rows."""
+        return self.row.keys()
+
+    def _grow(self) -> None:
+        for name, column in self.least.items():
+            self.least[name] = _longer(column, 0)
+        self._live = _longer(self._live, 0)
+        self.queue, self.giving, self.ask, self.quota, self.shape = (
+            _longer(column, 0) for column in (self.queue, self.giving, self.ask, self.quota, self.shape)
+        )
+        self.created, self.due, self.back, self.told = (
+            _longer(column, 0) for column in (self.created, self.due, self.back, self.told)
+        )
+        self.standing = _longer(self.standing, 0)
+        self.triable, self.stated, self.fixed = (
+            _longer(column, 0) for column in (self.triable, self.stated, self.fixed)
+        )  # fmt: skip
+
+
+def _longer(column: npt.NDArray[_D], fill: int) -> npt.NDArray[_D]:
+    """A column of twice the length."""
+    more: npt.NDArray[_D] = np.full(len(column), fill, column.dtype)
+    return np.concatenate([column, more])

@@ -1,0 +1,81 @@
+"""Why a group does not come in queue, by what keeps it out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kbatch.api.reasons import (
+    GangExceedsReclaimableShare,
+    MinResourcesTooLarge,
+    QueueCapabilityExceeded,
+    QuotaExceeded,
+    Reason,
+    SentBack,
+    WaitingInQueue,
+)
+from kbatch.engine.admission.sums import Sums
+from kbatch.engine.carryover.backlog import Entry, Standing
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Turn
+from kbatch.engine.diagnosis.shortages import too_small
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.queues import QueueState
+from kbatch.model.quota import Excess
+from kbatch.resources import Resources, lacking
+from kbatch.times import SECOND
+
+
+def reason_of(
+    context: CycleContext, sums: Sums, entry: Entry, standing: Standing, ahead: int
+) -> Generator[Turn, None, Reason]:
+    """The reason for a standing, with the numbers of now; `ahead` groups of its queue come before the group."""
+    session = context.session
+    if entry.fixed is not None:
+        return entry.fixed
+    queue = session.queue(entry.job.queue)
+    if standing is Standing.CAPABILITY:
+        return _over_capability(sums, entry, queue) or _waiting(sums, queue, entry.least, ahead)
+    if standing is Standing.QUOTA:
+        excess = sums.quotas.exceeded(entry.quota)
+        return excess_of(excess) if excess is not None else _waiting(sums, queue, entry.least, ahead)
+    if standing in {Standing.HOPELESS, Standing.UNFIT}:
+        job = session.job(entry.job.key)
+        return too_small(session, job, (yield from context.feasibility.attempting(job)))
+    if standing is Standing.TOO_LARGE:
+        return _too_large(session, entry.least)
+    if standing is Standing.SENT_BACK:
+        return SentBack(queue.name, entry.attempts, session.policy.backoff(entry.attempts) // SECOND)
+    beyond = sums.beyond(queue, entry.least)
+    if standing is Standing.BEYOND_SHARE and beyond is not None:
+        return GangExceedsReclaimableShare(
+            queue.name, beyond, entry.least[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
+            session.idle(beyond),
+        )  # fmt: skip
+    return _waiting(sums, queue, entry.least, ahead)
+
+
+def excess_of(excess: Excess) -> QuotaExceeded:
+    """The limit of a quota that would be passed."""
+    return QuotaExceeded(excess.quota, excess.resource, excess.asked, excess.reserved, excess.used, excess.hard)
+
+
+def _over_capability(sums: Sums, entry: Entry, queue: QueueState) -> QueueCapabilityExceeded | None:
+    name = sums.over_capability(entry, queue)
+    if name is None:
+        return None
+    reserved, used = sums.by_queue.get(queue.name, {}).get(name, 0), queue.allocated.get(name, 0)
+    hard = (queue.record.capability or {})[name]
+    return QueueCapabilityExceeded(queue.name, name, entry.least[name], reserved, used, hard)
+
+
+def _too_large(session: Session, least: Resources) -> Reason:
+    """Why no cluster of these nodes would hold what the group says it needs."""
+    short = lacking(least, session.total)
+    name = min(short, key=lambda name: (session.total.get(name, 0) / least[name], name))
+    return MinResourcesTooLarge(name, least[name], session.total.get(name, 0), len(session.nodes))
+
+
+def _waiting(sums: Sums, queue: QueueState, least: Resources, ahead: int) -> Reason:
+    name = sums.short(least, {}) or min(least, default="cpu")
+    free = max(0, sums.free(name))
+    return WaitingInQueue(queue.name, name, least.get(name, 0), free, sums.promised.get(name, 0), ahead)

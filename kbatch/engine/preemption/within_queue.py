@@ -1,0 +1,136 @@
+"""Room made inside a queue for one step of a job: by the queue's other jobs, else by the job's own pods."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import Transaction, Turn
+from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.goal import Goal
+from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
+from kbatch.engine.preemption.sums import capability, promised
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.queues import QueueState
+from kbatch.model.jobs import Job
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, add, total
+
+EVICTOR: Final = Evictor("preempt", "preemptable")
+"""On whose behalf units of the same queue are evicted."""
+
+_LOOKED_AT: Final = 200
+_IN_EARNEST: Final = 16
+"""So many jobs `in_reach` looks at, and finds: a few milliseconds, and a tenth of a second in pieces."""
+
+
+def in_reach(session: Session, queue: QueueState, jobs: Iterable[JobState]) -> list[JobState]:
+    """Of these jobs the first few for which room and capability would do by sums, were all gone that could go.
+
+    A quick no for nearly all that wait in a queue that is full of their like.
+    """
+    free = session.usable()
+    held: dict[int, Resources] = {}
+    found: list[JobState] = []
+    for job in islice(jobs, _LOOKED_AT):
+        lower = held.get(job.priority)
+        if lower is None:
+            lower = held[job.priority] = add(
+                *(other.bound for other in queue.record.jobs.values() if _gives(other, job.priority))
+            )
+        if lower and _enough(queue, _least(job), free, lower):
+            found.append(job)
+            if len(found) == _IN_EARNEST:
+                break
+    return found
+
+
+def _gives(other: Job, priority: int) -> bool:
+    """Whether a group could give anything to one of this priority: to its equals, more than its only pod."""
+    if other.disruption == "Never" or other.priority > priority:
+        return False
+    if other.gang and other.disruption != "Whole" and other.holding <= other.minimum:
+        return False
+    return other.holding > (0 if other.priority < priority else 1)
+
+
+def _least(job: JobState) -> Resources:
+    """What its next step asks for at least, whichever pods are taken."""
+    tasks, count = unplaced(job), job.missing() or 1
+    names = {name for task in tasks for name in task.cls.request}
+    return {name: sum(sorted([task.cls.request.get(name, 0) for task in tasks])[:count]) for name in sorted(names)}
+
+
+def _enough(queue: QueueState, request: Resources, free: Resources, lower: Resources) -> bool:
+    hard = queue.record.capability or {}
+    return all(
+        amount <= free.get(name, 0) + lower.get(name, 0)
+        and (name not in hard or queue.allocated.get(name, 0) - lower.get(name, 0) + amount <= hard[name])
+        for name, amount in request.items()
+    )
+
+
+def preempting(
+    context: CycleContext, queue: QueueState, job: JobState, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    """One step of a job, the first that can be taken; returns whether room was made for one."""
+    for wanted in next_steps(context, job):
+        with keeping_to(job, wanted):
+            preemptor = preemptor_of(context, job, wanted.tasks)
+            if (yield from _take(context, queue, preemptor, wanted.single, searches)):
+                return True
+        if wanted.single is not None and job.job.holding:
+            inside = replace(preemptor, intra=True)
+            if (yield from _take(context, queue, inside, wanted.single, searches)):
+                return True
+    return False
+
+
+def preemptor_of(context: CycleContext, job: JobState, tasks: Sequence[Task], *, ahead: bool = False) -> Preemptor:
+    """The job as one that makes room for these tasks; `ahead`: they are yet to be made."""
+    request = total(task.cls.request for task in tasks)
+    return Preemptor(
+        job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated), ahead=ahead
+    )  # fmt: skip
+
+
+def _take(
+    context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    """Make room for one step, by pods of other jobs, or by the job's own; returns whether it was made."""
+    session, job = context.session, preemptor.job
+    mark = (
+        "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
+        signature(job, preemptor.tasks if single is not None else unplaced(job)),
+    )  # fmt: skip
+    if context.unschedulable.hopeless(mark):
+        return False
+    donors = (lambda: [job]) if preemptor.intra else (lambda: rivals(session, queue, job))
+    found = yield from planning(context, EVICTOR, _goal(context, queue, preemptor, single), donors, searches)
+    if found is None:
+        context.unschedulable.note_hopeless(mark)
+        return False
+    yield from found.commit()
+    return True
+
+
+def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
+    """The step, within the queue's capability; and beside what others were promised, if it was promised nothing."""
+    job, names = preemptor.job, preemptor.request
+    bounds = capability(queue, names)
+    if single is not None or job.job.shadow:
+        bounds += promised(context, job, names)
+    return Goal(preemptor, single, bounds)
+
+
+def rivals(session: Session, queue: QueueState, job: JobState) -> list[JobState]:
+    """The other jobs of the queue that hold something."""
+    return [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]

@@ -1,0 +1,35 @@
+"""Which groups have changed, in order, for readers that come back now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_MOST: Final = 1 << 18
+"""So many changes are kept; a reader that comes back later than that has to look at everything."""
+
+
+class Journal:
+    """The keys of changed groups, each as often as it has changed between two readings of its sums."""
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+        self._dropped = 0
+
+    @property
+    def position(self) -> int:
+        """Where a reader that has seen everything stands."""
+        return self._dropped + len(self._keys)
+
+    def note(self, key: str) -> None:
+        """The group has changed, has come or is gone."""
+        self._keys.append(key)
+        if len(self._keys) > _MOST:
+            dropped = _MOST // 2
+            del self._keys[:dropped]
+            self._dropped += dropped
+
+    def since(self, position: int) -> Sequence[str] | None:
+        """The keys noted since that position, some more than once; None where that is not known any more."""
+        at = position - self._dropped
+        return self._keys[at:] if at >= 0 else None

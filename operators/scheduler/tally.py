@@ -1,0 +1,68 @@
+"""How many groups wait, why, and since when; kept current from what cycles say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kbatch.engine import Verdict
+from kbatch.model.ages import Ages
+
+_SCHEDULED = None
+
+
+class Tally:
+    """Counts of the verdicts that stand.
+
+    Attributes:
+        reasons: how many groups wait for each reason, by its code; those of plugins count as one, `plugin`, as there
+            may be any number of plugins.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self._codes: dict[str, str | None] = {}
+        self._ages = Ages()
+        self._scheduled = 0
+
+    @property
+    def scheduled(self) -> int:
+        """How many groups are placed."""
+        return self._scheduled
+
+    @property
+    def waiting(self) -> int:
+        """How many are not."""
+        return len(self._codes) - self._scheduled
+
+    @property
+    def oldest(self) -> int | None:
+        """When the oldest group that waits was created, in microseconds; None: none waits."""
+        found = self._ages.oldest()
+        return found[0] if found is not None else None
+
+    def put(self, key: str, verdict: Verdict, created: int) -> None:
+        """The verdict stands for the group from now on."""
+        code: str | None = _SCHEDULED
+        if not verdict.scheduled:
+            code = verdict.reason.code if verdict.reason is not None else ""
+            code = "plugin" if "/" in code else code
+        self.drop(key)
+        self._codes[key] = code
+        if code is None:
+            self._scheduled += 1
+        else:
+            self.reasons[code] += 1
+            self._ages.put((created, key))
+
+    def drop(self, key: str) -> None:
+        """Nothing stands for the group any more."""
+        if key not in self._codes:
+            return
+        code = self._codes.pop(key)
+        if code is None:
+            self._scheduled -= 1
+            return
+        self.reasons[code] -= 1
+        if not self.reasons[code]:
+            del self.reasons[code]
+        self._ages.drop(key)

@@ -1,0 +1,59 @@
+"""All mutants, and the tests that must notice each."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from tests.mutation import decisions, quotas, reservations, victims
+from tests.mutation.mutant import Mutant
+
+ALL: Final = (*reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *quotas.MUTANTS)
+
+Stage: TypeAlias = "tuple[str, ...]"
+"""Tests that are run together, by what pytest calls them."""
+
+
+def _unit(*names: str) -> Stage:
+    return tuple(f"tests/unit/engine/test_{name}.py" for name in names)
+
+
+_KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue")
+_ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
+_VICTIMS: Final = (
+    *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
+)  # fmt: skip
+_PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
+_ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
+_WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
+_CASES: Final[Stage] = tuple(
+    f"tests/unit/simulator/test_{name}.py"
+    for name in (
+        "reservation_cases", "victim_cases", "gang_cases", "demand_cases", "more_cases", "model_cases", "cases",
+        "examples",
+    )
+)  # fmt: skip
+_PROPERTIES: Final[Stage] = ("tests/property",)
+
+_STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
+    ("webhooks/commits.py", (("tests/unit/webhooks/test_commits.py",), _WEBHOOKS)),
+    ("webhooks/ledger.py", (("tests/unit/webhooks/test_ledger.py",), _WEBHOOKS)),
+    ("webhooks/", (("tests/unit/webhooks/test_pods.py", "tests/unit/webhooks/test_podgroups.py"), _WEBHOOKS)),
+    ("kbatch/model/quota.py", (("tests/unit/model/test_quota.py",), _ENGINE, _WEBHOOKS, _CASES, _PROPERTIES)),
+    ("kbatch/engine/reservation/", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/state/cycle_state.py", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/state/timeline.py", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/admission/", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/carryover/awake.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/carryover/backlog.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/actions/enqueue.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/preemption/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/plugins/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/session/consent.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/session/voting.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/", (_PLACED, _ENGINE, _CASES, _PROPERTIES)),
+)
+
+
+def stages_of(mutant: Mutant) -> tuple[Stage, ...]:
+    """The tests for a mutant, the narrowest and quickest first."""
+    return next(stages for prefix, stages in _STAGES if mutant.file.startswith(prefix))

@@ -1,0 +1,235 @@
+"""Mutants of the quota ledger: the arithmetic of quotas, what the webhook knows, the grants, how they are written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.mutant import Mutant
+
+_QUOTA: Final = "kbatch/model/quota.py"
+_LEDGER: Final = "webhooks/ledger.py"
+_COMMITS: Final = "webhooks/commits.py"
+_WORLD: Final = "webhooks/world.py"
+_PODS: Final = "webhooks/pods.py"
+
+MUTANTS: Final = (
+    # --- what a quota says --------------------------------------------------------------------------------------------
+    Mutant(
+        "quota-off-by-one", _QUOTA,
+        "used.get(name, 0) + reserved.get(name, 0) + amount > hard[name]",
+        "used.get(name, 0) + reserved.get(name, 0) + amount >= hard[name]",
+        "a group that fills its quota exactly is refused",
+    ),
+    Mutant(
+        "quota-forgets-reservations", _QUOTA,
+        "used.get(name, 0) + reserved.get(name, 0) + amount > hard[name]",
+        "used.get(name, 0) + amount > hard[name]",
+        "what others were promised is granted again",
+    ),
+    Mutant(
+        "quota-counts-own-pods-twice", _QUOTA,
+        "max(0, ask.pods - sum(part.pods for part in own))", "ask.pods",
+        "a group's existing pods count against it once more",
+    ),
+    Mutant(
+        "one-scope-is-enough", _QUOTA,
+        "return all(_in_scope(scope, subject) for scope in quota.spec.scopes or ()) and all(",
+        "return all(_in_scope(scope, subject) for scope in quota.spec.scopes or ()) or all(",
+        "a quota limits pods that its scopes leave out",
+    ),
+    Mutant(
+        "scope-reversed", _QUOTA,
+        "return not subject.terminating", "return subject.terminating",
+        "a quota for pods that do not end limits those that do",
+    ),
+    Mutant(
+        "any-priority-class", _QUOTA,
+        'return name != "" and name in values', 'return name != ""',
+        "a quota of one priority class limits all",
+    ),
+    # --- the grants ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "grant-off-by-one", _LEDGER,
+        "self._taken.get(name, 0) + amount <= self._hard[name]", "self._taken.get(name, 0) + amount < self._hard[name]",
+        "the last unit of a quota is granted to nobody",
+    ),
+    Mutant(
+        "grants-are-not-counted", _LEDGER,
+        "_Book(quota, groups.sums, entered)", "_Book(quota, groups.sums)",
+        "what was granted and is not seen yet is granted again",
+    ),
+    Mutant(
+        "seen-and-granted-counts-twice", _LEDGER,
+        "count(_common(entries[name].ask, groups.live[name]), -1)",
+        "count(_common(entries[name].ask, groups.live[name]), 0)",
+        "a group counts by its grant and by itself",
+    ),
+    Mutant(
+        "raise-counts-twice", _LEDGER,
+        "            count(ask, -sign)\n", "            count(ask, 0)\n",
+        "a group that asks for more is charged with what it has besides",
+    ),
+    Mutant(
+        "refusal-not-undone", _LEDGER,
+        "            for ask, sign in own:\n                count(ask, sign)\n            refused[place] = excess",
+        "            refused[place] = excess",
+        "a raise that was refused frees what the group had",
+    ),
+    Mutant(
+        "later-request-wins", _LEDGER,
+        "ask = claim.ask if before is None else larger(claim.ask, before.ask)", "ask = claim.ask",
+        "of two requests for one name the larger one may be carried out, and the smaller one counts",
+    ),
+    Mutant(
+        "replaced-grant-stays", _LEDGER,
+        "            entered.remove(before.ask)\n", "",
+        "a grant that was replaced counts on in the ledger's sums",
+    ),
+    Mutant(
+        "grant-not-entered", _LEDGER,
+        "        entered.add(ask)\n", "",
+        "the ledger's sums lack what was granted just now",
+    ),
+    Mutant(
+        "merged-is-not-told", _LEDGER,
+        "            merged.add(claim.token)\n", "",
+        "a claim that was given up takes the grant of another with it",
+    ),
+    Mutant(
+        "grant-counts-for-nobody-after-it", _LEDGER,
+        "            count(part, sign)\n    return Settlement", "            count(part, 0)\n    return Settlement",
+        "two claims of one write are granted the same room",
+    ),
+    Mutant(
+        "expiry-off-by-one", _LEDGER,
+        "now - entry.at > EXPIRY_MS", "now - entry.at >= EXPIRY_MS",
+        "a grant goes at the very end of the time in which its group may appear",
+    ),
+    Mutant(
+        "expiry-without-a-list", _LEDGER,
+        "elif not (fresh and now - entry.at > EXPIRY_MS):", "elif not (now - entry.at > EXPIRY_MS):",
+        "a replica whose watch lags drops the grant of a group that is there",
+    ),
+    Mutant(
+        "floor-goes-back", _LEDGER,
+        "floor = max(floor, seen)", "floor = seen",
+        "a replica decides without a group whose grant is gone",
+    ),
+    Mutant(
+        "pruned-stays-in-the-sums", _LEDGER,
+        "        del entries[name]\n        sums.remove(entry.ask)\n", "        del entries[name]\n",
+        "a grant that is gone counts on",
+    ),
+    Mutant(
+        "common-across-scopes", _LEDGER,
+        "    if live.ask.subject != ask.subject:\n        return Ask({}, subject=ask.subject)\n", "",
+        "a grant under another scope counts for nothing",
+    ),
+    Mutant(
+        "common-is-the-larger", _LEDGER,
+        "min(ask.pods, live.ask.pods)", "max(ask.pods, live.ask.pods)",
+        "a group that is seen with fewer pods than granted counts as less than either",
+    ),
+    Mutant(
+        "floor-lost-with-a-token", _LEDGER,
+        "if entry.token not in tokens}, ledger.floor)", "if entry.token not in tokens})",
+        "once a claim was given up, a lagging replica decides without looking",
+    ),
+    Mutant(
+        "terms-of-another-run", _LEDGER,
+        '                terms = ""\n                at, ask = _read_terms(line)',
+        "                at, ask = _read_terms(line)",
+        "entries below a line that cannot be read count as what stood above it",
+    ),
+    # --- as they are written ------------------------------------------------------------------------------------------
+    Mutant(
+        "lagging-replica-decides", _COMMITS,
+        "if not fresh and self._world.version < account.ledger.floor:", "if False:",
+        "a replica grants what a group has that it has not seen",
+    ),
+    Mutant(
+        "refused-by-the-watch", _COMMITS,
+        "if not fresh and (settled.refused or len(firm) < len(batch) or too_long):",
+        "if not fresh and (len(firm) < len(batch) or too_long):",
+        "a claim is refused for what is gone already",
+    ),
+    Mutant(
+        "dry-run-by-the-watch", _COMMITS,
+        "if not fresh and (settled.refused or len(firm) < len(batch) or too_long):",
+        "if not fresh and (settled.refused or too_long):",
+        "a dry run, which no write confirms, is answered by an old view",
+    ),
+    Mutant(
+        "answered-without-a-write", _COMMITS,
+        "if settled.granted and not await self._write(account, settled.ledger, text):\n                continue",
+        "if settled.granted and not await self._write(account, settled.ledger, text):\n                pass",
+        "two replicas grant the same room: one write was lost, and its claims are answered",
+    ),
+    Mutant(
+        "merged-is-withdrawn", _COMMITS,
+        "frozenset(account.withdrawn - account.merged)", "frozenset(account.withdrawn)",
+        "a claim that was given up takes the grant of another with it",
+    ),
+    Mutant(
+        "tokens-of-the-watch-forgotten", _COMMITS,
+        "found.seen = {**seen, **found.seen}", "found.seen = {**found.seen}",
+        "the grant of a group that came and went stays until it expires",
+    ),
+    Mutant(
+        "stale-version-is-kept", _COMMITS,
+        "            account.version = None\n            # 404", "            # 404",
+        "after another replica has written, each further write conflicts",
+    ),
+    Mutant(
+        "another-namespace-of-the-name", _COMMITS,
+        "if ours else \"\", floor)", 'if ours or True else "", floor)',
+        "the grants of a namespace that was deleted bind one that is made after it",
+    ),
+    # --- what the webhook knows ---------------------------------------------------------------------------------------
+    Mutant(
+        "group-counted-at-each-change", _WORLD,
+        "        name = group.metadata.name\n        self.drop(name)\n", "        name = group.metadata.name\n",
+        "each update of a group adds it to the sums again",
+    ),
+    Mutant(
+        "promise-not-taken-back", _WORLD,
+        "            self.promised.remove(before)\n", "            pass\n",
+        "what a group has used of its promise stays promised",
+    ),
+    Mutant(
+        "running-groups-reserve", _WORLD,
+        "reserving = enqueued and group.status.phase not in _STARTED", "reserving = enqueued",
+        "what a running group holds is kept for it once more",
+    ),
+    Mutant(
+        "ended-pod-counts-on", _WORLD,
+        "            sums.remove(ask)\n", "            pass\n",
+        "a pod that has ended uses what its group was promised",
+    ),
+    Mutant(
+        "over-is-not-over", _WORLD,
+        "        if group.status.phase in _OVER:\n            return None\n", "",
+        "a completed group holds its quota for ever",
+    ),
+    Mutant(
+        "pod-off-by-one", _PODS,
+        "taken.get(name, 0) + reserved[name] + wanted[name] > hard[name]",
+        "taken.get(name, 0) + reserved[name] + wanted[name] >= hard[name]",
+        "a pod that fits exactly beside what was promised is refused",
+    ),
+    Mutant(
+        "own-promise-is-another's", _PODS,
+        "reserved = subtract(promised.charged(quota), mine)", "reserved = promised.charged(quota)",
+        "a pod is refused for what its own group was promised",
+    ),
+    Mutant(
+        "burst-is-not-counted", _PODS,
+        "told if burst is None else maximum(told, add(burst.base, burst.let_through))", "told",
+        "many pods at once use what others were promised, before the quota shows them",
+    ),
+    Mutant(
+        "unchanged-is-refused", "webhooks/podgroups.py",
+        "asked.pods > before.pods", "asked.pods >= before.pods",
+        "an edit that asks for nothing more is refused",
+    ),
+)  # fmt: skip

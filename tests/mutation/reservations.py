@@ -1,0 +1,201 @@
+"""Mutants of what is kept for groups: the engine's ledger, nominations, clocks, gangs bound in part, ageing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.mutant import Mutant
+
+_ROOM: Final = "kbatch/engine/reservation"
+_LEDGER: Final = f"{_ROOM}/ledger.py"
+_CLOCKS: Final = f"{_ROOM}/clocks.py"
+_PARTIAL: Final = f"{_ROOM}/partial.py"
+_NOMINATIONS: Final = f"{_ROOM}/nominations.py"
+_AGEING: Final = f"{_ROOM}/ageing.py"
+_CYCLE_STATE: Final = "kbatch/engine/state/cycle_state.py"
+_TIMELINE: Final = "kbatch/engine/state/timeline.py"
+
+MUTANTS: Final = (
+    # --- the ledger ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "lift-any-queue", _LEDGER,
+        "if holder is None or job.queue != holder.queue:", "if holder is None:",
+        "a job of another queue takes the room that gathers for an aged group",
+    ),
+    Mutant(
+        "lift-reversed", _LEDGER,
+        "self.session.job_key(job) > self.session.job_key(holder)",
+        "self.session.job_key(job) < self.session.job_key(holder)",
+        "those behind the aged group take its room, those ahead of it do not",
+    ),
+    Mutant(
+        "lift-not-undone", _LEDGER,
+        "            self._apply(-1)\n            self._holder = None", "            self._holder = None",
+        "gathered room stays taken for the rest of the cycle",
+    ),
+    Mutant(
+        "reason-not-undone", _LEDGER,
+        "        finally:\n            self._apply(1)", "        finally:\n            pass",
+        "after a job was told why it waits, the gathered room is free for all",
+    ),
+    Mutant(
+        "promise-without-own", _LEDGER,
+        "self._sum.get(name, 0) - (own[1].get(name, 0) if own is not None else 0)", "self._sum.get(name, 0)",
+        "a group is kept from the room that it was promised itself",
+    ),
+    Mutant(
+        "promise-off-by-one", _LEDGER,
+        "request[name] > max(0, free.get(name, 0) - kept)", "request[name] >= max(0, free.get(name, 0) - kept)",
+        "a pod that fits exactly beside what was promised is kept out",
+    ),
+    Mutant(
+        "promise-not-reduced", _LEDGER,
+        "left[name] = max(0, amount - max(0, allocated.get(name, 0) - bound.get(name, 0)))", "left[name] = amount",
+        "what the group has placed in this cycle is kept for it once more",
+    ),
+    Mutant(
+        "promise-sum-not-undone", _LEDGER,
+        "self._sum[name] -= amount", "self._sum[name] -= 0",
+        "each step of a group with a promise adds its promise to the sum again",
+    ),
+    Mutant(
+        "promise-ends-at-the-first-try", _LEDGER,
+        "if job.key in kept and job.bound + len(job.job.waiting) >= job.minimum:", "if job.key in kept:",
+        "a group whose pods are still being made loses its promise",
+    ),
+    Mutant(
+        "promise-expires-by-the-earlier", _LEDGER,
+        "until = max(since or 0, lost or 0)", "until = min(since or 0, lost or 0)",
+        "a group that lost a pod long after it came in queue has no time to replace it",
+    ),
+    # --- the time of groups in queue ----------------------------------------------------------------------------------
+    Mutant(
+        "clock-forgets-pauses", _CLOCKS,
+        "if clock.paused or clock.stopped is not None:", "if clock.stopped is not None:",
+        "once the victims are gone the time for which the clock stood still counts after all",
+    ),
+    Mutant(
+        "time-runs-while-nominated", _CLOCKS,
+        "        if job.nominated:\n            return", "        if False:\n            return",
+        "a group is sent back while the pods that it waits for are ending",
+    ),
+    Mutant(
+        "timeout-off-by-one", _CLOCKS,
+        "if elapsed >= limit:", "if elapsed > limit:",
+        "at the instant for which the cycle asked to be woken the group is not sent back, and it is woken no more",
+    ),
+    Mutant(
+        "back-off-off-by-one", _CLOCKS,
+        "if session.now < since + delay:", "if session.now <= since + delay:",
+        "at the end of the back-off the group is kept out, and the cycle is woken no more",
+    ),
+    Mutant(
+        "attempts-not-counted", _CLOCKS,
+        "job.attempts += 1", "job.attempts += 0",
+        "the back-off never grows",
+    ),
+    Mutant(
+        "future-is-believed", _CLOCKS,
+        "since > session.now + _FUTURE", "since > session.now + 1_000_000 * _FUTURE",
+        "a group waits for years because a clock was wrong once",
+    ),
+    Mutant(
+        "clock-keeps-the-last-pause-only", _CYCLE_STATE,
+        "QueueClock(self.since, self.paused + now - self.stopped)", "QueueClock(self.since, now - self.stopped)",
+        "of several pauses only the last one counts",
+    ),
+    Mutant(
+        "clock-counts-pauses", _CYCLE_STATE,
+        "- self.since - self.paused", "- self.since",
+        "time counts for which a group's victims were ending",
+    ),
+    # --- gangs bound in part ------------------------------------------------------------------------------------------
+    Mutant(
+        "binding-is-loss", _PARTIAL,
+        "job.whole or model.key in _binding(session):", "job.whole:",
+        "a gang whose binds failed counts as one that lost members: nobody completes it or takes it back",
+    ),
+    Mutant(
+        "loss-by-the-wrong-order", _PARTIAL,
+        "fell > let_in", "fell < let_in",
+        "a gang that lost a member is evicted as though it had never been whole",
+    ),
+    Mutant(
+        "binding-for-ever", _PARTIAL,
+        "model.holding and not _confirmed(model):", "model.holding:",
+        "a gang that was bound long ago and loses a member is evicted as one bound in part",
+    ),
+    Mutant(
+        "assumed-is-confirmed", _PARTIAL,
+        "(task.holds and not task.assumed)", "task.holds",
+        "a bind that fails later is taken for a member that was lost",
+    ),
+    Mutant(
+        "no-time-to-complete", _PARTIAL,
+        "until = since + session.policy.bind_timeout", "until = since",
+        "a gang of which one bind failed is evicted at once",
+    ),
+    Mutant(
+        "gone-is-unbound", _PARTIAL,
+        "return False  # a bind that fails", "pass  # a bind that fails",
+        "a gang of which pods were deleted is evicted as one bound in part",
+    ),
+    # --- nominations --------------------------------------------------------------------------------------------------
+    Mutant(
+        "capability-awaited-too-long", _NOMINATIONS,
+        "leaving[name] > hard", "leaving[name] >= hard",
+        "a pod waits for others to end although both are within the hard cap",
+    ),
+    Mutant(
+        "nominations-of-whole-gangs-end", _NOMINATIONS,
+        "if not (job.nominated and job.missing()):", "if not job.nominated:",
+        "each cycle takes back all nominations",
+    ),
+    Mutant(
+        "settled-in-reverse", _NOMINATIONS,
+        "sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key])",
+        "sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key], reverse=True)",
+        "the last in order takes the room that came free",
+    ),
+    Mutant(
+        "nominated-counted-twice", _NOMINATIONS,
+        "queue.add(task.cls.request, -1)", "queue.add(task.cls.request, 0)",
+        "a queue seems to hold what it is nominated to twice",
+    ),
+    Mutant(
+        "first-in-order-gives-way", _NOMINATIONS,
+        "for job in reversed(jobs):", "for job in jobs:",
+        "where a node lost room, who comes first loses its nomination",
+    ),
+    # --- ageing, and room that is expected ----------------------------------------------------------------------------
+    Mutant(
+        "ageing-off-by-one", _AGEING,
+        "if session.now < due:", "if session.now <= due:",
+        "at the instant for which the cycle asked to be woken no room gathers",
+    ),
+    Mutant(
+        "ageing-for-the-limited", _AGEING,
+        "return not limited(session, feasibility, job, following)", "return True",
+        "room gathers for a group that its queue's share or cap keeps out",
+    ),
+    Mutant(
+        "gathered-room-counted-once-for-all", _AGEING,
+        "left[name][row] -= amount", "left[name][row] -= 0",
+        "room stays gathered on a node that holds only one of the group's pods any more",
+    ),
+    Mutant(
+        "older-groups-not-undone", _AGEING,
+        "    for statement in reversed(fitting):\n        statement.rollback()", "    fitting.clear()",
+        "an older group that was only tried stays placed, without a decision",
+    ),
+    Mutant(
+        "earliest-end-is-expected", _TIMELINE,
+        "found = max(found, task.release_at + self._grace)", "found = min(found, task.release_at + self._grace)",
+        "a nomination ends before the last of its victims could be gone",
+    ),
+    Mutant(
+        "stuck-off-by-one", _TIMELINE,
+        "task.release_at + self._grace <= self._now", "task.release_at + self._grace < self._now",
+        "at the instant for which the cycle asked to be woken the room is still expected",
+    ),
+)  # fmt: skip

@@ -1,0 +1,252 @@
+"""Mutants of who has to go: candidates, votes, budgets, the search for victims, and who may stay in the end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.mutant import Mutant
+
+_ROOM: Final = "kbatch/engine/preemption"
+_BUDGETS: Final = f"{_ROOM}/budgets.py"
+_CANDIDATES: Final = f"{_ROOM}/candidates.py"
+_POLLING: Final = f"{_ROOM}/polling.py"
+_REPRIEVE: Final = f"{_ROOM}/reprieve.py"
+_REUSE: Final = f"{_ROOM}/reuse.py"
+_SEARCH: Final = f"{_ROOM}/search.py"
+_CONSENT: Final = "kbatch/engine/session/consent.py"
+_PLUGINS: Final = "kbatch/engine/plugins"
+
+MUTANTS: Final = (
+    # --- what serves another preemptor --------------------------------------------------------------------------------
+    Mutant(
+        "alike-whatever-the-lifetime", _REUSE,
+        "preemptor.never, ends(job), tuple(", "preemptor.never, tuple(",
+        "what a group with a lifetime could not have is not looked for, for one without",
+    ),
+    Mutant(
+        "alike-whatever-the-share", _REUSE,
+        "ends(job), tuple(sorted(preemptor.held.items()))", "ends(job)",
+        "what a large job may not take is not looked for, for a small one",
+    ),
+    Mutant(
+        "alike-whatever-the-priority", _REUSE,
+        "return job.queue, job.priority, preemptor.never", "return job.queue, preemptor.never",
+        "what a job of low priority may not take is not looked for, for one of high",
+    ),
+    # --- disruption budgets -------------------------------------------------------------------------------------------
+    Mutant(
+        "budget-off-by-one", _BUDGETS,
+        "count <= self._left[key]", "count <= self._left[key] + 1",
+        "one pod more is evicted than the budget allows",
+    ),
+    Mutant(
+        "budget-not-undone", _BUDGETS,
+        "self._left[key] += 1", "self._left[key] += 0",
+        "a victim that was only tried uses up its budget",
+    ),
+    Mutant(
+        "budget-not-used", _BUDGETS,
+        "self._left[key] -= 1", "self._left[key] -= 0",
+        "each victim is held to the budget by itself",
+    ),
+    Mutant(
+        "two-budgets-are-one", _BUDGETS,
+        "if len(keys) > 1:", "if len(keys) > 2:",
+        "a pod under two budgets is chosen, which the API server refuses to evict",
+    ),
+    Mutant(
+        "budget-forgets-evictions-under-way", _BUDGETS,
+        "status.disruptions_allowed - under_way", "status.disruptions_allowed",
+        "evictions that the budget's controller has not seen yet are allowed again",
+    ),
+    # --- candidates ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "oldest-goes-first", _CANDIDATES,
+        "unit.priority, -started, -created", "unit.priority, started, created",
+        "the pod that has run longest is evicted",
+    ),
+    Mutant(
+        "never-is-disrupted", _CANDIDATES,
+        'model.disruption == "Never" or model.holding == 0', "model.holding == 0",
+        "a group that may never be disrupted is",
+    ),
+    Mutant(
+        "the-young-may-go", _CANDIDATES,
+        "model.holding == 0 or consent.too_young(job)", "model.holding == 0",
+        "a group is evicted within its minRuntimeSeconds",
+    ),
+    Mutant(
+        "whole-group-in-a-bind", _CANDIDATES,
+        "or job.placed or any(task.holds and task.assumed for task in job.job.tasks.values())", "",
+        "a group is evicted as a whole while one of its pods is being bound, which then stays alone",
+    ),
+    # --- consent ------------------------------------------------------------------------------------------------------
+    Mutant(
+        "any-guard-is-enough", _CONSENT,
+        "if not all(guard.allow(unit) for guard in self.guards):",
+        "if not any(guard.allow(unit) for guard in self.guards):",
+        "a victim whose eviction was refused is chosen again, since its budget allows it",
+    ),
+    Mutant(
+        "surplus-off-by-one", _CONSENT,
+        "if unit.whole or job.bound - len(unit.tasks) < job.minimum:",
+        "if unit.whole or job.bound - len(unit.tasks) <= job.minimum:",
+        "the last pod above a minimum is kept although pods to come need its room",
+    ),
+    Mutant(
+        "surplus-eats-the-minimum", _CONSENT,
+        "if unit.whole or job.bound - len(unit.tasks) < job.minimum:", "if unit.whole:",
+        "room is made for pods to come by a pod of a minimum",
+    ),
+    Mutant(
+        "lifetime-follows-lifetime", _CONSENT,
+        "return endless and other is not job", "return other is not job",
+        "two groups with a lifetime push one another out for ever",
+    ),
+    Mutant(
+        "deficit-of-nothing", _CONSENT,
+        "if amount > above:", "if amount >= above:",
+        "a donor that ends exactly at its share counts as one below it",
+    ),
+    Mutant(
+        "too-young-off-by-one", _CONSENT,
+        "if self._session.now < until:", "if self._session.now <= until:",
+        "at the end of its minRuntimeSeconds a group may not be evicted, and the cycle is woken no more",
+    ),
+    Mutant(
+        "expired-off-by-one", _CONSENT,
+        "if self._session.now >= until:", "if self._session.now > until:",
+        "at the end of its lifetime a group may not be evicted, and the cycle is woken no more",
+    ),
+    Mutant(
+        "last-tier-counts", "kbatch/engine/session/voting.py",
+        "if vote is Vote.YES and tier is None:", "if vote is Vote.YES:",
+        "a victim to which the first tier consents goes as late as one of the last",
+    ),
+    # --- the search ---------------------------------------------------------------------------------------------------
+    Mutant(
+        "bearable-off-by-one", _POLLING,
+        "<= gains.get(name, 0)", "< gains.get(name, 0)",
+        "a donor may not give what the preemptor gains exactly",
+    ),
+    Mutant(
+        "bearable-forgets-those-taken", _POLLING,
+        "for victim in (*self.taken, *besides)", "for victim in besides",
+        "donors end further below their shares than the preemptor gains",
+    ),
+    Mutant(
+        "dearest-first", _SEARCH,
+        "if best is None or (cost, row) < best:", "if best is None or (cost, row) > best:",
+        "the dearest victims are taken",
+    ),
+    Mutant(
+        "shares-cost-nothing", _SEARCH,
+        "        sum(1 for victim in victims if victim.deficit),\n", "        0,\n",
+        "a queue falls below its share although another node would have spared it",
+    ),
+    Mutant(
+        "count-costs-nothing", _SEARCH,
+        "        sum(len(victim.unit.tasks) for victim in victims),\n", "        0,\n",
+        "many pods go where one would do",
+    ),
+    Mutant(
+        "at-the-capability-is-over", f"{_ROOM}/sums.py",
+        "if held[name] > amount}", "if held[name] >= amount}",
+        "victims go for a queue that would end exactly at its cap",
+    ),
+    Mutant(
+        "lacks-everything", f"{_ROOM}/steps.py",
+        "if fitting < len(run):", "if fitting <= len(run):",
+        "pods are reclaimed for the sake of a dimension in which nothing is short",
+        survives="no cheap world is known: a donor above its share only in a dimension that is not short",
+    ),
+    Mutant(
+        "coming-for-ever", f"{_ROOM}/prospective.py",
+        "return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)",
+        "return job.in_queue and not job.attempts",
+        "surplus goes cycle after cycle for pods that never come",
+        survives=(
+            "what was cleared stays promised, so that nobody goes again unless its node is lost in between"
+        ),
+    ),
+    Mutant(
+        "refused-in-part", f"{_ROOM}/refusals.py",
+        "return not any(task.key in self._refused for task in unit.tasks)",
+        "return not all(task.key in self._refused for task in unit.tasks)",
+        "a group of which the API server keeps one pod is evicted but for that one",
+    ),
+    Mutant(
+        "share-is-passed", f"{_ROOM}/goal.py",
+        "return self.within_share() and not self.goal.short({})", "return not self.goal.short({})",
+        "a queue reclaims more than it deserves",
+    ),
+    # --- reprieve -----------------------------------------------------------------------------------------------------
+    Mutant(
+        "cheapest-are-spared", _REPRIEVE,
+        "needed = sorted(units, key=order_of, reverse=True)", "needed = sorted(units, key=order_of)",
+        "of two victims of which one is enough, the one that matters more goes",
+        survives="of victims taken one by one, the cheapest first, seldom either of two could stay",
+    ),
+    Mutant(
+        "slack-off-by-one", _REPRIEVE,
+        "return self._total - lost >= self._wanted", "return self._total - lost > self._wanted",
+        "a victim goes although the room without it is exactly enough",
+    ),
+    Mutant(
+        "plan-is-not-restored", _REPRIEVE,
+        "    statement.replay(steps)\n    return needed", "    return needed",
+        "the plan is empty once needless victims were sought",
+    ),
+    # --- plugins ------------------------------------------------------------------------------------------------------
+    Mutant(
+        "donor-at-its-share", f"{_PLUGINS}/proportion.py",
+        "if above > 0 and unit.request.get(name, 0) > 0:", "if above >= 0 and unit.request.get(name, 0) > 0:",
+        "a queue that holds just what it deserves is reclaimed from",
+    ),
+    Mutant(
+        "donor-falls-too-far", f"{_PLUGINS}/proportion.py",
+        "if below <= preemptor.request.get(name, 0):", "if True:",
+        "a queue falls below its share by more than the preemptor gains",
+    ),
+    Mutant(
+        "not-reclaimable-is-reclaimed", f"{_PLUGINS}/proportion.py",
+        "        if not donor.record.reclaimable:\n            return Vote.VETO\n", "",
+        "a queue that is not reclaimable loses pods",
+    ),
+    Mutant(
+        "equal-shares-do-not-give", f"{_PLUGINS}/drf.py",
+        "return Vote.YES if ours <= theirs else ABSTAIN", "return Vote.YES if ours < theirs else ABSTAIN",
+        "two jobs that would end with equal shares are left unequal",
+    ),
+    Mutant(
+        "lifetime-takes-from-endless", f"{_PLUGINS}/drf.py",
+        "            or (_ends(preemptor.job) and not _ends(unit.job))\n", "",
+        "a group with a lifetime takes what it will have to give back",
+    ),
+    Mutant(
+        "equal-priority-gives", f"{_PLUGINS}/priority.py",
+        "if theirs < ours:", "if theirs <= ours:",
+        "jobs of one priority push one another out",
+    ),
+    Mutant(
+        "equal-priority-inside-a-job", f"{_PLUGINS}/priority.py",
+        "unit.priority < min(task.priority", "unit.priority <= min(task.priority",
+        "pods of one job push one another out",
+    ),
+    Mutant(
+        "binds-under-way-are-sure", f"{_PLUGINS}/gang.py",
+        "job.bound - len(under_way) - len(unit.tasks) < job.minimum", "job.bound - len(unit.tasks) < job.minimum",
+        "a gang ends below its minimum when a bind under way fails",
+    ),
+    Mutant(
+        "role-off-by-one", f"{_PLUGINS}/gang.py",
+        "left < role.min_member:\n                    return Vote.VETO",
+        "left < role.min_member - 1:\n                    return Vote.VETO",
+        "a role falls below its minimum",
+    ),
+    Mutant(
+        "system-pods-may-go", f"{_PLUGINS}/conformance.py",
+        "pod.metadata.namespace == _SYSTEM_NAMESPACE or ", "",
+        "pods of kube-system are evicted",
+    ),
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""The backlog says of all groups at once what it says of each alone, and of none more than it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
+from kbatch.engine import Memo, Policy
+from kbatch.engine.admission.sums import Standings, Sums
+from kbatch.engine.carryover.backlog import Backlog, Index, Standing
+from kbatch.engine.cooperative import finish
+from kbatch.engine.decisions import Turn
+from kbatch.model.events import Upsert
+from tests.property.test_engine import POLICIES, World, codes, relaxed, worlds
+from tests.unit.engine.worlds import Decisions, Simulation, run
+
+_OF_ROWS = Sums.of_rows
+
+
+def _twice(sums: Sums, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+    """The standings of the rows, each compared with what is said of its group alone."""
+    found = yield from _OF_ROWS(sums, backlog, rows)
+    for row, standing in zip(rows.tolist(), found.tolist(), strict=True):
+        entry = backlog.entry(row)
+        alone = finish(sums.of(entry))
+        together = Standing.PASSES if standing == Standing.SENT_BACK else Standing(standing)
+        assert alone is together, (entry, alone, together)
+    return found
+
+
+class Remembering(Simulation):
+    """A simulation that compares each cycle with one that remembers nothing."""
+
+    def cycle(self) -> Decisions:
+        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
+        found = super().cycle()
+        assert alone.transactions == found.transactions, "decisions depend on the memo"
+        assert codes(alone) == codes(found), "verdicts depend on the memo"
+        self.model.validate()
+        return found
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> World:
+    """A world with capabilities, quotas and minResources."""
+    found = draw(worlds())
+    for obj in found.objects:
+        if isinstance(obj, Queue) and draw(st.booleans()):
+            obj.spec.capability = {"cpu": str(draw(st.integers(0, 6)))}
+        elif isinstance(obj, PodGroup) and draw(st.booleans()):
+            obj.spec.min_resources = {"cpu": str(draw(st.integers(0, 5)))}
+    if draw(st.booleans()):
+        hard: dict[str, Any] = {"requests.cpu": str(draw(st.integers(0, 8))), "pods": draw(st.integers(1, 9))}
+        quota = ResourceQuota(metadata=Metadata(name="quota", namespace="ns"), spec=ResourceQuotaSpec(hard=hard))
+        found.objects.append(quota)
+    return found
+
+
+@relaxed
+@given(limited(), st.sampled_from(POLICIES), st.data())
+def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, data: st.DataObject) -> None:
+    """And all is decided and said as with nothing remembered."""
+    sim = Remembering(found.model(), by)
+    with mock.patch.object(Sums, "of_rows", _twice):
+        for _ in range(3):
+            sim.settle()
+            if data.draw(st.booleans()) and sim.running():
+                key = f"ns/{data.draw(st.sampled_from(sim.running()))}"
+                pod = sim.model.tasks[key].pod
+                ended = type(pod)(metadata=pod.metadata, spec=pod.spec, status=type(pod.status)(phase="Succeeded"))
+                sim.model.apply(Upsert(ended))
+            sim.tick()
+            sim.now += data.draw(st.sampled_from([0, 25, 700]))

@@ -1,0 +1,107 @@
+"""Nothing is bound that would be evicted at the same instant, for what matters more in its own queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbatch.api.objects import PodStatus
+from kbatch.api.podgroup import Disruption
+from tests.unit.engine.worlds import (
+    EVERYTHING,
+    Simulation,
+    group,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    stamp,
+    world,
+)
+
+VALUES = {"low": 1, "mid": 50, "high": 100}
+CLASSES = [priority_class(name, value) for name, value in VALUES.items()]
+ALL = policy(EVERYTHING)
+NO_ENQUEUE = policy(EVERYTHING.replace("enqueue, ", ""))
+NO_PREEMPT = policy(EVERYTHING.replace(", preempt", ""))
+
+
+def gang(name: str, count: int, *, minimum: int = 0, at: int = 0, on: str = "", of: str = "") -> list[Any]:
+    """A group that may be evicted as a whole, of pods of 1 cpu; its priority has its name unless `of` says another."""
+    named = of or name
+    spec: dict[str, Any] = {"priority_class_name": named, "disruption": Disruption.WHOLE}
+    pods = [pod(f"{name}-{n}", of=name, at=at, on=on, priority=VALUES[named]) for n in range(count)]
+    return [group(name, minimum or count, at=at, **spec), *pods]
+
+
+def starts(sim: Simulation) -> list[str]:
+    """Run; the pods that were bound, in order. None may be evicted at the instant of its bind."""
+    found: list[str] = []
+    for _ in range(3):
+        bound: set[str] = set()
+        while sim.cycle().transactions:
+            assert not bound & set(sim.last.evicted)
+            bound |= set(sim.last.binds)
+            found += sorted(sim.last.binds)
+        sim.tick()
+    return found
+
+
+HIGH = ["high-0", "high-1", "high-2"]
+
+
+@pytest.mark.parametrize("capability", [{"cpu": "4"}, None])
+@pytest.mark.parametrize("held", [0, 2])
+@pytest.mark.parametrize("by", [ALL, NO_ENQUEUE])
+def test_of_two_that_arrive_together_the_higher_priority_starts(
+    capability: dict[str, str] | None, held: int, by: Any
+) -> None:
+    room = "8" if capability else "4"
+    there = gang("mid", held, on="n1") if held else []
+    both = [*gang("low", 2, at=10), *gang("high", 3, at=20)]
+    sim = Simulation(
+        world(CLASSES, queue(capability=capability), node("n1", room), there, both), by, recreate=False
+    )  # fmt: skip
+    assert starts(sim) == HIGH
+    assert sim.running() == HIGH
+
+
+def test_surplus_does_not_take_the_last_room_of_who_preempts() -> None:
+    low = gang("low", 4, minimum=1)
+    for member in low[1:4]:
+        member.spec.node_name = "n1"
+        member.status = PodStatus(phase="Running", start_time=stamp(0))
+    sim = Simulation(world(CLASSES, queue(), node("n1", "4"), low, gang("high", 3, at=20)), NO_ENQUEUE, recreate=False)
+    assert starts(sim) == HIGH
+    assert sim.running() == [*HIGH, "low-0"]
+
+
+def test_who_preempts_in_vain_keeps_nobody_from_room() -> None:
+    sim = Simulation(
+        world(
+            CLASSES, queue(), node("n1", "4"), gang("mid", 2, on="n1"), gang("low", 2, at=10), gang("high", 5, at=20)
+        ),
+        NO_ENQUEUE,
+        recreate=False,
+    )
+    assert starts(sim) == ["low-0", "low-1"]
+    assert sim.evictions == []
+
+
+@pytest.mark.parametrize(("by", "first"), [(ALL, "high"), (NO_PREEMPT, "low")])
+def test_without_preempt_the_first_to_come_is_let_in_first(by: Any, first: str) -> None:
+    sim = Simulation(
+        world(CLASSES, queue(), node("n1", "3"), gang("low", 2, at=10), gang("high", 3, at=20)), by, recreate=False
+    )
+    assert {name.partition("-")[0] for name in starts(sim)} == {first}
+
+
+def test_among_equal_priorities_the_first_to_come_is_let_in_first() -> None:
+    sim = Simulation(
+        world(CLASSES, queue(), node("n1", "3"), gang("b", 2, at=10, of="mid"), gang("a", 2, at=20, of="mid")),
+        ALL,
+        recreate=False,
+    )
+    assert starts(sim) == ["b-0", "b-1"]

@@ -1,0 +1,63 @@
+"""The webhook keeps nothing of what is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.objects import Pod, PodGroup, ResourceQuota
+from kbatch.kube.informer import Batch
+from kbatch.model.events import Delete, Upsert
+from kbatch.model.quota import Ask
+from tests.unit.webhooks.build import cores, group, quota
+from webhooks import pods
+from webhooks.world import Sums, World
+
+
+def _containers(world: World) -> dict[str, Any]:
+    return {name: value for name, value in vars(world).items() if isinstance(value, dict | set) and value}
+
+
+@pytest.mark.parametrize("last", [PodGroup, ResourceQuota])
+def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
+    world, naming = World(), {GROUP_NAME_ANNOTATION: "g"}
+    for number in range(20):
+        space = f"space{number}"
+        for obj in (
+            quota("quota", namespace=space, requests_cpu="10"),
+            group("g", "4", namespace=space, token=f"token{number}", enqueued=True, phase="InQueue", minMember=2),
+            msgspec.convert({"metadata": {"name": "p", "namespace": space, "annotations": naming}}, Pod),
+        ):
+            world.receive(Batch((Upsert(obj),), complete=True))
+        gone = [Delete(Pod, space, "p"), Delete(PodGroup, space, "g"), Delete(ResourceQuota, space, "quota")]
+        for event in sorted(gone, key=lambda event: event.kind is last):
+            world.receive(Batch((event,), complete=True))
+    assert _containers(world) == {}
+
+
+def test_the_tokens_of_a_namespace_with_quotas_stay() -> None:
+    world = World()
+    for event in (Upsert(quota(requests_cpu="10")), Upsert(group("g", "4", token="t")), Delete(PodGroup, "ns", "g")):
+        world.receive(Batch((event,), complete=True))
+    assert world.groups["ns"].seen == {"t": 1}
+
+
+def test_sums_name_only_what_is_left() -> None:
+    sums = Sums()
+    sums.add(cores(1))
+    for number in range(20):
+        one = Ask({"cpu": 1000, f"example.com/{number}": 1}, {f"example.com/{number}": 1}, 1)
+        sums.add(one)
+        sums.remove(one)
+    assert (sums.total().requests, sums.total().limits) == ({"cpu": 1000}, {})
+
+
+def test_bursts_of_quotas_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "_MOST_BURSTS", 10)
+    used = pods.Used()
+    for number in range(200):
+        used.let_through((quota(f"q{number}", requests_cpu="10"),), cores(1), number * 1.0)
+    assert len(used._bursts) <= 10
