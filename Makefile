@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick explore mutants lint format bench bench-live chaos soak crds dashboards pictures
+.PHONY: help setup demo demo-down test test-quick explore properties mutants lint format bench bench-live chaos soak crds dashboards pictures
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -29,7 +29,10 @@ test: setup ## lint and every layer of tests, each within its time budget
 test-quick: setup ## lint, unit and property tests only
 	@$(VENV)/python -m tools.layers lint unit
 
-explore: setup ## the property tests on new random examples; one that fails becomes a test of its own
+explore: setup ## a million states of the engine and the ledger, an hour at most; goes on where it was broken off
+	@$(VENV)/python -m tests.explore --resume .explore
+
+properties: setup ## the property tests on new random examples; one that fails becomes a test of its own
 	@KBATCH_EXPLORE=1 $(VENV)/python -m pytest -q -n 2 tests/property
 
 mutants: setup ## do the tests notice errors made on purpose? Half an hour; writes docs/benchmarks/mutants.md

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from tests.examples import EXPLORING, examples
 
-# The same code gives the same verdict: `make test` draws the same examples each time. `make explore` draws new ones.
+# The same code gives the same verdict: `make test` draws the same examples each time. `make properties` draws new ones.
 # These hold for properties that do not say themselves how many examples they need.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(30))
 settings.register_profile("explore", print_blob=True, deadline=None, max_examples=examples(30))

@@ -54,8 +54,12 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     best_effort = not session.policy.has("backfill")
     lines = [_Line(context, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
-    yield from settle(session, context.rankings)
+    gathers = session.snapshot.state.gathered is not None
+    # Nobody who is nominated elsewhere moves to the room that gathers for the aged.
+    yield from settle(session, context.rankings, elsewhere=not gathers)
     yield from gather_for_the_aged(session, context.feasibility, context.ledger)
+    if gathers:
+        yield from settle(session, context.rankings)
     for job in session.live():
         if session.due():
             yield TURN

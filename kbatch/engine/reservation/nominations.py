@@ -208,27 +208,32 @@ def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) 
 # --- bound where room has come free -----------------------------------------------------------------------------------
 
 
-def settle(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
-    """Bind what is nominated wherever idle room now serves; the others keep waiting where they are."""
+def settle(session: Session, rankings: NodeRankings, *, elsewhere: bool = True) -> Iterator[Transaction | Turn]:
+    """Bind what is nominated wherever idle room now serves; the others keep waiting where they are.
+
+    Without `elsewhere` a job is bound only where all of it can be bound to the nodes that it was promised.
+    """
     waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
     for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):
         if job.key not in session.failed:
-            yield from working(session, job, partial(_settle, session, rankings, job), None)
+            yield from working(session, job, partial(_settle, session, rankings, job, elsewhere), None)
         yield TURN
 
 
-def _settle(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+def _settle(
+    session: Session, rankings: NodeRankings, job: JobState, elsewhere: bool
+) -> Generator[Transaction | Turn, None, None]:
     """The same for one job."""
     if job.whole:
-        yield from _settle_each(session, rankings, job)
+        yield from _settle_each(session, rankings, job, elsewhere=elsewhere)
     elif _may_bind(rankings, job):
-        yield from _settle_whole(session, rankings, job)
+        yield from _settle_whole(session, rankings, job, elsewhere=elsewhere)
 
 
 def awaits_capability(session: Session, job: JobState) -> bool:
     """Whether the nominated pods of the job have to wait until others of its queue are gone: with both there, the
-    queue would hold more than its hard cap.
+    queue would hold more than its hard cap. Whom this cycle evicts is there until the eviction is made, if it is made.
     """
     queue = session.queues.get(job.queue)
     if queue is None or not queue.record.capability:
@@ -236,9 +241,10 @@ def awaits_capability(session: Session, job: JobState) -> bool:
     asked = {name for task, _ in job.nominated.values() for name in task.cls.request}
     leaving: dict[str, int] = {}
     for other in queue.record.jobs.values():
-        if other.terminating:
+        if other.terminating or (session.leaving and other.holding):
             for task in other.tasks.values():
-                if task.terminating and task.node and not task.terminal:
+                goes = task.terminating or task.key in session.leaving
+                if goes and task.node and not task.terminal:
                     for name, amount in task.cls.request.items():
                         leaving[name] = leaving.get(name, 0) + amount
     return any(
@@ -275,7 +281,9 @@ def _idle_for(rankings: NodeRankings, cls: TaskClass, count: int) -> bool:
     return int(fitting.sum()) >= count
 
 
-def _settle_whole(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+def _settle_whole(
+    session: Session, rankings: NodeRankings, job: JobState, *, elsewhere: bool
+) -> Generator[Transaction | Turn, None, None]:
     """Bind all that the job's minimum waits for, each where it was promised if it can be; or leave all as it is."""
     promised = list(job.nominated.values())
     statement = Statement(session, job)
@@ -288,8 +296,11 @@ def _settle_whole(session: Session, rankings: NodeRankings, job: JobState) -> Ge
         _bind_there(rankings, statement, task, row)
         if not number % _AT_ONCE:
             yield TURN
-    whole = yield from placing(rankings, statement, (When.NOW,))
-    if not whole and len(statement) > mark:
+    if not elsewhere:
+        whole = job.whole and all(task.key in job.placed for task, _ in promised)
+    else:
+        whole = yield from placing(rankings, statement, (When.NOW,))
+    if elsewhere and not whole and len(statement) > mark:
         yield from _undo(statement, mark)  # it may be that only other nodes leave room for all
         whole = yield from placing(rankings, statement, (When.NOW,))
     if not whole:
@@ -303,7 +314,9 @@ def _settle_whole(session: Session, rankings: NodeRankings, job: JobState) -> Ge
     yield from statement.commit()
 
 
-def _settle_each(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+def _settle_each(
+    session: Session, rankings: NodeRankings, job: JobState, *, elsewhere: bool
+) -> Generator[Transaction | Turn, None, None]:
     """Bind those beyond the minimum that can be, one by one; a class that finds no room is not tried again."""
     none: set[int] = set()
     for number, (task, row) in enumerate(list(job.nominated.values()), start=1):
@@ -316,7 +329,8 @@ def _settle_each(session: Session, rankings: NodeRankings, job: JobState) -> Gen
             continue
         statement = Statement(session, job)
         statement.withdraw(job, task)
-        if _bind_one(rankings, statement, task, row):
+        bind = _bind_one if elsewhere else _bind_there
+        if bind(rankings, statement, task, row):
             yield from statement.commit()
         else:
             statement.rollback()

@@ -1,0 +1,178 @@
+"""What must hold in every state, of every cycle, and of what a world comes to that nobody disturbs.
+
+All raise AssertionError with a sentence that says what does not hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from kbatch.engine import Transaction
+from kbatch.model.cluster import ClusterModel
+from tests.explore.moves import Decided, name_of, writes
+from tests.explore.state import State
+from tests.explore.world import World, slot
+from tests.property.test_engine import _Before, _check_nodes
+
+MOST_CYCLES = 12
+"""Cycles that decide at one instant; see tests/property/test_reservations.py."""
+
+
+def standing(model: ClusterModel) -> None:
+    """Of the state itself: the model's sums, room of nodes, caps of queues."""
+    model.validate()
+    _check_nodes(model)
+    for queue in model.queues.values():
+        for name, most in (queue.capability or {}).items():
+            held = sum(job.bound.get(name, 0) for job in queue.jobs.values())
+            assert held <= most, f"queue {queue.name} holds {held} of {name}, its capability is {most}"
+
+
+def equal(one: Decided, other: Decided, what: str) -> None:
+    """Two cycles over one state say the same, and leave the same."""
+    assert one.transactions == other.transactions, f"decisions depend on {what}"
+    assert one.verdicts == other.verdicts, f"verdicts depend on {what}"
+    assert one.outcome.state == other.outcome.state, f"what a cycle leaves depends on {what}"
+    assert one.outcome.next_wake == other.outcome.next_wake, f"the next wake depends on {what}"
+
+
+class Before:
+    """What a cycle's decisions are judged by, taken before they are carried out."""
+
+    def __init__(self, model: ClusterModel) -> None:
+        self.model = model
+        self.sums = _Before(model)
+        self.waiting = {key for key, job in model.jobs.items() if any(task.nominated for task in job.waiting)}
+
+    def decisions(self, decided: Decided) -> None:
+        """Each transaction by itself, after those before it."""
+        for error in decided.outcome.errors:
+            raise AssertionError(f"work on {error.group} failed in {error.phase}: {error.text}")
+        seen: set[str] = set()
+        for transaction in decided.transactions:
+            self._once(transaction, seen)
+            self.sums.check(transaction)
+            placed = [*transaction.binds, *(one for one in transaction.nominations if one.node)]
+            for gone in transaction.evictions:
+                served = placed or gone.beneficiary in self.waiting
+                assert gone.action == "allocate" or served, f"{gone.pod} is evicted for nobody"
+        self.sums.check_victims()
+
+    def _once(self, transaction: Transaction, seen: set[str]) -> None:
+        named = [*(one.pod for one in transaction.binds), *(one.pod for one in transaction.evictions)]
+        for pod in named:
+            assert pod not in seen, f"{pod} is decided on twice in one cycle"
+            seen.add(pod)
+
+    def carried_out(self, model: ClusterModel) -> None:
+        """The state after all of them: no gang begun by halves, none that waits with less than it needs."""
+        _check_nodes(model)
+        for queue in model.queues.values():
+            for name, most in (queue.capability or {}).items():
+                held = queue.allocated.get(name, 0)
+                assert held <= most, f"{held} of {name} of queue {queue.name} are held or promised, not {most} at most"
+        for key, job in model.jobs.items():
+            held, was = job.holding + job.succeeded, self.sums.holding.get(key, 0)
+            if job.gang and job.holding and held < job.minimum:
+                assert 0 < was < job.minimum, f"{key} is bound in part: {held} of {job.minimum}"
+                assert held >= was, f"{key}, bound in part, loses more: {held} of {was}"
+            promised = len([task for task in job.waiting if task.nominated])
+            if job.gang and promised and not job.holding:
+                count = promised + job.succeeded
+                assert count >= job.minimum, f"{key} waits with {count} nominations, {job.minimum} are its minimum"
+
+
+@dataclass
+class Following:
+    """What is expected of a world that nobody disturbs, while it is followed.
+
+    Attributes:
+        strict: whether two things are counted too that follow from the order of actions, and from a process that ends
+            in the middle of a plan: a pod that is bound and, at the same instant, reclaimed, or evicted for a more
+            important group of its queue; and a nomination that the next process withdraws and makes again at the
+            instant at which it began.
+        began: that instant.
+        owed: groups for which pods were evicted, and that have not bound one since.
+        evicted: how often each pod was. bound: when each pod was.
+        told: the nodes that each pod was nominated to at this instant, in order. cycles: how many decided at it.
+    """
+
+    strict: bool = False
+    began: int = -1
+    owed: set[str] = field(default_factory=set)
+    evicted: Counter[str] = field(default_factory=Counter)
+    bound: dict[str, int] = field(default_factory=dict)
+    told: dict[str, list[str]] = field(default_factory=dict)
+    cycles: int = 0
+    now: int = -1
+
+    def step(self, world: World, state: State, decided: Decided) -> None:
+        """One more cycle whose decisions are carried out."""
+        if state.now != self.now:
+            self.now, self.cycles = state.now, 0
+            self.told.clear()
+        todo = writes(decided)
+        self.cycles += bool(todo)
+        assert self.cycles <= MOST_CYCLES, "cycles at one instant never end"
+        nominated = {name: one.nominated for name, one in state.pods}
+        for one in todo:
+            if one.what == "nominate":
+                nodes = self.told.setdefault(one.pod, [nominated[one.pod]])
+                nodes.append(one.node)
+                named = [name for name in nodes if name]
+                if state.now == self.began and not self.strict:
+                    continue
+                assert len(named) == len(set(named)), f"{one.pod} goes back to where it was: {nodes}"
+            elif one.what == "bind":
+                self.bound[one.pod] = state.now
+            else:
+                self.evicted[one.pod] += 1
+                assert self.evicted[one.pod] == 1, f"{one.pod} is evicted twice"
+        for transaction in decided.transactions:
+            self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
+            for gone in transaction.evictions:
+                outranked = gone.action == "reclaim" or (
+                    gone.action == "preempt" and _rank(world, gone.beneficiary) > _rank(world, gone.pod)
+                )
+                at_once = self.bound.get(name_of(gone.pod)) == state.now
+                assert not at_once or (outranked and not self.strict), (
+                    f"{gone.pod} is evicted at the instant of its bind"
+                )
+            if transaction.binds:
+                self.owed.discard(f"ns/g{slot(name_of(transaction.binds[0].pod))[0]}")
+
+    def rest(self, world: World, state: State) -> None:
+        """Nothing is left to happen."""
+        there = {f"ns/g{place}" for place, one in enumerate(state.groups) if one is not None}
+        assert not self.owed & there, f"pods were evicted for {sorted(self.owed & there)}, who did not start"
+        at_rest(world, state)
+
+
+def _rank(world: World, key: str) -> int:
+    """How much a group matters, given its key or that of one of its pods."""
+    return {"": 0, "low": 1, "high": 100}[world.groups[slot(name_of(key))[0]].priority]
+
+
+def at_rest(world: World, state: State) -> None:
+    """Of a state in which nothing is left to happen: no room is kept, no gang stands in part."""
+    for name, one in state.pods:
+        assert not one.nominated or one.node, f"{name} stays nominated to {one.nominated}"
+    for place, group in enumerate(state.groups):
+        spec = world.groups[place]
+        if group is None:
+            continue
+        mine = [one for name, one in state.pods if slot(name)[0] == place]
+        placed = sum(one.ended or bool(one.node) for one in mine)
+        running = sum(bool(one.node) and not one.ended for one in mine)
+        # With fewer pods than that, nobody can tell binds that were never made from pods that are gone.
+        if running and placed < spec.minimum <= len(mine):
+            assert group.was_whole, f"g{place} stays bound in part: {placed} of {spec.minimum}"
+
+
+def loops(world: World, states: Collection[tuple[State, Decided]]) -> None:
+    """Of states that follow each other for ever: nothing is bound or evicted in them."""
+    for _, decided in states:
+        for one in writes(decided):
+            assert one.what == "nominate", f"a world that nobody disturbs never comes to rest: {one}"

@@ -1,0 +1,45 @@
+"""Cases that the exploration of states has found, each as small as it can be (docs/exploration.md)."""
+
+from __future__ import annotations
+
+from kbatch.engine import CycleState
+from kbatch.engine.state.cycle_state import GatheredRoom
+from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
+
+CLASSES = [priority_class("low", 1), priority_class("high", 100)]
+
+
+def test_a_group_is_not_bound_in_the_cycle_that_evicts_others_for_its_capability() -> None:
+    """If the eviction were refused, the queue would hold more than its capability."""
+    preempt_first = EVERYTHING.replace("reclaim, allocate, backfill, preempt", "preempt, allocate, reclaim")
+    model = world(
+        [*CLASSES, queue("q0", capability={"cpu": "2"}), node("n0", "2"), node("n1", "2")],
+        group("old", queue="q0", priority_class_name="low"),
+        pod("old-0", "2", of="old", on="n0"),
+        group("new", queue="q0", priority_class_name="high", at=1),
+        pod("new-0", "1", of="new", at=1),
+    )
+    found = run(model, policy(preempt_first), now=2)
+    assert found.evicted == ["old-0"]
+    assert set(found.nominated) == {"new-0"}
+    assert found.binds == {}
+
+
+def test_nobody_moves_from_its_nomination_to_room_that_gathers_for_an_aged_group() -> None:
+    """Its victim would have been evicted in vain, and the aged group would wait on."""
+    ending = pod("g-0", of="g", on="n0")
+    ending.metadata.deletion_timestamp = stamp(604)
+    model = world(
+        [queue("q0", 3), queue("q1"), queue("q2", 3), node("n0", "2"), node("n1", "1"), node("n2", "1")],
+        group("g", queue="q2"),
+        [ending, pod("g-1", of="g", at=603)],
+        group("donor", queue="q1", disruption="Whole", at=2),
+        [pod("donor-0", of="donor", on="n1", at=2), pod("donor-1", of="donor", on="n2", at=3)],
+        group("aged", queue="q0", at=3),
+        pod("aged-0", "2", of="aged", at=3),
+    )
+    gathered = CycleState(gathered=GatheredRoom("ns/aged", (("ns/aged-0", "n0"),)))
+    found = run(model, policy(EVERYTHING.replace("enqueue, ", "")), now=603, state=gathered)
+    assert found.evicted == ["donor-1"]
+    assert found.nominated["g-1"] == "n2"
+    assert found.binds == {}
