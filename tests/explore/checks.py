@@ -5,16 +5,18 @@ All raise AssertionError with a sentence that says what does not hold.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from kbatch.engine import Transaction
+from kbatch.engine import Report, Transaction, Verdict
 from kbatch.model.cluster import ClusterModel
 from tests.explore.moves import Decided, name_of, writes
 from tests.explore.state import State
 from tests.explore.world import World, slot
-from tests.property.test_engine import _Before, _check_nodes
+from tests.property.test_engine import _Before, _check_nodes, codes
+from tests.unit.engine.worlds import Decisions
 
 MOST_CYCLES = 12
 """Cycles that decide at one instant; see tests/property/test_reservations.py."""
@@ -36,6 +38,22 @@ def equal(one: Decided, other: Decided, what: str) -> None:
     assert one.verdicts == other.verdicts, f"verdicts depend on {what}"
     assert one.outcome.state == other.outcome.state, f"what a cycle leaves depends on {what}"
     assert one.outcome.next_wake == other.outcome.next_wake, f"the next wake depends on {what}"
+
+
+def remembered(alone: Decided, kept: Decided, standing: dict[str, Verdict]) -> dict[str, Verdict]:
+    """A cycle that goes on from others decides as one that remembers nothing, and leaves the same. What it does not say
+    again stands as before (`standing`), but for numbers, for which it may wake earlier. Returns what stands now.
+    """
+    what = "the memo or the order of events"
+    found = Report({verdict.job: verdict for verdict in kept.verdicts}, kept.outcome.whole, kept.outcome.gone)
+    stands = found.onto(standing)
+    assert alone.transactions == kept.transactions, f"decisions depend on {what}"
+    anew = {verdict.job: verdict for verdict in alone.verdicts}
+    assert codes(Decisions(verdicts=anew)) == codes(Decisions(verdicts=stands)), f"verdicts depend on {what}"
+    assert alone.outcome.state == kept.outcome.state, f"what a cycle leaves depends on {what}"
+    wakes = [math.inf if one.outcome.next_wake is None else one.outcome.next_wake for one in (kept, alone)]
+    assert wakes[0] <= wakes[1], f"the next wake depends on {what}"
+    return stands
 
 
 class Before:
