@@ -39,6 +39,7 @@ from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
+from kbatch.resources import Resources
 from kbatch.times import SECOND
 
 QUOTA_GRACE: Final = 5 * SECOND
@@ -84,53 +85,57 @@ class _Admission:
         self.sums = Sums(context)
         self.aged_is_in = False
         self._joined: list[JobState] = []
+        self._refused: list[Entry] = []
         self._stale = False
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
         backlog = self.backlog
         lines: dict[str, _Line] = {}
-        alone = yield from self._sort_out()
+        fresh = yield from self._sort_out()
         rows = backlog.rows
-        standings = yield from self._standings(rows)
-        comers = [*alone, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
+        standings = yield from self.sums.of_rows(backlog, rows)
+        comers = [*fresh, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
         comers.sort(key=self._order, reverse=True)
         for entry, job in comers:
             lines.setdefault(entry.job.queue, _Line()).comers.append((entry, job))
         yield from self._let_in_all(lines)
-        if self._joined:
-            self.session.join(self._joined)
+        if self._joined or self._refused:
+            yield from self._settle()
             rows = backlog.rows
-            standings = yield from self._standings(rows)
+            standings = yield from self.sums.of_rows(backlog, rows)
+        self._wake(rows, standings)
         yield from self._tell(rows, standings)
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
     def _sort_out(self) -> Generator[Turn, None, list[tuple[Entry, JobState | None]]]:
-        """Go on promising room to those in queue; who waits gets a row, or is returned if rows do not say all of it."""
-        session, backlog = self.session, self.backlog
-        alone: list[tuple[Entry, JobState | None]] = []
-        staying: list[JobState] = []
+        """Go on promising room to those in queue; returns who waits and has no row."""
+        session = self.session
+        fresh: list[tuple[Entry, JobState | None]] = []
         for job in session.live():
             if session.due(2):
                 yield TURN
-            stays = True
             if job.key in session.failed or job.job.over:
-                pass
-            elif job.in_queue:
+                continue
+            if job.in_queue:
                 if job.possible and job.missing() and not job.job.shadow:
                     attempt(session, job, partial(self._keep, job), None)
-            elif job.job.group is not None:
+            elif job.job.group is not None and (job.possible or self._plain(job)):
                 entry = attempt(session, job, partial(self._entry, job), None)
-                if entry is not None and self._plain(job):
-                    backlog.add(entry)
-                    stays = False
-                elif entry is not None and job.possible:
-                    alone.append((entry, job))
-            if stays:
-                staying.append(job)
-        session.stay(staying)
-        return alone
+                if entry is not None:
+                    fresh.append((entry, job))
+        return fresh
+
+    def _settle(self) -> Iterator[Turn]:
+        """Give those rows that were refused and had none; the session looks at them no longer."""
+        session = self.session
+        for entry in self._refused:
+            self.backlog.add(entry)
+            if session.due():
+                yield TURN
+        gone = {entry.job.key for entry in self._refused}
+        session.stay([*(job for job in session.live() if job.key not in gone), *self._joined])
 
     def _plain(self, job: JobState) -> bool:
         """Whether a row says all that matters of the group until it changes."""
@@ -145,14 +150,13 @@ class _Admission:
         session, model = self.session, job.job
         fixed: Reason | None = None
         gated = gates_of(job)
-        wanted = None
+        wanted, invalid = None, None
         if job.possible:
-            wanted = needs(session, job)
+            wanted, invalid = needs(session, job), session.valid(job)
             if wanted is None:
-                fixed = session.valid(job) or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
+                fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
         else:
             fixed = session.reasons[job.key][0]
-        invalid = session.valid(job) if job.possible else None
         demand = session.model.demand(model)
         wanted = wanted or Needs({}, {})
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
@@ -167,7 +171,6 @@ class _Admission:
             gated=gated,
             giving=Giving(model.queue, model.priority, lifetime is None, sure),
             asks=job.asks or tuple(sorted(name for name, amount in wanted.kept.items() if amount)),
-            quota=asked_of(model),
             shape=self.context.feasibility.mark(job),
             triable=not demand.short and bool(demand.uncreated or invalid is None),
             tried=invalid is None,
@@ -178,24 +181,11 @@ class _Admission:
             back=back,
         )
 
-    def _standings(self, rows: Index) -> Generator[Turn, None, Standings]:
-        self._stale = False
-        return (yield from self.sums.of_rows(self.backlog, rows))
-
     def _comers(self, rows: Index, standings: Standings) -> list[int]:
         """The rows whose groups the sums let in, and of those that only wait the aged ones, if one may come in so."""
         backlog, session = self.backlog, self.session
-        waits = np.isin(standings, [*_WAITS])
-        due = backlog.due[rows]
-        later = due[waits & (due > session.now)]
-        if len(later):
-            session.wake.append(int(later.min()))
-        back = backlog.back[rows]
-        later = back[back > session.now]
-        if len(later):
-            session.wake.append(int(later.min()))
         chosen = standings == Standing.PASSES
-        aged = waits & (due <= session.now) & (back <= session.now)
+        aged = np.isin(standings, [*_WAITS]) & (backlog.due[rows] <= session.now) & (backlog.back[rows] <= session.now)
         if not self.aged_is_in and aged.any():
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
@@ -203,6 +193,14 @@ class _Admission:
                 if not self._limited(backlog.entry(int(rows[those][0]))):
                     chosen |= those
         return [int(row) for row in rows[chosen]]
+
+    def _wake(self, rows: Index, standings: Standings) -> None:
+        """Note when time alone may let one of them in."""
+        session, backlog = self.session, self.backlog
+        due, back = backlog.due[rows], backlog.back[rows]
+        for later in (due[np.isin(standings, [*_WAITS]) & (due > session.now)], back[back > session.now]):
+            if len(later):
+                session.wake.append(int(later.min()))
 
     def _limited(self, entry: Entry) -> bool:
         """Whether its queue's share or capability keeps a group from gathering room, and not room."""
@@ -249,7 +247,8 @@ class _Admission:
         backlog = self.backlog
         comers = [comer for line in lines.values() for comer in line.comers]
         rows = np.array([backlog.row[entry.job.key] for entry, job in comers if job is None], np.intp)
-        standings = yield from self._standings(rows)
+        self._stale = False
+        standings = yield from self.sums.of_rows(backlog, rows)
         left = set(self._comers(rows, standings))
         for line in lines.values():
             line.comers = [
@@ -267,34 +266,35 @@ class _Admission:
         queue.add(promised, -1)
         return key
 
-    def _let_in(self, entry: Entry, alone: JobState | None, line: _Line) -> Generator[Turn, None, bool]:
+    def _let_in(self, entry: Entry, fresh: JobState | None, line: _Line) -> Generator[Turn, None, bool]:
         session = self.session
-        job = alone if alone is not None else session.job(entry.job.key)
-        refused = session.enqueueable(job) if alone is not None else None
+        job = fresh if fresh is not None else session.job(entry.job.key)
+        refused = session.enqueueable(job) if fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if standing in _WAITS and not self._stays_out(entry, alone) and self._comes_by_age(entry, job):
+            if standing in _WAITS and not self._stays_out(entry, fresh) and self._comes_by_age(entry, job):
                 standing = Standing.PASSES
-            if standing is Standing.PASSES and self._stays_out(entry, alone):
+            if standing is Standing.PASSES and self._stays_out(entry, fresh):
                 standing = Standing.SENT_BACK
         if refused is None and standing is Standing.PASSES:
             job.attempts = entry.attempts
             job.in_queue = True
-            self.sums.promise(entry.job.queue, entry.kept)
-            self.sums.quotas.promise(entry.quota)
-            if alone is None:
+            self._promise(job, entry.kept)
+            if fresh is None:
                 self.backlog.remove(job.key)
                 self._joined.append(job)
             return True
-        if alone is not None:
+        if fresh is not None and self._plain(job):
+            self._refused.append(entry)
+        elif fresh is not None:
             reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))
             session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
         return False
 
-    def _stays_out(self, entry: Entry, alone: JobState | None) -> bool:
+    def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:
         """Whether it was sent back not long ago."""
-        return alone.backing_off if alone is not None else entry.back > self.session.now
+        return fresh.backing_off if fresh is not None else entry.back > self.session.now
 
     def _comes_by_age(self, entry: Entry, job: JobState) -> bool:
         """Whether the group has waited so long that room is to gather for it: others come in only beside it.
@@ -322,9 +322,14 @@ class _Admission:
             return
         wanted = needs(session, job)
         if wanted is not None and not self.context.ledger.expired(job):
-            self.sums.promise(job.queue, wanted.kept)
-            self.sums.quotas.promise(asked_of(job.job))
+            self._promise(job, wanted.kept)
         self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
+
+    def _promise(self, job: JobState, kept: Resources) -> None:
+        """Keep from others what a group in queue has coming, of room and of quotas."""
+        self.sums.promise(job.queue, kept)
+        if self.sums.quotas.of(job.job.namespace):
+            self.sums.quotas.promise(asked_of(job.job))
 
     def _robbed(self, job: JobState) -> bool:
         """Send a group back whose pods cannot come because others have used up its namespace's quota.
@@ -335,7 +340,7 @@ class _Admission:
         since = job.job.condition(conditions.ENQUEUED)
         if job.bound or len(alive) >= job.minimum or since is None:
             return False
-        excess = self.sums.quotas.exceeded(asked_of(job.job))
+        excess = self.sums.quotas.exceeded(asked_of(job.job)) if self.sums.quotas.of(job.job.namespace) else None
         if excess is None:
             return False
         session = self.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbatch.api.objects import ResourceQuota
@@ -79,12 +80,13 @@ class Quotas:
         self._session = session
         self._promised: dict[str, Resources] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._by_namespace)
+    def of(self, namespace: str) -> Sequence[ResourceQuota]:
+        """Those of a namespace."""
+        return self._by_namespace.get(namespace, ())
 
     def exceeded(self, asked: Asked) -> Excess | None:
         """The first limit that a group would pass that asks for this."""
-        for quota in self._by_namespace.get(asked.namespace, ()):
+        for quota in self.of(asked.namespace):
             try:
                 passed = quotas.exceeded(quota, quotas.charge(quota, asked.ask), self._promised.get(_key(quota), {}))
             except QuantityError:
@@ -95,7 +97,7 @@ class Quotas:
 
     def promise(self, asked: Asked) -> None:
         """A group that asks for this is in queue: what it has not used yet is kept for it."""
-        for quota in self._by_namespace.get(asked.namespace, ()):
+        for quota in self.of(asked.namespace):
             key = _key(quota)
             try:
                 self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, asked.ask))

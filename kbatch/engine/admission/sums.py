@@ -12,13 +12,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kbatch.engine.admission.demand import Quotas
+from kbatch.engine.admission.demand import Quotas, asked_of
 from kbatch.engine.admission.weaker import Weaker
 from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standing
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.state.queues import QueueState
+from kbatch.model.quota import Excess
 from kbatch.resources import Resources
 
 Standings = npt.NDArray[np.int8]
@@ -56,7 +57,7 @@ class Sums:
         queue = session.queue(entry.job.queue)
         if self.over_capability(entry, queue) is not None:
             return Standing.CAPABILITY
-        if self.quotas.exceeded(entry.quota) is not None:
+        if self.over_quota(entry) is not None:
             return Standing.QUOTA
         job = session.job(entry.job.key)
         if self._feasibility.hopeless(job):
@@ -75,6 +76,11 @@ class Sums:
         if self.reclaims and beyond is not None and least[beyond] > queue.deserved.get(beyond, 0):
             return Standing.BEYOND_SHARE
         return Standing.WAITING
+
+    def over_quota(self, entry: Entry) -> Excess | None:
+        """The first limit of a quota of its namespace that it would pass."""
+        job = entry.job
+        return self.quotas.exceeded(asked_of(job)) if self.quotas.of(job.namespace) else None
 
     def over_capability(self, entry: Entry, queue: QueueState) -> str | None:
         """In which dimension it would pass its queue's hard cap, with what could be freed for it gone."""
@@ -167,9 +173,9 @@ class Sums:
         found[backlog.stated[rows] & (least > total).any(axis=1)] = Standing.TOO_LARGE
         yield from self._hopeless(backlog, rows[~backlog.fixed[rows]])
         found[backlog.hopeless[backlog.shape[rows]] == 1] = Standing.HOPELESS
-        asked = self._over_quota(backlog)
+        asked = yield from self._over_quota(backlog, rows)
         if asked is not None:
-            found[asked[backlog.quota[rows]]] = Standing.QUOTA
+            found[asked] = Standing.QUOTA
         over = self._over(backlog, names, queues)
         if over is not None:
             found[((least > over[queue] + freed[giving]) & (least > 0)).any(axis=1)] = Standing.CAPABILITY
@@ -200,13 +206,23 @@ class Sums:
             ]
         )  # fmt: skip
 
-    def _over_quota(self, backlog: Backlog) -> npt.NDArray[np.bool_] | None:
-        """By what is asked of quotas whether one would be passed; None where there are no quotas."""
-        if not self.quotas:
+    def _over_quota(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, npt.NDArray[np.bool_] | None]:
+        """Which of the rows would pass a quota; None where there are no quotas."""
+        limited = np.array([name is not None and bool(self.quotas.of(name)) for name in backlog.namespaces], np.bool_)
+        if not limited.any():
             return None
-        found = np.zeros(len(backlog.quotas), np.bool_)
+        those = np.flatnonzero(limited[backlog.namespace[rows]])
+        for row in rows[those][backlog.quota[rows[those]] < 0].tolist():
+            backlog.quota[row] = backlog.quotas.take(asked_of(backlog.entry(row).job))
+            if self._session.due(2):
+                yield TURN
+        over = np.zeros(len(backlog.quotas), np.bool_)
         for number, asked in enumerate(backlog.quotas):
-            found[number] = asked is not None and self.quotas.exceeded(asked) is not None
+            over[number] = asked is not None and self.quotas.exceeded(asked) is not None
+            if self._session.due():
+                yield TURN
+        found: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
+        found[those] = over[backlog.quota[rows[those]]]
         return found
 
     def _hopeless(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:

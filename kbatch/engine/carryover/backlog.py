@@ -74,7 +74,7 @@ class Entry:
         fixed: why it cannot come in queue as it is, whatever changes around it; None: no such reason.
         gated: why it waits besides, if it is in the queue or not.
         giving, asks: what the sums that it depends on are sorted by.
-        quota: what it asks of quotas. shape: what decides whether the emptied nodes would hold it.
+        shape: what decides whether the emptied nodes would hold it.
         triable: whether that can be tried. tried: whether it counts as tried where there is no room.
         choosing: what is asked for depends on which of its pods the nodes could hold.
         stated: it says its minResources itself. attempts: how often it was sent back.
@@ -88,7 +88,6 @@ class Entry:
     gated: Reason | None
     giving: Giving
     asks: tuple[str, ...]
-    quota: Asked
     shape: Hashable
     triable: bool
     tried: bool
@@ -159,9 +158,10 @@ class Backlog:
         stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         levels: what the groups of queues could give up, by queue.
-        queues, givings, asks, quotas, shapes: what rows share.
+        queues, namespaces, givings, asks, quotas, shapes: what rows share.
         least: by dimension what rows ask for.
-        queue, giving, ask, quota, shape: numbers of what rows share. created, due, back, told: instants.
+        queue, namespace, giving, ask, quota, shape: numbers of what rows share; of quotas -1 where nobody has asked yet
+            what the group asks of them. created, due, back, told: instants.
         standing: what was last told of them. triable, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
     """
@@ -177,6 +177,7 @@ class Backlog:
         self.levels: dict[str, Levels] = {}
         self.row: dict[str, int] = {}
         self.queues: Registry[str] = Registry()
+        self.namespaces: Registry[str] = Registry()
         self.givings: Registry[Giving] = Registry()
         self.asks: Registry[tuple[str, tuple[str, ...]]] = Registry()
         self.quotas: Registry[Asked] = Registry()
@@ -187,7 +188,9 @@ class Backlog:
         self._rows: Index | None = None
         self._ahead: Index | None = None
         self._live = np.zeros(FIRST, np.bool_)
-        self.queue, self.giving, self.ask, self.quota, self.shape = (np.zeros(FIRST, np.intp) for _ in range(5))
+        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
+            np.zeros(FIRST, np.intp) for _ in range(6)
+        )  # fmt: skip
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
         self.standing = np.zeros(FIRST, np.int8)
         self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
@@ -233,7 +236,8 @@ class Backlog:
         self.queue[row] = self.queues.take(entry.job.queue)
         self.giving[row] = self.givings.take(entry.giving)
         self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
-        self.quota[row] = self.quotas.take(entry.quota)
+        self.namespace[row] = self.namespaces.take(entry.job.namespace)
+        self.quota[row] = -1
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
@@ -254,7 +258,9 @@ class Backlog:
         self.queues.drop(int(self.queue[row]))
         self.givings.drop(int(self.giving[row]))
         self.asks.drop(int(self.ask[row]))
-        self.quotas.drop(int(self.quota[row]))
+        self.namespaces.drop(int(self.namespace[row]))
+        if self.quota[row] >= 0:
+            self.quotas.drop(int(self.quota[row]))
         shape = int(self.shape[row])
         if self.shapes.drop(shape):
             self.hopeless[shape] = self.unfit[shape] = -1
@@ -326,8 +332,9 @@ class Backlog:
         for name, column in self.least.items():
             self.least[name] = _longer(column, 0)
         self._live = _longer(self._live, 0)
-        self.queue, self.giving, self.ask, self.quota, self.shape = (
-            _longer(column, 0) for column in (self.queue, self.giving, self.ask, self.quota, self.shape)
+        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
+            _longer(column, 0)
+            for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape)
         )
         self.created, self.due, self.back, self.told = (
             _longer(column, 0) for column in (self.created, self.due, self.back, self.told)

@@ -36,7 +36,7 @@ def reason_of(
     if standing is Standing.CAPABILITY:
         return _over_capability(sums, entry, queue) or _waiting(sums, queue, entry.least, ahead)
     if standing is Standing.QUOTA:
-        excess = sums.quotas.exceeded(entry.quota)
+        excess = sums.over_quota(entry)
         return excess_of(excess) if excess is not None else _waiting(sums, queue, entry.least, ahead)
     if standing in {Standing.HOPELESS, Standing.UNFIT}:
         job = session.job(entry.job.key)

@@ -231,13 +231,9 @@ class Session:
         """The groups that the cycle looks at, the oldest first: those that are neither settled nor in the backlog."""
         return self._live
 
-    def stay(self, jobs: list[JobState]) -> None:
-        """Only these go on being looked at; the others have gone to the backlog."""
-        self._live = jobs
-
-    def join(self, jobs: Iterable[JobState]) -> None:
-        """These have come from the backlog."""
-        self._live = sorted([*self._live, *jobs], key=lambda job: _age(job.job))
+    def stay(self, jobs: Iterable[JobState]) -> None:
+        """From now on these are looked at: others have gone to the backlog, or came from there."""
+        self._live = sorted(jobs, key=lambda job: _age(job.job))
 
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
