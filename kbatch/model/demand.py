@@ -89,6 +89,9 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
 
 def demand_of(job: Job) -> Demand:
     """What the group asks for, its `to_come` up to date; costs what it has pods."""
+    if _is_plain(job):
+        room = scale(job.waiting[0].cls.request, job.minimum)
+        return Demand(room, room, room, job.minimum, 0, 0, (), ())
     choice = _Choice(job)
     for role in job.roles:
         choice.take(role.name, role.min_member)
@@ -193,6 +196,15 @@ def _by_owner(tasks: Iterable[Task]) -> tuple[dict[str, int], dict[str, int]]:
                 elif not (task.terminal or task.terminating):
                     alive[key] = alive.get(key, 0) + 1
     return alive, succeeded
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether the group is nothing but pods that wait, all alike, and enough of them: the commonest kind."""
+    waiting = job.waiting
+    if job.roles or job.to_come or job.min_resources or not job.minimum <= len(waiting) == len(job.tasks):
+        return False
+    cls = waiting[0].cls
+    return all(task.cls is cls and not task.gated for task in waiting)
 
 
 def _free(task: Task) -> bool:

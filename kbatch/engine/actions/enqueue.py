@@ -39,6 +39,7 @@ from kbatch.engine.reservation.ageing import limited, waits_for_room
 from kbatch.engine.reservation.clocks import enqueued_since
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.jobs import Job
 from kbatch.resources import Resources
 from kbatch.times import SECOND
 
@@ -68,10 +69,19 @@ def _run(context: CycleContext) -> Iterator[Turn]:
 
 
 @dataclass(slots=True)
+class _Comer:
+    """A group that may come in. `entry`: what it asks for, where that is known; `fresh`: its state, if it has no row."""
+
+    job: Job
+    entry: Entry | None = None
+    fresh: JobState | None = None
+
+
+@dataclass(slots=True)
 class _Line:
     """The groups of one queue that may come in, the next one last; `ahead` of it so many were refused."""
 
-    comers: list[tuple[Entry, JobState | None]] = field(default_factory=list)
+    comers: list[_Comer] = field(default_factory=list)
     ahead: int = 0
 
 
@@ -95,10 +105,11 @@ class _Admission:
         fresh = yield from self._sort_out()
         rows = backlog.rows
         standings = yield from self.sums.of_rows(backlog, rows)
-        comers = [*fresh, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
+        known = (backlog.entry(row) for row in self._comers(rows, standings))
+        comers = [*fresh, *(_Comer(entry.job, entry) for entry in known)]
         comers.sort(key=self._order, reverse=True)
-        for entry, job in comers:
-            lines.setdefault(entry.job.queue, _Line()).comers.append((entry, job))
+        for comer in comers:
+            lines.setdefault(comer.job.queue, _Line()).comers.append(comer)
         yield from self._let_in_all(lines)
         if self._joined or self._refused:
             yield from self._settle()
@@ -109,10 +120,10 @@ class _Admission:
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
-    def _sort_out(self) -> Generator[Turn, None, list[tuple[Entry, JobState | None]]]:
+    def _sort_out(self) -> Generator[Turn, None, list[_Comer]]:
         """Go on promising room to those in queue; returns who waits and has no row."""
         session = self.session
-        fresh: list[tuple[Entry, JobState | None]] = []
+        fresh: list[_Comer] = []
         for job in session.live():
             if session.due(2):
                 yield TURN
@@ -122,9 +133,7 @@ class _Admission:
                 if job.possible and job.missing() and not job.job.shadow:
                     attempt(session, job, partial(self._keep, job), None)
             elif job.job.group is not None and (job.possible or self._plain(job)):
-                entry = attempt(session, job, partial(self._entry, job), None)
-                if entry is not None:
-                    fresh.append((entry, job))
+                fresh.append(_Comer(job.job, fresh=job))
         return fresh
 
     def _settle(self) -> Iterator[Turn]:
@@ -145,18 +154,16 @@ class _Admission:
             and not model.is_true(conditions.ENQUEUED)
         )  # fmt: skip
 
-    def _entry(self, job: JobState) -> Entry:
+    def _entry(self, job: JobState, wanted: Needs | None) -> Entry:
         """What the group asks for while it waits."""
         session, model = self.session, job.job
         fixed: Reason | None = None
         gated = gates_of(job)
-        wanted, invalid = None, None
-        if job.possible:
-            wanted, invalid = needs(session, job), session.valid(job)
-            if wanted is None:
-                fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
-        else:
+        invalid = session.valid(job) if job.possible else None
+        if not job.possible:
             fixed = session.reasons[job.key][0]
+        elif wanted is None:
+            fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
         demand = session.model.demand(model)
         wanted = wanted or Needs({}, {})
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
@@ -208,9 +215,9 @@ class _Admission:
         job.asks = job.asks or entry.asks
         return limited(self.session, self.context.feasibility, job, ())
 
-    def _order(self, comer: tuple[Entry, JobState | None]) -> tuple[int, int, str]:
+    def _order(self, comer: _Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
-        job = comer[0].job
+        job = comer.job
         return -job.priority if self.sums.preempts else 0, job.created, job.key
 
     # --- who comes in -------------------------------------------------------------------------------------------------
@@ -226,16 +233,16 @@ class _Admission:
             if not line.comers:
                 heapq.heappop(heap)
                 continue
-            entry, job = line.comers.pop()
-            state = job if job is not None else session.job(entry.job.key)
-            if (yield from working(session, state, partial(self._let_in, entry, job, line), False)):
+            comer = line.comers.pop()
+            state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
+            if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = True
                 heapq.heapreplace(heap, (self._key(name), name))
                 if session.due(10 + len(state.waiting) // 10):
                     yield TURN
             else:
                 line.ahead += 1
-                if job is None and state.key in session.failed:
+                if comer.fresh is None and state.key in session.failed:
                     self.backlog.remove(state.key)
                     self._joined.append(state)
                 if self._stale:
@@ -246,13 +253,13 @@ class _Admission:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
         comers = [comer for line in lines.values() for comer in line.comers]
-        rows = np.array([backlog.row[entry.job.key] for entry, job in comers if job is None], np.intp)
+        rows = np.array([backlog.row[comer.job.key] for comer in comers if comer.fresh is None], np.intp)
         self._stale = False
         standings = yield from self.sums.of_rows(backlog, rows)
         left = set(self._comers(rows, standings))
         for line in lines.values():
             line.comers = [
-                (entry, job) for entry, job in line.comers if job is not None or backlog.row[entry.job.key] in left
+                comer for comer in line.comers if comer.fresh is not None or backlog.row[comer.job.key] in left
             ]  # fmt: skip
 
     def _key(self, name: str) -> Any:
@@ -266,31 +273,51 @@ class _Admission:
         queue.add(promised, -1)
         return key
 
-    def _let_in(self, entry: Entry, fresh: JobState | None, line: _Line) -> Generator[Turn, None, bool]:
-        session = self.session
-        job = fresh if fresh is not None else session.job(entry.job.key)
-        refused = session.enqueueable(job) if fresh is not None else None
+    def _let_in(self, comer: _Comer, job: JobState, line: _Line) -> Generator[Turn, None, bool]:
+        session, entry = self.session, comer.entry
+        if entry is None:
+            wanted = needs(session, job) if job.possible else None
+            if wanted is not None and self._fits(job, wanted):
+                self._come_in(job, wanted.kept)
+                return True
+            entry = self._entry(job, wanted)
+        refused = session.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if standing in _WAITS and not self._stays_out(entry, fresh) and self._comes_by_age(entry, job):
+            if standing in _WAITS and not self._stays_out(entry, comer.fresh) and self._comes_by_age(entry, job):
                 standing = Standing.PASSES
-            if standing is Standing.PASSES and self._stays_out(entry, fresh):
+            if standing is Standing.PASSES and self._stays_out(entry, comer.fresh):
                 standing = Standing.SENT_BACK
-        if refused is None and standing is Standing.PASSES:
+        if standing is Standing.PASSES:
             job.attempts = entry.attempts
-            job.in_queue = True
-            self._promise(job, entry.kept)
-            if fresh is None:
-                self.backlog.remove(job.key)
+            self._come_in(job, entry.kept)
+            if self.backlog.remove(job.key):
                 self._joined.append(job)
             return True
-        if fresh is not None and self._plain(job):
+        if comer.fresh is not None and self._plain(job):
             self._refused.append(entry)
-        elif fresh is not None:
+        elif comer.fresh is not None:
             reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))
             session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
         return False
+
+    def _fits(self, job: JobState, wanted: Needs) -> bool:
+        """Whether nothing is in the way of the group at all: the commonest answer, without a closer look."""
+        session = self.session
+        return not (
+            job.backing_off
+            or session.queue(job.queue).record.capability
+            or self.sums.quotas.of(job.job.namespace)
+            or self.sums.short(wanted.least, {}) is not None
+            or session.enqueueable(job) is not None
+            or self.context.feasibility.hopeless(job)
+        )  # fmt: skip
+
+    def _come_in(self, job: JobState, kept: Resources) -> None:
+        """The group is in queue from now on."""
+        job.in_queue = True
+        self._promise(job, kept)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:
         """Whether it was sent back not long ago."""

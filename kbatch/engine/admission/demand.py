@@ -34,29 +34,32 @@ class Needs:
 
 def needs(session: Session, job: JobState) -> Needs | None:
     """What the group still needs; None where nothing says what it needs."""
-    here = total(task.cls.request for task, _ in (*job.placed.values(), *job.nominated.values()))
     if job.job.min_resources:  # known already, without a look at each of its pods
-        left = subtract(job.job.outstanding, here)
-        return Needs(left, left)
-    demand = session.model.demand(job.job)
-    if demand.room is None or demand.least is None:
-        return None
-    possible = _of_the_possible(session, job)
-    kept = subtract(demand.room, here) if possible is None else total(task.cls.request for task in possible)
-    hard = _capability(session, job)  # beyond it nothing can be used
-    return Needs(
-        subtract(demand.least, here), {name: min(amount, hard.get(name, amount)) for name, amount in kept.items()}
-    )
+        least = kept = job.job.outstanding
+    else:
+        demand = session.model.demand(job.job)
+        if demand.room is None or demand.least is None:
+            return None
+        least, kept = demand.least, demand.room
+    if job.placed or job.nominated:
+        here = total(task.cls.request for task, _ in (*job.placed.values(), *job.nominated.values()))
+        least, kept = subtract(least, here), subtract(kept, here)
+    if not job.job.min_resources:
+        possible = _of_the_possible(session, job)
+        kept = kept if possible is None else total(task.cls.request for task in possible)
+        hard = _capability(session, job)  # beyond it nothing can be used
+        kept = {name: min(amount, hard.get(name, amount)) for name, amount in kept.items()} if hard else kept
+    return Needs(least, kept)
 
 
 def _of_the_possible(session: Session, job: JobState) -> list[Task] | None:
     """The tasks that the minimum would take without those that no node, or not the queue's capability, could hold even
     by themselves; None where there are none of these, or where the others are too few.
     """
-    classes = {task.cls for task in job.waiting}
-    if len(classes) < 2:
+    if len(job.waiting) < 2 or len({task.cls.id for task in job.waiting}) < 2:
         return None
     hard = _capability(session, job)
+    classes = {task.cls for task in job.waiting}
     large = {cls.id for cls in classes if not session.could_hold(cls, hard)}
     if not large:
         return None
