@@ -240,6 +240,10 @@ class Plugin:
         """
         return ()
 
+    def let_go(self) -> Iterable[None]:
+        """Let go of what takes long to free, as `prepare` makes it: nothing is asked any more in this cycle."""
+        return ()
+
     # --- order --------------------------------------------------------------------------------------------------------
 
     def queue_order_key(self, queue: QueueState) -> Key:

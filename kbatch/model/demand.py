@@ -90,8 +90,8 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
 def demand_of(job: Job) -> Demand:
     """What the group asks for, its `to_come` up to date; costs what it has pods."""
     if _is_plain(job):
-        room = scale(job.waiting[0].cls.request, job.minimum)
-        return Demand(room, room, room, job.minimum, 0, 0, (), ())
+        asked = scale(job.waiting[0].cls.request, job.minimum)
+        return Demand(asked, asked, asked, job.minimum, 0, 0, (), ())
     choice = _Choice(job)
     for role in job.roles:
         choice.take(role.name, role.min_member)

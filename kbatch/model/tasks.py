@@ -250,6 +250,8 @@ class ClassTable:
     """How many classes were forgotten so far."""
     selected_keys: set[str] = field(default_factory=set)
     coupled: bool = False
+    coupling: dict[int, TaskClass] = field(default_factory=dict)
+    """The classes of tasks that exist whose specs speak of other pods, by id."""
     generation: int = 0
     """Moves when other labels count than before: tasks must then be classed again."""
     _selecting: dict[str, int] = field(default_factory=dict)
@@ -264,6 +266,8 @@ class ClassTable:
         self._users[cls.id] = users + 1
         if not users:
             self._unused.pop(cls.id, None)
+            if cls.couples:
+                self.coupling[cls.id] = cls
         self._homes[cls.id][0].users += 1
 
     def release(self, cls: TaskClass) -> None:
@@ -275,6 +279,7 @@ class ClassTable:
         else:
             del self._users[cls.id]
             self._unused[cls.id] = None
+            self.coupling.pop(cls.id, None)
             if len(self._unused) > _UNUSED:
                 self.sweep()
 

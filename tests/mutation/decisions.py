@@ -69,7 +69,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "quota-promised-twice", f"{_ACTIONS}/enqueue.py",
-        "            self.sums.quotas.promise(entry.quota)\n", "",
+        "self.sums.quotas.promise(asked_of(job.job))", "asked_of(job.job)",
         "two groups are let in to the same quota",
     ),
     Mutant(
@@ -80,13 +80,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "back-off-is-passed-over", f"{_ACTIONS}/enqueue.py",
-        "if standing is Standing.PASSES and self._stays_out(entry, alone):",
-        "if standing is not Standing.PASSES and self._stays_out(entry, alone):",
+        "if standing is Standing.PASSES and self._stays_out(entry, comer.fresh):",
+        "if standing is not Standing.PASSES and self._stays_out(entry, comer.fresh):",
         "a group that was sent back comes in again at once",
     ),
     Mutant(
         "needs-with-what-it-has", "kbatch/engine/admission/demand.py",
-        "left = subtract(job.job.outstanding, here)", "left = job.job.outstanding",
+        "least, kept = subtract(least, here), subtract(kept, here)", "pass",
         "what a group has placed in this cycle is promised to it once more",
     ),
     # --- allocate, backfill -------------------------------------------------------------------------------------------

@@ -70,7 +70,11 @@ def _run(context: CycleContext) -> Iterator[Turn]:
 
 @dataclass(slots=True)
 class _Comer:
-    """A group that may come in. `entry`: what it asks for, where that is known; `fresh`: its state, if it has no row."""
+    """A group that may come in.
+
+    Attributes:
+        job: the group. entry: what it asks for, where that is known. fresh: its state, if it has no row.
+    """
 
     job: Job
     entry: Entry | None = None
@@ -132,8 +136,12 @@ class _Admission:
             if job.in_queue:
                 if job.possible and job.missing() and not job.job.shadow:
                     attempt(session, job, partial(self._keep, job), None)
-            elif job.job.group is not None and (job.possible or self._plain(job)):
+            elif job.possible:
                 fresh.append(_Comer(job.job, fresh=job))
+            elif self._plain(job):
+                entry = attempt(session, job, partial(self._entry, job, None), None)
+                if entry is not None:
+                    self._refused.append(entry)
         return fresh
 
     def _settle(self) -> Iterator[Turn]:
@@ -147,11 +155,14 @@ class _Admission:
         session.stay([*(job for job in session.live() if job.key not in gone), *self._joined])
 
     def _plain(self, job: JobState) -> bool:
-        """Whether a row says all that matters of the group until it changes."""
+        """Whether a row says all that matters of the group until it changes: soon, if it has not been told yet that it
+        waits.
+        """
         model = job.job
+        told = model.condition(conditions.ENQUEUED)
         return (
             self.session.by_job and not job.bound and not model.nominees and not model.terminating
-            and not model.is_true(conditions.ENQUEUED)
+            and told is not None and told.status != conditions.TRUE
         )  # fmt: skip
 
     def _entry(self, job: JobState, wanted: Needs | None) -> Entry:
@@ -168,8 +179,8 @@ class _Admission:
         wanted = wanted or Needs({}, {})
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
         sure = tuple(sorted(model.outstanding)) if not job.attempts and foreseen(session, job) else ()
-        since = enqueued_since(session, job)
-        back = since + session.policy.backoff(job.attempts) if job.backing_off and since is not None else 0
+        since = enqueued_since(session, job) if job.backing_off else None
+        back = since + session.policy.backoff(job.attempts) if since is not None else 0
         return Entry(
             job=model,
             least=wanted.least,
@@ -181,7 +192,7 @@ class _Admission:
             shape=self.context.feasibility.mark(job),
             triable=not demand.short and bool(demand.uncreated or invalid is None),
             tried=invalid is None,
-            choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
+            choosing=not model.min_resources and any(task.cls is not job.waiting[0].cls for task in job.waiting),
             stated=bool(model.min_resources),
             attempts=job.attempts,
             due=model.created + session.policy.ageing,

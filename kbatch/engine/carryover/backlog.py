@@ -64,9 +64,9 @@ class Asked:
     ask: Ask = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Entry:
-    """What a group asks for while it waits to come in queue.
+    """What a group asks for while it waits to come in queue. Nobody changes it.
 
     Attributes:
         job: the group.
@@ -333,8 +333,7 @@ class Backlog:
             self.least[name] = _longer(column, 0)
         self._live = _longer(self._live, 0)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
-            _longer(column, 0)
-            for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape)
+            _longer(column, 0) for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape)
         )
         self.created, self.due, self.back, self.told = (
             _longer(column, 0) for column in (self.created, self.due, self.back, self.told)

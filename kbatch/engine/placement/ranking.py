@@ -14,7 +14,8 @@ other rows (`Scope.CLUSTER`), or a predicate on use, it is pod by pod indeed.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from kbatch.api.node_reasons import Insufficient, NodeReason, RefusedPod, TooManyPods
 from kbatch.api.reasons import Reason
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Plugin, Scope
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
@@ -30,6 +32,7 @@ from kbatch.resources import PODS
 
 SEARCHES: Final = 20
 """Gangs of one cycle for which another arrangement is searched, the first in order: each may cost 0.1 s."""
+_FREED_AT_ONCE: Final = 500
 STEPS: Final = 300
 """Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
@@ -243,6 +246,15 @@ class NodeRankings:
         self._fits: dict[tuple[int, When], NodeRanking] = {}
         self.searches = SEARCHES
         self.steps = STEPS
+
+    def letting_go(self) -> Iterator[Turn]:
+        """Let go of the fits, which hold this, in pieces: to free thousands of them at once takes long."""
+        for number in itertools.count(1):
+            if not self._fits:
+                return
+            self._fits.popitem()
+            if not number % _FREED_AT_ONCE:
+                yield TURN
 
     def close(self) -> None:
         """Let go of the fits, which hold this."""

@@ -16,9 +16,9 @@ Terminating pods do not count: whoever looks at a domain asks about the time whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ _T = TypeVar("_T")
 
 _PODS_AT_ONCE: Final = 5000
 _CLASSES_AT_ONCE: Final = 50
+_FREED_AT_ONCE: Final = 500
 """To look at so many takes a millisecond or two."""
 
 
@@ -90,21 +91,6 @@ def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows, _R
     return _arrays(standing), _arrays(leaving), _arrays(foreign)
 
 
-def couples(model: ClusterModel, table: NodeTable) -> Generator[None, None, list[TaskClass]]:
-    """The classes of pods, waiting or not, whose specs speak of other pods; in pieces."""
-    return (yield from _until_change(model, table, "couples", _couples(model)))
-
-
-def _couples(model: ClusterModel) -> Generator[None, None, list[TaskClass]]:
-    found: dict[int, TaskClass] = {}
-    for number, task in enumerate(model.tasks.values()):
-        if task.cls.couples:
-            found[task.cls.id] = task.cls
-        if number % _PODS_AT_ONCE == _PODS_AT_ONCE - 1:
-            yield
-    return list(found.values())
-
-
 def _until_change(
     model: ClusterModel, table: NodeTable, name: str, make: Generator[None, None, _T]
 ) -> Generator[None, None, _T]:
@@ -114,6 +100,14 @@ def _until_change(
         made = yield from make
         kept = table.static_cache[name] = (model.generation, made)
     return kept[1]
+
+
+def freeing(known: MutableMapping[Any, Any]) -> Iterator[None]:
+    """Empty a mapping, in pieces."""
+    while known:
+        for _ in range(min(len(known), _FREED_AT_ONCE)):
+            known.popitem()
+        yield
 
 
 def present(domain: Ids, domains: int) -> Index:
@@ -228,6 +222,14 @@ class CouplingIndex:
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carriers: dict[tuple[str, str, Who], Counter] = {}
         self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
+
+    def let_go(self) -> Iterator[None]:
+        """Let go of all counters, in pieces: to free thousands at once takes long. Nothing is asked any more."""
+        for known in (
+            self._met, self._alike, self._alike_by_label, self._targets, self._targets_by_label, self._carriers,
+            self._carriers_by_label,
+        ):  # fmt: skip
+            yield from freeing(known)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import View
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, freeing, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
     Who,
     hard_constraints,
@@ -98,10 +98,16 @@ class Neighbours:
 
     def prepare(self) -> Iterator[None]:
         """Get to know the classes that speak of other pods; and, where any pod may ask, who stands where."""
-        classes = yield from couples(self._model, self._table)
+        classes = list(self._model.classes.coupling.values())
         yield from self._standing.meet_all(classes)
         if any(job.waiting for job in self._model.live.values()):
             yield from self._count()
+
+    def let_go(self) -> Iterator[None]:
+        """Let go of everything, in pieces."""
+        yield from freeing(self._couplings)
+        yield from self._standing.let_go()
+        yield from self._leaving.let_go()
 
     def concern(self, cls: TaskClass) -> bool:
         """Whether the class looks at other pods, or others look at it."""

@@ -7,7 +7,7 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, couples, occupants, present, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
     namespace_labels,
     preferred_terms,
@@ -111,11 +111,15 @@ class NodeOrder(Plugin):
         self._index: CouplingIndex | None = None
         self._counted = False
 
+    def let_go(self) -> Iterable[None]:
+        """What is known of other pods."""
+        return self._index.let_go() if self._index is not None else ()
+
     def prepare(self) -> Iterator[None]:
         """Get to know the classes that prefer pods; and, where any pod may ask, who stands where."""
         model, weights = self.view.model, self._weights
         if model.classes.coupled and (weights.pod_affinity or weights.topology_spread):
-            classes = yield from couples(model, self._table)
+            classes = list(model.classes.coupling.values())
             if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in classes):
                 self._index = CouplingIndex(self._table, _carried, partial(namespace_labels, model))
                 yield from self._index.meet_all(classes)

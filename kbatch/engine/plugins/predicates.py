@@ -118,6 +118,10 @@ class Predicates(Plugin):
         """Get to know the pods that speak of others."""
         return self._neighbours.prepare() if self._neighbours is not None else ()
 
+    def let_go(self) -> Iterable[None]:
+        """What is known of other pods."""
+        return self._neighbours.let_go() if self._neighbours is not None else ()
+
     # --- the contract -------------------------------------------------------------------------------------------------
 
     def predicate_scope(self, cls: TaskClass) -> Scope:

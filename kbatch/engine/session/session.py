@@ -172,6 +172,9 @@ class Session:
 
     def let_go(self) -> Iterator[Turn]:
         """Let go of the groups, in pieces: to free thousands of them at once takes long. Nothing is asked any more."""
+        for plugin in self._plugins:
+            for _ in plugin.let_go():
+                yield TURN
         self._live = []
         while self._jobs:
             self._jobs.popitem()
