@@ -50,6 +50,9 @@ PODS_GRACE: Final = 30 * SECOND
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
 
+_TRIED: Final = frozenset({Standing.HOPELESS, Standing.UNFIT})
+"""To say why, the group is placed on the emptied nodes."""
+
 
 class Enqueue(Action):
     """The action."""
@@ -91,18 +94,17 @@ class _Admission:
         backlog = self.backlog
         lines: dict[str, _Line] = {}
         alone = yield from self._sort_out()
-        rows = backlog.rows
-        standings = yield from self._standings(rows)
+        rows, standings = yield from self._standings(backlog.rows)
         comers = [*alone, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
         comers.sort(key=self._order, reverse=True)
         for entry, job in comers:
             lines.setdefault(entry.job.queue, _Line()).comers.append((entry, job))
         yield from self._let_in_all(lines)
         if self._joined:
-            self.session.join(self._joined)
-            rows = backlog.rows
-            standings = yield from self._standings(rows)
+            rows, standings = yield from self._standings(backlog.rows)
         yield from self._tell(rows, standings)
+        if self._joined:
+            self.session.join(self._joined)
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
@@ -150,6 +152,8 @@ class _Admission:
             wanted = needs(session, job)
             if wanted is None:
                 fixed = session.valid(job) or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
+            elif self._plain(job):
+                fixed = session.enqueueable(job)
         else:
             fixed = session.reasons[job.key][0]
         invalid = session.valid(job) if job.possible else None
@@ -178,9 +182,29 @@ class _Admission:
             back=back,
         )
 
-    def _standings(self, rows: Index) -> Generator[Turn, None, Standings]:
+    def _standings(self, rows: Index) -> Generator[Turn, None, tuple[Index, Standings]]:
+        """The rows without those of groups that are left out, and their standings."""
         self._stale = False
-        return (yield from self.sums.of_rows(self.backlog, rows))
+        standings = yield from self.sums.of_rows(self.backlog, rows)
+        left_out = self._leave_out()
+        if left_out:
+            stays = ~np.isin(rows, left_out)
+            rows, standings = rows[stays], standings[stays]
+        return rows, standings
+
+    def _leave_out(self) -> list[int]:
+        """Take groups on which work has failed out of the backlog: the cycle says why they wait. The rows they had."""
+        session, backlog = self.session, self.backlog
+        found: list[int] = []
+        for key, failing in session.failed.items():
+            row = backlog.row.get(key)
+            if row is not None:
+                job = session.job(key)
+                session.exclude(job, failing)
+                backlog.remove(key)
+                self._joined.append(job)
+                found.append(row)
+        return found
 
     def _comers(self, rows: Index, standings: Standings) -> list[int]:
         """The rows whose groups the sums let in, and of those that only wait the aged ones, if one may come in so."""
@@ -200,15 +224,18 @@ class _Admission:
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
                 those = aged & (asks == number)
-                if not self._limited(backlog.entry(int(rows[those][0]))):
+                known = (self._limited(backlog.entry(row)) for row in rows[those].tolist())
+                if next((found for found in known if found is not None), True) is False:
                     chosen |= those
-        return [int(row) for row in rows[chosen]]
+        left_out = self._leave_out()
+        return [row for row in rows[chosen].tolist() if row not in left_out]
 
-    def _limited(self, entry: Entry) -> bool:
-        """Whether its queue's share or capability keeps a group from gathering room, and not room."""
-        job = self.session.job(entry.job.key)
+    def _limited(self, entry: Entry) -> bool | None:
+        """Whether its queue's share or capability keeps a group from gathering room; None: that raised."""
+        session = self.session
+        job = session.job(entry.job.key)
         job.asks = job.asks or entry.asks
-        return limited(self.session, self.context.feasibility, job, ())
+        return attempt(session, job, partial(limited, session, self.context.feasibility, job, ()), None)
 
     def _order(self, comer: tuple[Entry, JobState | None]) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
@@ -229,6 +256,8 @@ class _Admission:
                 heapq.heappop(heap)
                 continue
             entry, job = line.comers.pop()
+            if job is None and entry.job.key not in self.backlog:
+                continue  # work on it has failed meanwhile
             state = job if job is not None else session.job(entry.job.key)
             if (yield from working(session, state, partial(self._let_in, entry, job, line), False)):
                 self._stale = True
@@ -237,9 +266,7 @@ class _Admission:
                     yield TURN
             else:
                 line.ahead += 1
-                if job is None and state.key in session.failed:
-                    self.backlog.remove(state.key)
-                    self._joined.append(state)
+                self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
                 yield TURN  # it may have been tried on the emptied nodes
@@ -248,12 +275,14 @@ class _Admission:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
         comers = [comer for line in lines.values() for comer in line.comers]
-        rows = np.array([backlog.row[entry.job.key] for entry, job in comers if job is None], np.intp)
-        standings = yield from self._standings(rows)
+        keys = [entry.job.key for entry, job in comers if job is None]
+        rows, standings = yield from self._standings(
+            np.array([backlog.row[key] for key in keys if key in backlog], np.intp)
+        )
         left = set(self._comers(rows, standings))
         for line in lines.values():
             line.comers = [
-                (entry, job) for entry, job in line.comers if job is not None or backlog.row[entry.job.key] in left
+                (entry, job) for entry, job in line.comers if job is not None or backlog.row.get(entry.job.key) in left
             ]  # fmt: skip
 
     def _key(self, name: str) -> Any:
@@ -371,10 +400,19 @@ class _Admission:
         for row in backlog.to_tell(rows, standings, self.session.now):
             entry = backlog.entry(row)
             standing = Standing(int(backlog.standing[row]))
-            reason = yield from reason_of(context, self.sums, entry, standing, backlog.ahead(row))
-            context.told.append((entry, reason))
+            told = yield from self._reason(entry, standing, backlog.ahead(row))
+            if told is not None:
+                context.told.append((entry, told))
             if self.session.due(2):
                 yield TURN
-        later = backlog.tells_again()
+        self._leave_out()
+        later = backlog.tells_again(self.session.now)
         if later is not None:
             self.session.wake.append(later)
+
+    def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
+        """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
+        why = partial(reason_of, self.context, self.sums, entry, standing, ahead)
+        if standing not in _TRIED:
+            return (yield from why())
+        return (yield from working(self.session, self.session.job(entry.job.key), why, None))

@@ -7,6 +7,7 @@ queue the sums only shrink, so that whoever was refused in a cycle stays so unti
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standin
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.queues import QueueState
 from kbatch.resources import Resources
 
@@ -118,7 +120,10 @@ class Sums:
     # --- all rows -----------------------------------------------------------------------------------------------------
 
     def of_rows(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out."""
+        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out.
+
+        A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
+        """
         session = self._session
         names = sorted(backlog.least)
         least = np.stack([backlog.least[name][rows] for name in names], axis=1) if names else np.zeros((len(rows), 0))
@@ -211,20 +216,31 @@ class Sums:
 
     def _hopeless(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
         """Find out of the shapes of these rows whether the emptied nodes could not hold them by number or sum."""
-        for row, shape in _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
-            job = self._session.job(backlog.entry(row).job.key)
-            backlog.hopeless[shape] = self._feasibility.hopeless(job)
-            if self._session.due(5):
-                yield TURN
+        session = self._session
+        while found := _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
+            for row, shape in found:
+                job = session.job(backlog.entry(row).job.key)
+                hopeless = attempt(session, job, partial(self._feasibility.hopeless, job), None)
+                if hopeless is None:
+                    rows = rows[rows != row]  # the next of its shape, then
+                else:
+                    backlog.hopeless[shape] = hopeless
+                if session.due(5):
+                    yield TURN
 
     def _unfit(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
         """Find out of the shapes of these rows whether the emptied nodes do not take them."""
-        for row, shape in _first_of_each(backlog.shape[rows], backlog.unfit, rows):
-            job = self._session.job(backlog.entry(row).job.key)
-            trial = yield from self._feasibility.attempting(job)
-            backlog.unfit[shape] = not trial.fits
-            if self._session.due(20):
-                yield TURN
+        session = self._session
+        while found := _first_of_each(backlog.shape[rows], backlog.unfit, rows):
+            for row, shape in found:
+                job = session.job(backlog.entry(row).job.key)
+                trial = yield from working(session, job, partial(self._feasibility.attempting, job), None)
+                if trial is None:
+                    rows = rows[rows != row]
+                else:
+                    backlog.unfit[shape] = not trial.fits
+                if session.due(20):
+                    yield TURN
 
 
 def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> list[tuple[int, int]]:

@@ -35,7 +35,9 @@ OLDEST: Final = 30 * SECOND
 """Numbers in reasons are told again when they are as old as this at least, and at most."""
 FIRST: Final = 64
 _PARTS: Final = 4
-"""So many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+"""About so many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+_APART: Final = 2 * SECOND
+"""How far apart these cycles are where nothing else happens; the last of them is in time."""
 
 
 class Standing(IntEnum):
@@ -275,7 +277,7 @@ class Backlog:
         self.standing[rows] = standings
         old = ~changed & (self.told[rows] < self.changed) & (self.told[rows] <= now - REFRESH)
         stale = np.flatnonzero(old)
-        most = max(FIRST, len(rows) // _PARTS)
+        most = _at_once(len(rows))
         if len(stale) > most:
             stale = stale[np.argsort(self.told[rows][stale], kind="stable")[:most]]
         if len(stale):
@@ -284,11 +286,17 @@ class Backlog:
         self.told[found] = now
         return self.in_order(found)
 
-    def tells_again(self) -> int | None:
-        """The instant by which numbers are told again that are old; None: none are."""
+    def tells_again(self, now: int) -> int | None:
+        """The instant, later than now, by which numbers are told again that are old; None: none are.
+
+        Where one cycle does not tell all of them, it is so much earlier that the last of several does so in time.
+        """
         told = self.told[self.rows]
         old = told[told < self.changed]
-        return int(old.min()) + OLDEST if len(old) else None
+        if not len(old):
+            return None
+        parts = -(-len(old) // _at_once(len(told)))
+        return max(int(old.min()) + OLDEST - (parts - 1) * _APART, now + _APART)
 
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row."""
@@ -336,6 +344,11 @@ class Backlog:
         self.triable, self.stated, self.fixed = (
             _longer(column, 0) for column in (self.triable, self.stated, self.fixed)
         )  # fmt: skip
+
+
+def _at_once(rows: int) -> int:
+    """Of how many of so many groups a cycle tells the numbers again."""
+    return max(FIRST, rows // _PARTS)
 
 
 def _longer(column: npt.NDArray[_D], fill: int) -> npt.NDArray[_D]:
