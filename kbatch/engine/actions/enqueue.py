@@ -18,6 +18,7 @@ import heapq
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -69,11 +70,24 @@ def _run(context: CycleContext) -> Iterator[Turn]:
     return _Admission(context).open()
 
 
+_Comer = tuple[Entry, JobState | None]
+"""A group that may come in; with its state where it has no row."""
+
+
 @dataclass(slots=True)
 class _Line:
-    """The groups of one queue that may come in, the next one last; `ahead` of it so many were refused."""
+    """The groups of one queue that may come in.
 
-    comers: list[tuple[Entry, JobState | None]] = field(default_factory=list)
+    Attributes:
+        alone: those that have no row, the next one last.
+        rows: of the others, by rank and age. There may be very many, of whom only a few ever get their turn.
+        first: of those the ones of equal rank and age that come before `rows`, the next one last.
+        ahead: so many were refused.
+    """
+
+    alone: list[_Comer] = field(default_factory=list)
+    rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    first: list[_Comer] = field(default_factory=list)
     ahead: int = 0
 
 
@@ -92,14 +106,11 @@ class _Admission:
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
         backlog = self.backlog
-        lines: dict[str, _Line] = {}
         alone = yield from self._sort_out()
         rows, standings = yield from self._standings(backlog.rows)
-        comers = [*alone, *((backlog.entry(row), None) for row in self._comers(rows, standings))]
-        comers.sort(key=self._order, reverse=True)
-        for entry, job in comers:
-            lines.setdefault(entry.job.queue, _Line()).comers.append((entry, job))
-        yield from self._let_in_all(lines)
+        comers = self._comers(rows, standings)
+        yield TURN
+        yield from self._let_in_all(self._lines(alone, comers))
         if self._joined:
             rows, standings = yield from self._standings(backlog.rows)
         yield from self._tell(rows, standings)
@@ -108,10 +119,10 @@ class _Admission:
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
-    def _sort_out(self) -> Generator[Turn, None, list[tuple[Entry, JobState | None]]]:
+    def _sort_out(self) -> Generator[Turn, None, list[_Comer]]:
         """Go on promising room to those in queue; who waits gets a row, or is returned if rows do not say all of it."""
         session, backlog = self.session, self.backlog
-        alone: list[tuple[Entry, JobState | None]] = []
+        alone: list[_Comer] = []
         staying: list[JobState] = []
         for job in session.live():
             if session.due(2):
@@ -206,7 +217,7 @@ class _Admission:
                 found.append(row)
         return found
 
-    def _comers(self, rows: Index, standings: Standings) -> list[int]:
+    def _comers(self, rows: Index, standings: Standings) -> Index:
         """The rows whose groups the sums let in, and of those that only wait the aged ones, if one may come in so."""
         backlog, session = self.backlog, self.session
         waits = np.isin(standings, [*_WAITS])
@@ -227,8 +238,8 @@ class _Admission:
                 known = (self._limited(backlog.entry(row)) for row in rows[those].tolist())
                 if next((found for found in known if found is not None), True) is False:
                     chosen |= those
-        left_out = self._leave_out()
-        return [row for row in rows[chosen].tolist() if row not in left_out]
+        self._leave_out()
+        return backlog.living(rows[chosen])
 
     def _limited(self, entry: Entry) -> bool | None:
         """Whether its queue's share or capability keeps a group from gathering room; None: that raised."""
@@ -237,10 +248,43 @@ class _Admission:
         job.asks = job.asks or entry.asks
         return attempt(session, job, partial(limited, session, self.context.feasibility, job, ()), None)
 
-    def _order(self, comer: tuple[Entry, JobState | None]) -> tuple[int, int, str]:
+    def _order(self, comer: _Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
         job = comer[0].job
         return -job.priority if self.sums.preempts else 0, job.created, job.key
+
+    def _lines(self, alone: list[_Comer], rows: Index) -> dict[str, _Line]:
+        """By queue who may come in."""
+        backlog = self.backlog
+        lines: dict[str, _Line] = {}
+        for comer in sorted(alone, key=self._order, reverse=True):
+            lines.setdefault(comer[0].job.queue, _Line()).alone.append(comer)
+        ranks = -backlog.priority[rows] if self.sums.preempts else np.zeros(len(rows), np.int64)
+        rows = rows[np.lexsort((backlog.created[rows], ranks, backlog.queue[rows]))]
+        _, starts = np.unique(backlog.queue[rows], return_index=True)
+        for start, end in pairwise([*starts.tolist(), len(rows)]):
+            lines.setdefault(backlog.entry(int(rows[start])).job.queue, _Line()).rows = rows[start:end]
+        return lines
+
+    def _next(self, line: _Line) -> _Comer | None:
+        """Take the next out of the line; None: nobody is left."""
+        while not line.first and len(line.rows):
+            self._bring_up(line)
+        known = [some for some in (line.alone, line.first) if some]
+        return min(known, key=lambda some: self._order(some[-1])).pop() if known else None
+
+    def _bring_up(self, line: _Line) -> None:
+        """Put those of equal rank and age that come next in order: by their keys."""
+        backlog, rows = self.backlog, line.rows
+        created, priority = backlog.created, backlog.priority
+        first, same = rows[0], 1
+        while same < len(rows) and created[rows[same]] == created[first] and (
+            not self.sums.preempts or priority[rows[same]] == priority[first]
+        ):  # fmt: skip
+            same += 1
+        line.first = [(backlog.entry(row), None) for row in backlog.living(rows[:same]).tolist()]
+        line.first.sort(key=self._order, reverse=True)
+        line.rows = rows[same:]
 
     # --- who comes in -------------------------------------------------------------------------------------------------
 
@@ -252,12 +296,13 @@ class _Admission:
         while heap:
             _, name = heap[0]
             line = lines[name]
-            if not line.comers:
+            comer = self._next(line)
+            if comer is None:
                 heapq.heappop(heap)
                 continue
-            entry, job = line.comers.pop()
-            if job is None and entry.job.key not in self.backlog:
-                continue  # work on it has failed meanwhile
+            entry, job = comer
+            if job is None and (entry.job.key in session.failed or entry.job.key not in self.backlog):
+                continue  # work on another has shown that it fails
             state = job if job is not None else session.job(entry.job.key)
             if (yield from working(session, state, partial(self._let_in, entry, job, line), False)):
                 self._stale = True
@@ -274,15 +319,16 @@ class _Admission:
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
-        comers = [comer for line in lines.values() for comer in line.comers]
-        keys = [entry.job.key for entry, job in comers if job is None]
-        rows, standings = yield from self._standings(
-            np.array([backlog.row[key] for key in keys if key in backlog], np.intp)
-        )
-        left = set(self._comers(rows, standings))
+        firsts = [entry.job.key for line in lines.values() for entry, _ in line.first]
+        first = np.array([backlog.row[key] for key in firsts if key in backlog], np.intp)
+        rows = backlog.living(np.concatenate([first, *(line.rows for line in lines.values())]))
+        rows, standings = yield from self._standings(rows)
+        left = np.zeros(backlog.size, np.bool_)
+        left[self._comers(rows, standings)] = True
         for line in lines.values():
-            line.comers = [
-                (entry, job) for entry, job in line.comers if job is not None or backlog.row.get(entry.job.key) in left
+            line.rows = line.rows[left[line.rows]]
+            line.first = [
+                comer for comer in line.first if comer[0].job.key in backlog and left[backlog.row[comer[0].job.key]]
             ]  # fmt: skip
 
     def _key(self, name: str) -> Any:

@@ -25,7 +25,8 @@ from kbatch.resources import Resources
 
 Standings = npt.NDArray[np.int8]
 
-_HALF: Final = MOST // 2
+_LIMIT: Final = MOST - 1
+"""No more than this is said to be left: it is less than the most that a column holds, and twice of it fits beside."""
 
 
 class Sums:
@@ -177,7 +178,8 @@ class Sums:
             found[asked[backlog.quota[rows]]] = Standing.QUOTA
         over = self._over(backlog, names, queues)
         if over is not None:
-            found[((least > over[queue] + freed[giving]) & (least > 0)).any(axis=1)] = Standing.CAPABILITY
+            beyond = (least > over[queue] + freed[giving]) & (over[queue] < _LIMIT) & (least > 0)
+            found[beyond.any(axis=1)] = Standing.CAPABILITY
         found[backlog.fixed[rows]] = Standing.FIXED
         return found
 
@@ -198,7 +200,7 @@ class Sums:
             [
                 [
                     queue.record.capability[name] - queue.allocated.get(name, 0) - self._promised(queue, name)
-                    if queue is not None and queue.record.capability and name in queue.record.capability else _HALF
+                    if queue is not None and queue.record.capability and name in queue.record.capability else _LIMIT
                     for name in names
                 ]
                 for queue in queues
@@ -254,7 +256,7 @@ def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> l
 
 def _clip(amount: int) -> int:
     """An amount as a column holds it, with room for one more beside it."""
-    return max(-_HALF, min(_HALF, amount))
+    return max(-_LIMIT, min(_LIMIT, amount))
 
 
 def _table(rows: list[list[int]]) -> npt.NDArray[np.int64]:

@@ -164,6 +164,7 @@ class Backlog:
         queues, givings, asks, quotas, shapes: what rows share.
         least: by dimension what rows ask for.
         queue, giving, ask, quota, shape: numbers of what rows share. created, due, back, told: instants.
+        priority: of their groups.
         standing: what was last told of them. triable, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
     """
@@ -191,6 +192,7 @@ class Backlog:
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.giving, self.ask, self.quota, self.shape = (np.zeros(FIRST, np.intp) for _ in range(5))
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
+        self.priority = np.zeros(FIRST, np.int64)
         self.standing = np.zeros(FIRST, np.int8)
         self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
@@ -207,6 +209,15 @@ class Backlog:
         if self._rows is None:
             self._rows = np.flatnonzero(self._live)
         return self._rows
+
+    @property
+    def size(self) -> int:
+        """One more than the largest row, or more."""
+        return len(self._live)
+
+    def living(self, rows: Index) -> Index:
+        """Those of the rows that are in use."""
+        return rows[self._live[rows]]
 
     def entry(self, row: int) -> Entry:
         """What stands in a row; raises KeyError where nothing does."""
@@ -239,7 +250,9 @@ class Backlog:
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
-        self.created[row], self.due[row], self.back[row], self.told[row] = entry.job.created, entry.due, entry.back, 0
+        self.created[row], self.told[row] = entry.job.created, 0
+        self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
+        self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Standing.UNKNOWN
         self.triable[row], self.stated[row] = entry.triable, entry.stated
         self.fixed[row] = entry.fixed is not None
@@ -324,7 +337,9 @@ class Backlog:
 
     def in_order(self, rows: Index) -> list[int]:
         """The rows, the oldest groups first."""
-        return sorted(rows.tolist(), key=lambda row: (int(self.created[row]), self.entry(row).job.key))
+        numbers = rows.tolist()
+        keys = [self.entry(row).job.key for row in numbers]
+        return [row for _, _, row in sorted(zip(self.created[rows].tolist(), keys, numbers, strict=True))]
 
     def keys(self) -> Iterable[str]:
         """The keys of the groups that have rows."""
@@ -340,6 +355,7 @@ class Backlog:
         self.created, self.due, self.back, self.told = (
             _longer(column, 0) for column in (self.created, self.due, self.back, self.told)
         )
+        self.priority = _longer(self.priority, 0)
         self.standing = _longer(self.standing, 0)
         self.triable, self.stated, self.fixed = (
             _longer(column, 0) for column in (self.triable, self.stated, self.fixed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from kbatch.api.configuration import parse
-from kbatch.api.objects import Pod, PodGroup
-from kbatch.api.reasons import QueueClosed, Reason
+from kbatch.api.objects import Pod, PodGroup, SubGroup
+from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason
 from kbatch.engine import Memo, Policy, Report, build_policy
 from kbatch.engine.plugin import NO_UNDO, Plugin, Undo
 from kbatch.engine.plugins import BUILTIN
@@ -29,6 +30,7 @@ from tests.unit.engine.worlds import (
     node,
     pod,
     policy,
+    priority_class,
     queue,
     run,
     world,
@@ -91,6 +93,47 @@ def test_of_a_group_that_comes_and_goes_no_age_is_left() -> None:
         ages.drop(f"g{at % 2}")
     assert len(ages._heap) < 100
     assert ages.oldest() == (5, "old")
+
+
+# --- in which order ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preempts", [False, True])
+def test_of_many_that_fit_those_come_in_that_are_first(preempts: bool) -> None:
+    """Two queues in turn; in a queue by age, and where preempt would evict them again by priority before that."""
+    drawn = random.Random(5)
+    objects: list[Any] = [
+        priority_class("p1", 1),
+        priority_class("p2", 10**30),
+        queue("a"),
+        queue("b"),
+        node("n", "16"),
+    ]
+    ranked: dict[str, list[tuple[int, int, str]]] = {"a": [], "b": []}
+    names = [f"g{at:02}" for at in range(60)]
+    drawn.shuffle(names)
+    for name in names:
+        of, level, at = drawn.choice("ab"), drawn.choice([1, 2]), drawn.randrange(4)
+        objects.append(group(name, at=at, queue=of, priority_class_name=f"p{level}", min_resources={"cpu": "1"}))
+        ranked[of].append((-level if preempts else 0, at, f"ns/{name}"))
+    by = policy(EVERYTHING if preempts else EVERYTHING.replace(", preempt", ""))
+    found = run(world(objects), by)
+    expected = {key for of in "ab" for _, _, key in sorted(ranked[of])[:8]}
+    assert {key for key, verdict in found.verdicts.items() if verdict.enqueued} == expected
+
+
+def test_amounts_beyond_all_columns_are_what_they_are() -> None:
+    """Who asks for more than there could be is too large for the cluster, and not for a cap that its queue has not."""
+    huge = group("g", 2000)
+    huge.spec.sub_groups = (SubGroup(name="w", min_member=2000, template=_template(str(2**53))),)
+    small = group("s", min_resources={"memory": "1"})
+    found = run(world(queue(capability={"cpu": "3"}), node("n"), huge, small), policy(EVERYTHING))
+    assert isinstance(found.verdicts["ns/g"].reason, ClusterTooSmall)
+    assert found.verdicts["ns/s"].enqueued
+
+
+def _template(memory: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": memory}}}]}}
 
 
 # --- what plugins say of them -----------------------------------------------------------------------------------------
