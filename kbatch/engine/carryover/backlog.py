@@ -106,6 +106,23 @@ class Entry:
         return self.job.created, self.job.key
 
 
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """The rows by queue and age.
+
+    Attributes:
+        rows: in that order; `place` of each row says where it stands there.
+        starts, first: by place where those of equal age begin, and where their queue does.
+        among: by row how many of equal age come before it; of those that were asked for.
+    """
+
+    rows: Index
+    starts: Index
+    first: Index
+    place: Index
+    among: dict[int, int] = field(default_factory=dict)
+
+
 class Registry(Generic[_T]):
     """Numbers for things that rows share, as long as any row has them."""
 
@@ -188,7 +205,7 @@ class Backlog:
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
         self._rows: Index | None = None
-        self._ahead: Index | None = None
+        self._line: _Ages | None = None
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.giving, self.ask, self.quota, self.shape = (np.zeros(FIRST, np.intp) for _ in range(5))
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
@@ -285,7 +302,7 @@ class Backlog:
         """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
         another thing than before, or its numbers may be old.
         """
-        self._ahead = None
+        self._line = None
         changed = standings != self.standing[rows]
         self.standing[rows] = standings
         old = ~changed & (self.told[rows] < self.changed) & (self.told[rows] <= now - REFRESH)
@@ -312,15 +329,25 @@ class Backlog:
         return max(int(old.min()) + OLDEST - (parts - 1) * _APART, now + _APART)
 
     def ahead(self, row: int) -> int:
-        """How many groups of its queue come before the one in this row."""
-        if self._ahead is None:
+        """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
+        line = self._line
+        if line is None:
             rows = self.rows
-            order = np.lexsort((rows, self.created[rows], self.queue[rows]))
-            queues = self.queue[rows][order]
-            first = np.searchsorted(queues, queues)
-            self._ahead = np.zeros(len(self._live), np.intp)
-            self._ahead[rows[order]] = np.arange(len(rows)) - first
-        return int(self._ahead[row])
+            rows = rows[np.lexsort((self.created[rows], self.queue[rows]))]
+            queues, created, places = self.queue[rows], self.created[rows], np.arange(len(rows))
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = (queues[1:] != queues[:-1]) | (created[1:] != created[:-1])
+            starts = np.maximum.accumulate(np.where(begins, places, 0))
+            place = np.zeros(len(self._live), np.intp)
+            place[rows] = places
+            line = self._line = _Ages(rows, starts, np.searchsorted(queues, queues), place)
+        at = int(line.place[row])
+        start = int(line.starts[at])
+        if row not in line.among:
+            end = int(np.searchsorted(line.starts, start, side="right"))
+            alike = sorted(line.rows[start:end].tolist(), key=lambda each: self.entry(each).job.key)
+            line.among.update((each, number) for number, each in enumerate(alike))
+        return start - int(line.first[at]) + line.among[row]
 
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the

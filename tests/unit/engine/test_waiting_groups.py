@@ -9,7 +9,7 @@ import pytest
 
 from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, PodGroup, SubGroup
-from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason
+from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason, WaitingInQueue
 from kbatch.engine import Memo, Policy, Report, build_policy
 from kbatch.engine.plugin import NO_UNDO, Plugin, Undo
 from kbatch.engine.plugins import BUILTIN
@@ -66,6 +66,19 @@ def test_no_number_is_older_than_half_a_minute_however_many_are_to_be_told_again
             break
     assert set(told.values()) - {1}, "some were told again"
     assert all(2 <= at <= 30 for name, at in told.items() if name != "ns/late"), told
+
+
+def test_groups_of_one_age_are_told_the_same_whenever_they_are_told() -> None:
+    """Else each write of a status would be followed by another, in a cluster in which nothing happens."""
+    sim = Simulation(full([obj for name in "bdac" for obj in (group(name), *members(name, 1))]))
+    sim.settle()
+    found = sim.cycle().verdicts
+    ahead = [verdict.reason.ahead for _, verdict in sorted(found.items()) if isinstance(verdict.reason, WaitingInQueue)]
+    assert ahead == [0, 1, 2, 3]
+    sim.cycle()
+    generation = sim.model.generation
+    assert sim.cycle().verdicts == found
+    assert sim.model.generation == generation, "nothing is left to write"
 
 
 # --- who is gone ------------------------------------------------------------------------------------------------------
