@@ -72,6 +72,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
     start, model, policy, state = _start(source)
     memo = Memo()
     before: tuple[bytes, ...] = ()
+    wake: int | None = 0
     for line in source:
         record = decode_line(line)
         if isinstance(record, End):
@@ -87,7 +88,11 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         if record.fresh or start.format <= WHOLE:
             memo = Memo()  # with an empty one the engine has a verdict of each group
         recorded = before if record.same else tuple(bytes(raw) for raw in record.decisions)
-        if start.format <= WHOLE and record.same and not record.deltas:
+        idle = (
+            record.same and not (record.deltas or record.fresh or record.policy) and (wake is None or record.now < wake)
+        )
+        wake = record.next_wake
+        if start.format <= WHOLE and idle:
             yield Redecided(record.number, record.now, len(recorded), None)  # it was not decided then either
             continue
         decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded))

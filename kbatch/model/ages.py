@@ -20,6 +20,7 @@ class Ages:
         if self._ages.get(age[1]) != age:
             self._ages[age[1]] = age
             heapq.heappush(self._heap, age)
+            self._shrink()
 
     def drop(self, key: str) -> None:
         """The group does not wait any more."""
@@ -30,6 +31,9 @@ class Ages:
         heap = self._heap
         while heap and self._ages.get(heap[0][1]) != heap[0]:
             heapq.heappop(heap)
-        if len(heap) > 2 * len(self._ages) + 64:  # young ones that are gone lie deep in it
-            self._heap = heap = sorted(self._ages.values())
         return heap[0] if heap else None
+
+    def _shrink(self) -> None:
+        """Leave out those that are gone: young ones lie deep in the heap, and nobody may ever ask for the oldest."""
+        if len(self._heap) > 2 * len(self._ages) + 64:
+            self._heap = sorted(self._ages.values())

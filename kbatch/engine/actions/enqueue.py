@@ -18,6 +18,7 @@ import heapq
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -52,6 +53,9 @@ PODS_GRACE: Final = 30 * SECOND
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
 
+_TRIED: Final = frozenset({Standing.HOPELESS, Standing.UNFIT})
+"""To say why, the group is placed on the emptied nodes."""
+
 
 class Enqueue(Action):
     """The action."""
@@ -83,9 +87,18 @@ class _Comer:
 
 @dataclass(slots=True)
 class _Line:
-    """The groups of one queue that may come in, the next one last; `ahead` of it so many were refused."""
+    """The groups of one queue that may come in.
 
-    comers: list[_Comer] = field(default_factory=list)
+    Attributes:
+        fresh: those that have no row, the next one last.
+        rows: of the others, by rank and age. There may be very many, of whom only a few ever get their turn.
+        first: of those the ones of equal rank and age that come before `rows`, the next one last.
+        ahead: so many were refused.
+    """
+
+    fresh: list[_Comer] = field(default_factory=list)
+    rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    first: list[_Comer] = field(default_factory=list)
     ahead: int = 0
 
 
@@ -105,22 +118,19 @@ class _Admission:
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
         backlog = self.backlog
-        lines: dict[str, _Line] = {}
         fresh = yield from self._sort_out()
-        rows = backlog.rows
-        standings = yield from self.sums.of_rows(backlog, rows)
-        known = (backlog.entry(row) for row in self._comers(rows, standings))
-        comers = [*fresh, *(_Comer(entry.job, entry) for entry in known)]
-        comers.sort(key=self._order, reverse=True)
-        for comer in comers:
-            lines.setdefault(comer.job.queue, _Line()).comers.append(comer)
-        yield from self._let_in_all(lines)
+        rows, standings = yield from self._standings(backlog.rows)
+        comers = self._comers(rows, standings)
+        yield TURN
+        yield from self._let_in_all(self._lines(fresh, comers))
         if self._joined or self._refused:
-            yield from self._settle()
-            rows = backlog.rows
-            standings = yield from self.sums.of_rows(backlog, rows)
+            yield from self._make_rows()
+            rows, standings = yield from self._standings(backlog.rows)
         self._wake(rows, standings)
         yield from self._tell(rows, standings)
+        gone = {entry.job.key for entry in self._refused if entry.job.key in backlog}
+        staying = [job for job in self.session.live() if job.key not in gone]
+        self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
@@ -144,15 +154,12 @@ class _Admission:
                     self._refused.append(entry)
         return fresh
 
-    def _settle(self) -> Iterator[Turn]:
-        """Give those rows that were refused and had none; the session looks at them no longer."""
-        session = self.session
+    def _make_rows(self) -> Iterator[Turn]:
+        """Give those rows that were refused and had none."""
         for entry in self._refused:
             self.backlog.add(entry)
-            if session.due():
+            if self.session.due():
                 yield TURN
-        gone = {entry.job.key for entry in self._refused}
-        session.stay([*(job for job in session.live() if job.key not in gone), *self._joined])
 
     def _plain(self, job: JobState) -> bool:
         """Whether a row says all that matters of the group until it changes: soon, if it has not been told yet that it
@@ -175,6 +182,8 @@ class _Admission:
             fixed = session.reasons[job.key][0]
         elif wanted is None:
             fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
+        elif self._plain(job):
+            fixed = session.enqueueable(job)
         demand = session.model.demand(model)
         wanted = wanted or Needs({}, {})
         lifetime = model.group.spec.lifetime_seconds if model.group is not None else None
@@ -199,7 +208,31 @@ class _Admission:
             back=back,
         )
 
-    def _comers(self, rows: Index, standings: Standings) -> list[int]:
+    def _standings(self, rows: Index) -> Generator[Turn, None, tuple[Index, Standings]]:
+        """The rows without those of groups that are left out, and their standings."""
+        self._stale = False
+        standings = yield from self.sums.of_rows(self.backlog, rows)
+        left_out = self._leave_out()
+        if left_out:
+            stays = ~np.isin(rows, left_out)
+            rows, standings = rows[stays], standings[stays]
+        return rows, standings
+
+    def _leave_out(self) -> list[int]:
+        """Take groups on which work has failed out of the backlog: the cycle says why they wait. The rows they had."""
+        session, backlog = self.session, self.backlog
+        found: list[int] = []
+        for key, failing in session.failed.items():
+            row = backlog.row.get(key)
+            if row is not None:
+                job = session.job(key)
+                session.exclude(job, failing)
+                backlog.remove(key)
+                self._joined.append(job)
+                found.append(row)
+        return found
+
+    def _comers(self, rows: Index, standings: Standings) -> Index:
         """The rows whose groups the sums let in, and of those that only wait the aged ones, if one may come in so."""
         backlog, session = self.backlog, self.session
         chosen = standings == Standing.PASSES
@@ -208,9 +241,11 @@ class _Admission:
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
                 those = aged & (asks == number)
-                if not self._limited(backlog.entry(int(rows[those][0]))):
+                known = (self._limited(backlog.entry(row)) for row in rows[those].tolist())
+                if next((found for found in known if found is not None), True) is False:
                     chosen |= those
-        return [int(row) for row in rows[chosen]]
+        self._leave_out()
+        return backlog.living(rows[chosen])
 
     def _wake(self, rows: Index, standings: Standings) -> None:
         """Note when time alone may let one of them in."""
@@ -220,16 +255,53 @@ class _Admission:
             if len(later):
                 session.wake.append(int(later.min()))
 
-    def _limited(self, entry: Entry) -> bool:
-        """Whether its queue's share or capability keeps a group from gathering room, and not room."""
-        job = self.session.job(entry.job.key)
+    def _limited(self, entry: Entry) -> bool | None:
+        """Whether its queue's share or capability keeps a group from gathering room; None: that raised."""
+        session = self.session
+        job = session.job(entry.job.key)
         job.asks = job.asks or entry.asks
-        return limited(self.session, self.context.feasibility, job, ())
+        return attempt(session, job, partial(limited, session, self.context.feasibility, job, ()), None)
 
     def _order(self, comer: _Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
         job = comer.job
         return -job.priority if self.sums.preempts else 0, job.created, job.key
+
+    def _lines(self, fresh: list[_Comer], rows: Index) -> dict[str, _Line]:
+        """By queue who may come in."""
+        backlog = self.backlog
+        lines: dict[str, _Line] = {}
+        for comer in sorted(fresh, key=self._order, reverse=True):
+            lines.setdefault(comer.job.queue, _Line()).fresh.append(comer)
+        ranks = -backlog.priority[rows] if self.sums.preempts else np.zeros(len(rows), np.int64)
+        rows = rows[np.lexsort((backlog.created[rows], ranks, backlog.queue[rows]))]
+        _, starts = np.unique(backlog.queue[rows], return_index=True)
+        for start, end in pairwise([*starts.tolist(), len(rows)]):
+            lines.setdefault(backlog.entry(int(rows[start])).job.queue, _Line()).rows = rows[start:end]
+        return lines
+
+    def _next(self, line: _Line) -> _Comer | None:
+        """Take the next out of the line; None: nobody is left."""
+        while not line.first and len(line.rows):
+            self._bring_up(line)
+        if not line.first:
+            return line.fresh.pop() if line.fresh else None
+        known = [some for some in (line.fresh, line.first) if some]
+        return min(known, key=lambda some: self._order(some[-1])).pop()
+
+    def _bring_up(self, line: _Line) -> None:
+        """Put those of equal rank and age that come next in order: by their keys."""
+        backlog, rows = self.backlog, line.rows
+        created, priority = backlog.created, backlog.priority
+        first, same = rows[0], 1
+        while same < len(rows) and created[rows[same]] == created[first] and (
+            not self.sums.preempts or priority[rows[same]] == priority[first]
+        ):  # fmt: skip
+            same += 1
+        entries = map(backlog.entry, backlog.living(rows[:same]).tolist())
+        line.first = [_Comer(entry.job, entry) for entry in entries]
+        line.first.sort(key=self._order, reverse=True)
+        line.rows = rows[same:]
 
     # --- who comes in -------------------------------------------------------------------------------------------------
 
@@ -241,10 +313,12 @@ class _Admission:
         while heap:
             _, name = heap[0]
             line = lines[name]
-            if not line.comers:
+            comer = self._next(line)
+            if comer is None:
                 heapq.heappop(heap)
                 continue
-            comer = line.comers.pop()
+            if comer.fresh is None and (comer.job.key in session.failed or comer.job.key not in self.backlog):
+                continue  # work on another has shown that it fails
             state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = True
@@ -253,9 +327,7 @@ class _Admission:
                     yield TURN
             else:
                 line.ahead += 1
-                if comer.fresh is None and state.key in session.failed:
-                    self.backlog.remove(state.key)
-                    self._joined.append(state)
+                self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
                 yield TURN  # it may have been tried on the emptied nodes
@@ -263,14 +335,16 @@ class _Admission:
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
-        comers = [comer for line in lines.values() for comer in line.comers]
-        rows = np.array([backlog.row[comer.job.key] for comer in comers if comer.fresh is None], np.intp)
-        self._stale = False
-        standings = yield from self.sums.of_rows(backlog, rows)
-        left = set(self._comers(rows, standings))
+        firsts = [comer.job.key for line in lines.values() for comer in line.first]
+        first = np.array([backlog.row[key] for key in firsts if key in backlog], np.intp)
+        rows = backlog.living(np.concatenate([first, *(line.rows for line in lines.values())]))
+        rows, standings = yield from self._standings(rows)
+        left = np.zeros(backlog.size, np.bool_)
+        left[self._comers(rows, standings)] = True
         for line in lines.values():
-            line.comers = [
-                comer for comer in line.comers if comer.fresh is not None or backlog.row[comer.job.key] in left
+            line.rows = line.rows[left[line.rows]]
+            line.first = [
+                comer for comer in line.first if comer.job.key in backlog and left[backlog.row[comer.job.key]]
             ]  # fmt: skip
 
     def _key(self, name: str) -> Any:
@@ -414,10 +488,19 @@ class _Admission:
         for row in backlog.to_tell(rows, standings, self.session.now):
             entry = backlog.entry(row)
             standing = Standing(int(backlog.standing[row]))
-            reason = yield from reason_of(context, self.sums, entry, standing, backlog.ahead(row))
-            context.told.append((entry, reason))
+            told = yield from self._reason(entry, standing, backlog.ahead(row))
+            if told is not None:
+                context.told.append((entry, told))
             if self.session.due(2):
                 yield TURN
-        later = backlog.tells_again()
+        self._leave_out()
+        later = backlog.tells_again(self.session.now)
         if later is not None:
             self.session.wake.append(later)
+
+    def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
+        """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
+        why = partial(reason_of, self.context, self.sums, entry, standing, ahead)
+        if standing not in _TRIED:
+            return (yield from why())
+        return (yield from working(self.session, self.session.job(entry.job.key), why, None))

@@ -7,6 +7,7 @@ queue the sums only shrink, so that whoever was refused in a cycle stays so unti
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,13 +19,15 @@ from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standin
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.quota import Excess
 from kbatch.resources import Resources
 
 Standings = npt.NDArray[np.int8]
 
-_HALF: Final = MOST // 2
+_LIMIT: Final = MOST - 1
+"""No more than this is said to be left: it is less than the most that a column holds, and twice of it fits beside."""
 
 
 class Sums:
@@ -124,7 +127,10 @@ class Sums:
     # --- all rows -----------------------------------------------------------------------------------------------------
 
     def of_rows(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out."""
+        """`of`, for these rows of the backlog; `SENT_BACK` where only the time keeps a group out.
+
+        A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
+        """
         session = self._session
         names = sorted(backlog.least)
         least = np.stack([backlog.least[name][rows] for name in names], axis=1) if names else np.zeros((len(rows), 0))
@@ -178,7 +184,8 @@ class Sums:
             found[asked] = Standing.QUOTA
         over = self._over(backlog, names, queues)
         if over is not None:
-            found[((least > over[queue] + freed[giving]) & (least > 0)).any(axis=1)] = Standing.CAPABILITY
+            beyond = (least > over[queue] + freed[giving]) & (over[queue] < _LIMIT) & (least > 0)
+            found[beyond.any(axis=1)] = Standing.CAPABILITY
         found[backlog.fixed[rows]] = Standing.FIXED
         return found
 
@@ -199,7 +206,7 @@ class Sums:
             [
                 [
                     queue.record.capability[name] - queue.allocated.get(name, 0) - self._promised(queue, name)
-                    if queue is not None and queue.record.capability and name in queue.record.capability else _HALF
+                    if queue is not None and queue.record.capability and name in queue.record.capability else _LIMIT
                     for name in names
                 ]
                 for queue in queues
@@ -227,20 +234,31 @@ class Sums:
 
     def _hopeless(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
         """Find out of the shapes of these rows whether the emptied nodes could not hold them by number or sum."""
-        for row, shape in _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
-            job = self._session.job(backlog.entry(row).job.key)
-            backlog.hopeless[shape] = self._feasibility.hopeless(job)
-            if self._session.due(5):
-                yield TURN
+        session = self._session
+        while found := _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
+            for row, shape in found:
+                job = session.job(backlog.entry(row).job.key)
+                hopeless = attempt(session, job, partial(self._feasibility.hopeless, job), None)
+                if hopeless is None:
+                    rows = rows[rows != row]  # the next of its shape, then
+                else:
+                    backlog.hopeless[shape] = hopeless
+                if session.due(5):
+                    yield TURN
 
     def _unfit(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
         """Find out of the shapes of these rows whether the emptied nodes do not take them."""
-        for row, shape in _first_of_each(backlog.shape[rows], backlog.unfit, rows):
-            job = self._session.job(backlog.entry(row).job.key)
-            trial = yield from self._feasibility.attempting(job)
-            backlog.unfit[shape] = not trial.fits
-            if self._session.due(20):
-                yield TURN
+        session = self._session
+        while found := _first_of_each(backlog.shape[rows], backlog.unfit, rows):
+            for row, shape in found:
+                job = session.job(backlog.entry(row).job.key)
+                trial = yield from working(session, job, partial(self._feasibility.attempting, job), None)
+                if trial is None:
+                    rows = rows[rows != row]
+                else:
+                    backlog.unfit[shape] = not trial.fits
+                if session.due(20):
+                    yield TURN
 
 
 def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> list[tuple[int, int]]:
@@ -254,7 +272,7 @@ def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> l
 
 def _clip(amount: int) -> int:
     """An amount as a column holds it, with room for one more beside it."""
-    return max(-_HALF, min(_HALF, amount))
+    return max(-_LIMIT, min(_LIMIT, amount))
 
 
 def _table(rows: list[list[int]]) -> npt.NDArray[np.int64]:

@@ -41,9 +41,11 @@ class Awake:
             backlog.capacity = snapshot.capacity_generation
         else:
             keys = dict.fromkeys((*backlog.awake, *changed))
-            if backlog.capacity != snapshot.capacity_generation:
-                keys.update(dict.fromkeys(backlog.capacity_changed(snapshot.capacity_generation)))
             known = set(backlog.awake)
+            if backlog.capacity != snapshot.capacity_generation:
+                roused = backlog.capacity_changed(snapshot.capacity_generation)
+                keys.update(dict.fromkeys(roused))
+                known.update(roused)
             self.jobs = []
             for key in keys:
                 had = backlog.remove(key)

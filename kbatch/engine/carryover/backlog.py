@@ -35,7 +35,9 @@ OLDEST: Final = 30 * SECOND
 """Numbers in reasons are told again when they are as old as this at least, and at most."""
 FIRST: Final = 64
 _PARTS: Final = 4
-"""So many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+"""About so many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+_APART: Final = 2 * SECOND
+"""How far apart these cycles are where nothing else happens; the last of them is in time."""
 
 
 class Standing(IntEnum):
@@ -103,6 +105,23 @@ class Entry:
         return self.job.created, self.job.key
 
 
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """The rows by queue and age.
+
+    Attributes:
+        rows: in that order; `place` of each row says where it stands there.
+        starts, first: by place where those of equal age begin, and where their queue does.
+        among: by row how many of equal age come before it; of those that were asked for.
+    """
+
+    rows: Index
+    starts: Index
+    first: Index
+    place: Index
+    among: dict[int, int] = field(default_factory=dict)
+
+
 class Registry(Generic[_T]):
     """Numbers for things that rows share, as long as any row has them."""
 
@@ -162,6 +181,7 @@ class Backlog:
         least: by dimension what rows ask for.
         queue, namespace, giving, ask, quota, shape: numbers of what rows share; of quotas -1 where nobody has asked yet
             what the group asks of them. created, due, back, told: instants.
+        priority: of their groups.
         standing: what was last told of them. triable, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
     """
@@ -186,12 +206,13 @@ class Backlog:
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
         self._rows: Index | None = None
-        self._ahead: Index | None = None
+        self._line: _Ages | None = None
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
             np.zeros(FIRST, np.intp) for _ in range(6)
         )  # fmt: skip
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
+        self.priority = np.zeros(FIRST, np.int64)
         self.standing = np.zeros(FIRST, np.int8)
         self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
@@ -208,6 +229,15 @@ class Backlog:
         if self._rows is None:
             self._rows = np.flatnonzero(self._live)
         return self._rows
+
+    @property
+    def size(self) -> int:
+        """One more than the largest row, or more."""
+        return len(self._live)
+
+    def living(self, rows: Index) -> Index:
+        """Those of the rows that are in use."""
+        return rows[self._live[rows]]
 
     def entry(self, row: int) -> Entry:
         """What stands in a row; raises KeyError where nothing does."""
@@ -241,7 +271,9 @@ class Backlog:
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
-        self.created[row], self.due[row], self.back[row], self.told[row] = entry.job.created, entry.due, entry.back, 0
+        self.created[row], self.told[row] = entry.job.created, 0
+        self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
+        self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Standing.UNKNOWN
         self.triable[row], self.stated[row] = entry.triable, entry.stated
         self.fixed[row] = entry.fixed is not None
@@ -276,12 +308,12 @@ class Backlog:
         """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
         another thing than before, or its numbers may be old.
         """
-        self._ahead = None
+        self._line = None
         changed = standings != self.standing[rows]
         self.standing[rows] = standings
         old = ~changed & (self.told[rows] < self.changed) & (self.told[rows] <= now - REFRESH)
         stale = np.flatnonzero(old)
-        most = max(FIRST, len(rows) // _PARTS)
+        most = _at_once(len(rows))
         if len(stale) > most:
             stale = stale[np.argsort(self.told[rows][stale], kind="stable")[:most]]
         if len(stale):
@@ -290,22 +322,38 @@ class Backlog:
         self.told[found] = now
         return self.in_order(found)
 
-    def tells_again(self) -> int | None:
-        """The instant by which numbers are told again that are old; None: none are."""
+    def tells_again(self, now: int) -> int | None:
+        """The instant, later than now, by which numbers are told again that are old; None: none are.
+
+        Where one cycle does not tell all of them, it is so much earlier that the last of several does so in time.
+        """
         told = self.told[self.rows]
         old = told[told < self.changed]
-        return int(old.min()) + OLDEST if len(old) else None
+        if not len(old):
+            return None
+        parts = -(-len(old) // _at_once(len(told)))
+        return max(int(old.min()) + OLDEST - (parts - 1) * _APART, now + _APART)
 
     def ahead(self, row: int) -> int:
-        """How many groups of its queue come before the one in this row."""
-        if self._ahead is None:
+        """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
+        line = self._line
+        if line is None:
             rows = self.rows
-            order = np.lexsort((rows, self.created[rows], self.queue[rows]))
-            queues = self.queue[rows][order]
-            first = np.searchsorted(queues, queues)
-            self._ahead = np.zeros(len(self._live), np.intp)
-            self._ahead[rows[order]] = np.arange(len(rows)) - first
-        return int(self._ahead[row])
+            rows = rows[np.lexsort((self.created[rows], self.queue[rows]))]
+            queues, created, places = self.queue[rows], self.created[rows], np.arange(len(rows))
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = (queues[1:] != queues[:-1]) | (created[1:] != created[:-1])
+            starts = np.maximum.accumulate(np.where(begins, places, 0))
+            place = np.zeros(len(self._live), np.intp)
+            place[rows] = places
+            line = self._line = _Ages(rows, starts, np.searchsorted(queues, queues), place)
+        at = int(line.place[row])
+        start = int(line.starts[at])
+        if row not in line.among:
+            end = int(np.searchsorted(line.starts, start, side="right"))
+            alike = sorted(line.rows[start:end].tolist(), key=lambda each: self.entry(each).job.key)
+            line.among.update((each, number) for number, each in enumerate(alike))
+        return start - int(line.first[at]) + line.among[row]
 
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
@@ -322,7 +370,9 @@ class Backlog:
 
     def in_order(self, rows: Index) -> list[int]:
         """The rows, the oldest groups first."""
-        return sorted(rows.tolist(), key=lambda row: (int(self.created[row]), self.entry(row).job.key))
+        numbers = rows.tolist()
+        keys = [self.entry(row).job.key for row in numbers]
+        return [row for _, _, row in sorted(zip(self.created[rows].tolist(), keys, numbers, strict=True))]
 
     def keys(self) -> Iterable[str]:
         """The keys of the groups that have rows."""
@@ -338,10 +388,16 @@ class Backlog:
         self.created, self.due, self.back, self.told = (
             _longer(column, 0) for column in (self.created, self.due, self.back, self.told)
         )
+        self.priority = _longer(self.priority, 0)
         self.standing = _longer(self.standing, 0)
         self.triable, self.stated, self.fixed = (
             _longer(column, 0) for column in (self.triable, self.stated, self.fixed)
         )  # fmt: skip
+
+
+def _at_once(rows: int) -> int:
+    """Of how many of so many groups a cycle tells the numbers again."""
+    return max(FIRST, rows // _PARTS)
 
 
 def _longer(column: npt.NDArray[_D], fill: int) -> npt.NDArray[_D]:

@@ -318,3 +318,28 @@ tiers:
     wrong = [line.replace(b'{"seen":3}', b'{"seen":"often"}') for line in heard.sink.logs[-1]]
     with pytest.raises(LogError, match="the recorded state cannot be used here"):
         list(replay(wrong))
+
+
+class Waking(TakingTurns):
+    """Wants to be asked again every second."""
+
+    def wake(self) -> int | None:
+        return self.view.now + SECOND
+
+
+def test_of_an_older_log_each_cycle_that_was_decided_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says the same as the one before it was, where an instant had come at which it might not."""
+    monkeypatch.setitem(BUILTIN, Waking.name, Waking)
+    text = "actions: allocate\ntiers:\n- plugins: [{name: turns}, {name: gang}, {name: predicates}]\n"
+    heard = Hearing(policy=build_policy(parse(text, "test")), text=text)
+    for obj in (queue(), *gang("g0", 1), *gang("g1", 1)):
+        heard.model.apply(Upsert(obj))
+    for _ in range(2):
+        heard.cycle()
+    heard.model.apply(Upsert(node("n", cpu="1")))
+    heard.cycle(assume=False)
+    (log,) = heard.sink.logs
+    cycles = [line for line in map(decode_line, log) if isinstance(line, Cycle)]
+    assert [line.same for line in cycles] == [False, True, False]
+    older = [log[0].replace(b'"format":3', b'"format":2'), *log[1:]]
+    assert [again.difference for again in replay(older)] == [None] * 3
