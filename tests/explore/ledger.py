@@ -53,7 +53,9 @@ class Search:
 
     def run(self) -> Iterator[None]:
         """Look at state after state, until the cap or the end; may be left off after each."""
-        logging.getLogger("webhooks.commits").setLevel(logging.CRITICAL)
+        log = logging.getLogger("webhooks.commits")
+        level = log.level
+        log.setLevel(logging.CRITICAL)
         loop = Loop()
         try:
             if not self.reached:
@@ -76,6 +78,7 @@ class Search:
             self.found.states = len(self.reached)
             self.found.complete = not self.waiting
         finally:
+            log.setLevel(level)
             loop.close()
 
     def _walk(self, loop: Loop) -> None:

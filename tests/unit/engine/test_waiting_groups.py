@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from kbatch.api.conditions import merge
 from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason, WaitingInQueue
-from kbatch.engine import Memo, Policy, Report, build_policy
+from kbatch.engine import Memo, Policy, Report, Verdict, build_policy, verdict_conditions
 from kbatch.engine.plugin import NO_UNDO, Plugin, Undo
 from kbatch.engine.plugins import BUILTIN
 from kbatch.engine.state.jobs import JobState
@@ -33,6 +34,7 @@ from tests.unit.engine.worlds import (
     priority_class,
     queue,
     run,
+    stamp,
     world,
 )
 
@@ -45,8 +47,15 @@ def full(*more: Any) -> ClusterModel:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
+def waiting(one: PodGroup) -> PodGroup:
+    """The group, told that it waits: only such a one gets a row."""
+    said = Verdict("", shadow=False, enqueued=False, scheduled=False)
+    one.status.conditions = merge((), verdict_conditions(said, 1), stamp(0))
+    return one
+
+
 def test_no_number_is_older_than_half_a_minute_however_many_are_to_be_told_again() -> None:
-    many = [(group(f"g{at:03}"), members(f"g{at:03}", 1, "2")) for at in range(150)]
+    many = [(waiting(group(f"g{at:03}")), members(f"g{at:03}", 1, "2")) for at in range(150)]
     model = full(*(obj for one, pods in many for obj in (one, *pods)))
     by, found = policy(EVERYTHING), Decisions()
     told: dict[str, int] = {}
