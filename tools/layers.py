@@ -54,9 +54,16 @@ LAYERS = (
         ),
         None,
     ),
-    Layer("unit", (pytest("-n", "2", "--dist", "worksteal", "tests/unit", "tests/property"),), 120),
-    # The first 20,000 states of what `make explore` walks through (docs/exploration.md).
-    Layer("explore", ((PYTHON, "-m", "tests.explore", "--states", "20000", "--cap", "700"),), 120),
+    Layer("unit", (pytest("-n", "2", "--dist", "worksteal", "-m", "not many", "tests/unit", "tests/property"),), 120),
+    # The first 20,000 states of what `make explore` walks through (docs/exploration.md); tests of thousands of cases.
+    Layer(
+        "explore",
+        (
+            (PYTHON, "-m", "tests.explore", "--states", "20000", "--cap", "700"),
+            pytest("-n", "2", "--dist", "worksteal", "-m", "many", "tests/unit"),
+        ),
+        180,
+    ),
     # Tests of one file share a control plane; much of their time is waiting, so three files at once suit two cores.
     Layer(
         "control-plane",

@@ -14,6 +14,8 @@ from kbatch.engine import Transaction, cycle
 from tests.bench import digest
 from tests.bench.digest import differing, digests, main, record, redecided
 
+pytestmark = pytest.mark.many
+
 
 def test_two_runs_give_the_same_digest_and_another_seed_gives_another() -> None:
     first, again, other = digests(1, cycles=30), digests(1, cycles=30), digests(2, cycles=30)

@@ -16,6 +16,8 @@ from tests.explore.world import World, draw
 from webhooks import commits
 from webhooks.ledger import Ledger, settle
 
+pytestmark = pytest.mark.many
+
 
 def alike() -> World:
     """A world whose nodes are all alike."""

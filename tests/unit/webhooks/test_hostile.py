@@ -251,6 +251,7 @@ def collected() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
+@pytest.mark.many
 @pytest.mark.usefixtures("collected")
 async def test_ten_thousand_hostile_requests_are_answered_and_none_is_let_through_wrongly(port: int) -> None:
     work = requests(random.Random(20261121))
