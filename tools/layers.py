@@ -4,7 +4,8 @@
 
 A layer that fails ends the run after the layers of the same price had their say; a layer that passes but takes longer
 than its budget fails too, since a suite that nobody waits for is a suite that nobody runs. Budgets are for warm caches:
-what is built once (the local control plane's programs) is built before the clock starts.
+what is built once (the local control plane's programs) is built before the clock starts. Where the machine is slower just
+now than it can be (`tools.speed`), they are longer by as much.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.speed import Speed
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
@@ -95,13 +98,15 @@ def run(layer: Layer) -> bool:
         print(f"=== {layer.name}: not run, its programs could not be built", flush=True)
         return False
     start = time.monotonic()
-    failed = [command for command in layer.commands if subprocess.run(command, cwd=ROOT, check=False).returncode]
-    took = time.monotonic() - start
+    with Speed() as speed:
+        failed = [command for command in layer.commands if subprocess.run(command, cwd=ROOT, check=False).returncode]
+        took = time.monotonic() - start
     failed = [command for command in failed if not tried_again(layer, command)]
     for command in failed:
         print(f"=== {layer.name}: failed: {' '.join(command)}", flush=True)
-    budget = layer.budget and layer.budget * float(os.environ.get("KBATCH_BUDGET_FACTOR", "1"))
-    print(f"=== {layer.name}: {took:.0f} s" + (f" of {budget:.0f} s" if budget else ""), flush=True)
+    budget = layer.budget and layer.budget * float(os.environ.get("KBATCH_BUDGET_FACTOR", "1")) * speed.factor
+    slow = f" (this machine takes {speed.factor:.2f} times as long just now)" if budget and speed.factor > 1 else ""
+    print(f"=== {layer.name}: {took:.0f} s" + (f" of {budget:.0f} s" if budget else "") + slow, flush=True)
     if budget and took > budget:
         print(f"=== {layer.name}: over its budget", flush=True)
         return False
