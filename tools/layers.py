@@ -4,8 +4,8 @@
 
 A layer that fails ends the run after the layers of the same price had their say; a layer that passes but takes longer
 than its budget fails too, since a suite that nobody waits for is a suite that nobody runs. Budgets are for warm caches:
-what is built once (the local control plane's programs) is built before the clock starts. Where the machine is slower just
-now than it can be (`tools.speed`), they are longer by as much.
+what is built once (the local control plane's programs) is built before the clock starts. Where the machine is slower
+just now than it can be (`tools.speed`), they are longer by as much.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How fast this machine is just now, beside the one for which the time budgets of the layers are meant.
 
-Virtual machines share their processors with others that nobody sees: the same work takes half as long again, or twice as
-long, for minutes. So while a layer runs, a fixed piece of work is timed every few seconds, in seconds of the
+Virtual machines share their processors with others that nobody sees: the same work takes half as long again, or twice
+as long, for minutes. So while a layer runs, a fixed piece of work is timed every few seconds, in seconds of the
 processor (waiting for a processor, which the layer's own tests keep busy, is not counted).
 """
 
