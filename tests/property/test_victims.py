@@ -81,7 +81,11 @@ def checked_plans() -> Iterator[list[int]]:
             counts.append(check(context, found, goal, evictor.name))
         return found
 
-    modules = [importlib.import_module(f"kbatch.engine.actions.{name}") for name in ("preempt", "reclaim")]
+    names = (
+        "preemption.planning",
+        "actions.preempt",
+    )  # where all plans that make room are made, and those ahead of pods
+    modules = [importlib.import_module(f"kbatch.engine.{name}") for name in names]
     with patch.object(modules[0], "planning", plan_and_check), patch.object(modules[1], "planning", plan_and_check):
         yield counts
 

@@ -21,7 +21,7 @@ from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
-from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
@@ -160,17 +160,8 @@ def _take_from(
         "reclaim", likeness(preemptor), signature(job, wanted.tasks if single is not None else unplaced(job)),
         single is not None,
     )  # fmt: skip
-    if context.unschedulable.hopeless(mark):
-        return False
-    found = yield from planning(
-        context, _EVICTOR, _goal(context, queue, preemptor, single), lambda: _donors(session, queue, preemptor),
-        searches,
-    )  # fmt: skip
-    if found is None:
-        context.unschedulable.note_hopeless(mark)
-        return False
-    yield from found.commit()
-    return True
+    goal, donors = partial(_goal, context, queue, preemptor, single), partial(_donors, session, queue, preemptor)
+    return (yield from making_room(context, _EVICTOR, mark, goal, donors, searches))
 
 
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:

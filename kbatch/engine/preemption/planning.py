@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
@@ -54,6 +54,27 @@ def planning(
         return None
     statement.pipeline_all()
     return statement
+
+
+def making_room(
+    context: CycleContext,
+    evictor: Evictor,
+    mark: object,
+    goal: Callable[[], Goal],
+    donors: Callable[[], Iterable[JobState]],
+    searches: Searches,
+) -> Generator[Transaction | Turn, None, bool]:
+    """Carry out a plan for the goal; whether there is one. None is sought where that was in vain for the like of it (of
+    equal `mark`) since the last decision.
+    """
+    if context.unschedulable.hopeless(mark):
+        return False
+    found = yield from planning(context, evictor, goal(), donors, searches)
+    if found is None:
+        context.unschedulable.note_hopeless(mark)
+        return False
+    yield from found.commit()
+    return True
 
 
 class _Plan:

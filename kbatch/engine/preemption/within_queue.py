@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -11,7 +12,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
-from kbatch.engine.preemption.planning import planning
+from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
@@ -111,15 +112,9 @@ def _take(
         "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
         signature(job, preemptor.tasks if single is not None else unplaced(job)),
     )  # fmt: skip
-    if context.unschedulable.hopeless(mark):
-        return False
     donors = (lambda: [job]) if preemptor.intra else (lambda: rivals(session, queue, job))
-    found = yield from planning(context, EVICTOR, _goal(context, queue, preemptor, single), donors, searches)
-    if found is None:
-        context.unschedulable.note_hopeless(mark)
-        return False
-    yield from found.commit()
-    return True
+    goal = partial(_goal, context, queue, preemptor, single)
+    return (yield from making_room(context, EVICTOR, mark, goal, donors, searches))
 
 
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
