@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Final, TypeVar
+from collections.abc import Generator, Iterator, MutableMapping
+from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
 WORK_BETWEEN_TURNS: Final = 200
 """In units of about ten microseconds: what it takes to look at one group."""
+
+_FREED_AT_ONCE: Final = 500
 
 
 class Pace:
@@ -24,6 +26,14 @@ class Pace:
             return False
         self._left = WORK_BETWEEN_TURNS
         return True
+
+
+def emptying(known: MutableMapping[Any, Any]) -> Iterator[None]:
+    """Empty a mapping, in pieces: to free thousands of things at once takes long."""
+    while known:
+        for _ in range(min(len(known), _FREED_AT_ONCE)):
+            known.popitem()
+        yield
 
 
 def finish(steps: Generator[object, None, _T]) -> _T:

@@ -14,7 +14,6 @@ other rows (`Scope.CLUSTER`), or a predicate on use, it is pod by pod indeed.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
@@ -23,6 +22,7 @@ import numpy as np
 
 from kbatch.api.node_reasons import Insufficient, NodeReason, RefusedPod, TooManyPods
 from kbatch.api.reasons import Reason
+from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Plugin, Scope
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
@@ -32,7 +32,6 @@ from kbatch.resources import PODS
 
 SEARCHES: Final = 20
 """Gangs of one cycle for which another arrangement is searched, the first in order: each may cost 0.1 s."""
-_FREED_AT_ONCE: Final = 500
 STEPS: Final = 300
 """Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
@@ -247,14 +246,10 @@ class NodeRankings:
         self.searches = SEARCHES
         self.steps = STEPS
 
-    def letting_go(self) -> Iterator[Turn]:
-        """Let go of the fits, which hold this, in pieces: to free thousands of them at once takes long."""
-        for number in itertools.count(1):
-            if not self._fits:
-                return
-            self._fits.popitem()
-            if not number % _FREED_AT_ONCE:
-                yield TURN
+    def let_go(self) -> Iterator[Turn]:
+        """Let go of the fits, which hold this, in pieces."""
+        for _ in emptying(self._fits):
+            yield TURN
 
     def close(self) -> None:
         """Let go of the fits, which hold this."""

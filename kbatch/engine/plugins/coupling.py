@@ -16,13 +16,14 @@ Terminating pods do not count: whoever looks at a domain asks about the time whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
 from kbatch.api.objects import PodSpec, TopologySpreadConstraint
+from kbatch.engine.cooperative import emptying
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
 from kbatch.engine.state.node_resources import Index
 from kbatch.model import matching
@@ -34,7 +35,6 @@ _T = TypeVar("_T")
 
 _PODS_AT_ONCE: Final = 5000
 _CLASSES_AT_ONCE: Final = 50
-_FREED_AT_ONCE: Final = 500
 """To look at so many takes a millisecond or two."""
 
 
@@ -100,14 +100,6 @@ def _until_change(
         made = yield from make
         kept = table.static_cache[name] = (model.generation, made)
     return kept[1]
-
-
-def freeing(known: MutableMapping[Any, Any]) -> Iterator[None]:
-    """Empty a mapping, in pieces."""
-    while known:
-        for _ in range(min(len(known), _FREED_AT_ONCE)):
-            known.popitem()
-        yield
 
 
 def present(domain: Ids, domains: int) -> Index:
@@ -224,12 +216,12 @@ class CouplingIndex:
         self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
 
     def let_go(self) -> Iterator[None]:
-        """Let go of all counters, in pieces: to free thousands at once takes long. Nothing is asked any more."""
+        """Let go of all counters, in pieces. Nothing is asked any more."""
         for known in (
             self._met, self._alike, self._alike_by_label, self._targets, self._targets_by_label, self._carriers,
             self._carriers_by_label,
         ):  # fmt: skip
-            yield from freeing(known)
+            yield from emptying(known)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 

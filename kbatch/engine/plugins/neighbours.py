@@ -17,9 +17,9 @@ import numpy as np
 from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
 from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
-from kbatch.engine.cooperative import finish
+from kbatch.engine.cooperative import emptying, finish
 from kbatch.engine.plugin import View
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, freeing, occupants, present, taking_part
+from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, present, taking_part
 from kbatch.engine.plugins.terms import (
     Who,
     hard_constraints,
@@ -105,7 +105,7 @@ class Neighbours:
 
     def let_go(self) -> Iterator[None]:
         """Let go of everything, in pieces."""
-        yield from freeing(self._couplings)
+        yield from emptying(self._couplings)
         yield from self._standing.let_go()
         yield from self._leaving.let_go()
 

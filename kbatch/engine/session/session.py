@@ -10,7 +10,7 @@ import numpy as np
 from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.cooperative import Pace
+from kbatch.engine.cooperative import Pace, emptying
 from kbatch.engine.decisions import TURN, GroupError, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
@@ -171,15 +171,13 @@ class Session:
         job.attempts = group.status.scheduling_attempts if group is not None and self.policy.has("enqueue") else 0
 
     def let_go(self) -> Iterator[Turn]:
-        """Let go of the groups, in pieces: to free thousands of them at once takes long. Nothing is asked any more."""
+        """Let go of the groups, and of what plugins have made, in pieces. Nothing is asked any more."""
         for plugin in self._plugins:
             for _ in plugin.let_go():
                 yield TURN
         self._live = []
-        while self._jobs:
-            self._jobs.popitem()
-            if self.due():
-                yield TURN
+        for _ in emptying(self._jobs):
+            yield TURN
 
     def close(self) -> None:
         """Let go of everything: session and plugins hold one another, and the collector should have nothing to find."""
