@@ -152,9 +152,14 @@ def add(*vectors: Mapping[str, int]) -> Resources:
     """The sum, dimension by dimension."""
     total: Resources = {}
     for vector in vectors:
-        for name, amount in vector.items():
-            total[name] = total.get(name, 0) + amount
+        add_to(total, vector)
     return total
+
+
+def add_to(vector: Resources, more: Mapping[str, int]) -> None:
+    """Add to a vector, in place."""
+    for name, amount in more.items():
+        vector[name] = vector.get(name, 0) + amount
 
 
 def total(vectors: Iterable[Mapping[str, int]]) -> Resources:

@@ -17,7 +17,7 @@ from kbatch.model.parts import UNKNOWN, Selections
 from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import TaskClass
-from kbatch.resources import PODS, Resources
+from kbatch.resources import PODS, Resources, add_to
 
 Astray = tuple[str, TaskClass, int]
 """A pod that holds room on a node that it could not come to now: its queue, its class, the node's row."""
@@ -90,6 +90,4 @@ class Usable:
 
 
 def _add(demand: dict[int, Resources], reach: int, amounts: Resources) -> None:
-    vector = demand.setdefault(reach, {})
-    for name, amount in amounts.items():
-        vector[name] = vector.get(name, 0) + amount
+    add_to(demand.setdefault(reach, {}), amounts)

@@ -7,8 +7,6 @@ from collections import Counter
 from kbatch.engine import Verdict
 from kbatch.model.ages import Ages
 
-_SCHEDULED = None
-
 
 class Tally:
     """Counts of the verdicts that stand.
@@ -21,6 +19,7 @@ class Tally:
     def __init__(self) -> None:
         self.reasons: Counter[str] = Counter()
         self._codes: dict[str, str | None] = {}
+        """Why each group waits; None: it is placed."""
         self._ages = Ages()
         self._scheduled = 0
 
@@ -42,7 +41,7 @@ class Tally:
 
     def put(self, key: str, verdict: Verdict, created: int) -> None:
         """The verdict stands for the group from now on."""
-        code: str | None = _SCHEDULED
+        code: str | None = None
         if not verdict.scheduled:
             code = verdict.reason.code if verdict.reason is not None else ""
             code = "plugin" if "/" in code else code

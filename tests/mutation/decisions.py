@@ -43,7 +43,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "room-promised-twice", f"{_ADMISSION}/sums.py",
-        "in (self.promised, self.by_queue.setdefault(queue, {})):", "in (self.by_queue.setdefault(queue, {}),):",
+        "add_to(self.promised, kept)", "add_to({}, kept)",
         "two groups are let in to the same room",
     ),
     Mutant(

@@ -6,7 +6,7 @@ queue the sums only shrink, so that whoever was refused in a cycle stays so unti
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -19,10 +19,11 @@ from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standin
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.session.guarding import attempt, working
+from kbatch.engine.session.guarding import working
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.quota import Excess
-from kbatch.resources import Resources
+from kbatch.resources import Resources, add_to
 
 Standings = npt.NDArray[np.int8]
 
@@ -46,9 +47,8 @@ class Sums:
 
     def promise(self, queue: str, kept: Mapping[str, int]) -> None:
         """A group of this queue is in queue: so much more is kept from others."""
-        for promised in (self.promised, self.by_queue.setdefault(queue, {})):
-            for name, amount in kept.items():
-                promised[name] = promised.get(name, 0) + amount
+        add_to(self.promised, kept)
+        add_to(self.by_queue.setdefault(queue, {}), kept)
 
     # --- one group ----------------------------------------------------------------------------------------------------
 
@@ -98,13 +98,10 @@ class Sums:
                 continue
             over = queue.allocated.get(name, 0) + promised.get(name, 0) + amount - hard
             if over > 0:
-                freed = self._freed(entry) if freed is None else freed
+                freed = self._freed(entry.giving) if freed is None else freed
                 if over > freed.get(name, 0):
                     return name
         return None
-
-    def _freed(self, entry: Entry) -> Resources:
-        return self.weaker.of(entry.giving) if self.preempts else {}
 
     def short(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
         """A dimension in which the room less what is promised, and `more`, is not enough."""
@@ -149,12 +146,7 @@ class Sums:
             ]
         )  # fmt: skip
         free = np.array([_clip(self.free(name)) for name in names], np.int64)
-        freed = _table(
-            [
-                [gives.get(name, 0) for name in names]
-                for gives in map(self._freed_by, backlog.givings)
-            ]
-        )  # fmt: skip
+        freed = _table([[gives.get(name, 0) for name in names] for gives in map(self._freed, backlog.givings)])
         yield TURN
         beyond = least > np.maximum(share, 0)[queue]
         if self.reclaims:
@@ -171,13 +163,14 @@ class Sums:
         if self.preempts:
             passes |= (least <= np.maximum(free + freed, 0)[giving]).all(axis=1)
         yield TURN
-        yield from self._unfit(backlog, rows[~passes & backlog.triable[rows] & ~backlog.fixed[rows]])
+        tried = rows[~passes & backlog.triable[rows] & ~backlog.fixed[rows]]
+        yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
         found[backlog.triable[rows] & (backlog.unfit[backlog.shape[rows]] == 1)] = Standing.UNFIT
         found[passes] = Standing.PASSES
         found[passes & (backlog.back[rows] > session.now)] = Standing.SENT_BACK
         total = np.array([_clip(session.total.get(name, 0)) for name in names], np.int64)
         found[backlog.stated[rows] & (least > total).any(axis=1)] = Standing.TOO_LARGE
-        yield from self._hopeless(backlog, rows[~backlog.fixed[rows]])
+        yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.hopeless, self._is_hopeless, 5)
         found[backlog.hopeless[backlog.shape[rows]] == 1] = Standing.HOPELESS
         asked = yield from self._over_quota(backlog, rows)
         if asked is not None:
@@ -193,7 +186,8 @@ class Sums:
         promised = self.by_queue.get(queue.name)
         return promised.get(name, 0) if promised else 0
 
-    def _freed_by(self, giving: Giving | None) -> Resources:
+    def _freed(self, giving: Giving | None) -> Resources:
+        """What could be freed for such a group by those that matter less, where they may be evicted for it."""
         return self.weaker.of(giving) if giving is not None and self.preempts else {}
 
     def _over(
@@ -232,33 +226,37 @@ class Sums:
         found[those] = over[backlog.quota[rows[those]]]
         return found
 
-    def _hopeless(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
-        """Find out of the shapes of these rows whether the emptied nodes could not hold them by number or sum."""
+    def _find_out(
+        self,
+        backlog: Backlog,
+        rows: Index,
+        known: npt.NDArray[np.int8],
+        ask: Callable[[JobState], Generator[Turn, None, bool]],
+        work: int,
+    ) -> Iterator[Turn]:
+        """Ask about each shape of these rows of which nothing is known: of the first of its groups for which that does
+        not raise; `work` in units of `Pace`.
+        """
         session = self._session
-        while found := _first_of_each(backlog.shape[rows], backlog.hopeless, rows):
+        while found := _first_of_each(backlog.shape[rows], known, rows):
             for row, shape in found:
                 job = session.job(backlog.entry(row).job.key)
-                hopeless = attempt(session, job, partial(self._feasibility.hopeless, job), None)
-                if hopeless is None:
+                answer = yield from working(session, job, partial(ask, job), None)
+                if answer is None:
                     rows = rows[rows != row]  # the next of its shape, then
                 else:
-                    backlog.hopeless[shape] = hopeless
-                if session.due(5):
+                    known[shape] = answer
+                if session.due(work):
                     yield TURN
 
-    def _unfit(self, backlog: Backlog, rows: Index) -> Iterator[Turn]:
-        """Find out of the shapes of these rows whether the emptied nodes do not take them."""
-        session = self._session
-        while found := _first_of_each(backlog.shape[rows], backlog.unfit, rows):
-            for row, shape in found:
-                job = session.job(backlog.entry(row).job.key)
-                trial = yield from working(session, job, partial(self._feasibility.attempting, job), None)
-                if trial is None:
-                    rows = rows[rows != row]
-                else:
-                    backlog.unfit[shape] = not trial.fits
-                if session.due(20):
-                    yield TURN
+    def _is_hopeless(self, job: JobState) -> Generator[Turn, None, bool]:
+        """Whether the emptied nodes could not hold the group by number or sum."""
+        yield from ()
+        return self._feasibility.hopeless(job)
+
+    def _is_unfit(self, job: JobState) -> Generator[Turn, None, bool]:
+        """Whether the emptied nodes do not take the group."""
+        return not (yield from self._feasibility.attempting(job)).fits
 
 
 def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> list[tuple[int, int]]:

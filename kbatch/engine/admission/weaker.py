@@ -9,7 +9,7 @@ from kbatch.engine.preemption.prospective import behind, gives
 from kbatch.engine.session.consent import lifetime_end
 from kbatch.engine.session.session import Session
 from kbatch.model.jobs import QueueRecord
-from kbatch.resources import Resources, add
+from kbatch.resources import Resources, add, add_to
 
 
 class Weaker:
@@ -88,13 +88,8 @@ def _levels(record: QueueRecord, now: int) -> Levels:
         part = job.bound
         if spare != job.holding:
             part = {name: amount * spare // job.holding for name, amount in job.bound.items()}
-        _count(level.late_spare if late else level.spare, part)
-        _count(level.late_surplus if late else level.surplus, gives(job))
+        add_to(level.late_spare if late else level.spare, part)
+        add_to(level.late_surplus if late else level.surplus, gives(job))
         if late:
-            _count(level.late, job.bound)
+            add_to(level.late, job.bound)
     return Levels(record, record.generation, until, tuple(sorted(levels.items(), key=lambda pair: pair[0])))
-
-
-def _count(vector: Resources, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        vector[name] = vector.get(name, 0) + amount
