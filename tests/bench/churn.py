@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +27,7 @@ from kbatch.engine import CycleState, Memo, NullObserver, Transaction, build_pol
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.process import memory
-from tests.bench.engine import NOW, Figure
+from tests.bench.engine import NOW, Figure, keep, tell
 from tests.bench.scale import resident
 
 LIVE: Final = 1000
@@ -282,12 +280,8 @@ def main() -> int:
     chosen = parser.parse_args()
     figures = measure(chosen.pods)
     for figure in figures:
-        sign = "ok  " if figure.met else "MISS"
-        print(f"{sign} {figure.what:66} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
-    if chosen.json is not None:
-        lines = [json.dumps({**asdict(figure), "met": figure.met}) + "\n" for figure in figures]
-        chosen.json.write_text("".join(lines), "utf-8")
-    return 0 if all(figure.met for figure in figures) else 1
+        tell(figure)
+    return keep(figures, chosen.json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -377,6 +377,20 @@ def unlike() -> Iterator[Figure]:
     yield replace(figure, name="unlike-slice", what="the same: longest slice", value=result.slice, limit=0.05)
 
 
+def tell(figure: Figure, width: int = 66) -> None:
+    """A line about one figure, beside its limit."""
+    sign = "ok  " if figure.met else "MISS"
+    print(f"{sign} {figure.what:{width}} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
+
+
+def keep(figures: Sequence[Figure], file: Path | None) -> int:
+    """Write one JSON line for each figure to the file, if there is one. The exit status: 1 where a limit is missed."""
+    if file is not None:
+        lines = [json.dumps({**asdict(figure), "met": figure.met}) + "\n" for figure in figures]
+        file.write_text("".join(lines), encoding="utf-8")
+    return 0 if all(figure.met for figure in figures) else 1
+
+
 ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "gangs": lambda: placed("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
     "singles": lambda: placed("singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
@@ -395,19 +409,15 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", help="write one JSON line per figure to this file")
+    parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
     parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     for name in arguments.names or ROWS:
         for figure in ROWS[name]():
             figures.append(figure)
-            sign = "ok  " if figure.met else "MISS"
-            print(f"{sign} {figure.what:90} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
-    if arguments.json:
-        lines = [json.dumps({**asdict(figure), "met": figure.met}) for figure in figures]
-        Path(arguments.json).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return 0 if all(figure.met for figure in figures) else 1
+            tell(figure, 90)
+    return keep(figures, arguments.json)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -31,7 +29,7 @@ from kbatch.process.feed import Feed
 from operators.scheduler.cache import Cache
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.process import KINDS
-from tests.bench.engine import Figure
+from tests.bench.engine import Figure, keep, tell
 
 GANG = 100
 WAITING = 1000
@@ -228,12 +226,8 @@ def main() -> int:
     chosen = parser.parse_args()
     figures = asyncio.run(measure(chosen.pods, chosen.nodes))
     for figure in figures:
-        sign = "ok  " if figure.met else "MISS"
-        print(f"{sign} {figure.what:66} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
-    if chosen.json is not None:
-        lines = [json.dumps({**asdict(figure), "met": figure.met}) + "\n" for figure in figures]
-        chosen.json.write_text("".join(lines), "utf-8")
-    return 0 if all(figure.met for figure in figures) else 1
+        tell(figure)
+    return keep(figures, chosen.json)
 
 
 if __name__ == "__main__":

@@ -70,9 +70,8 @@ from kbatch.engine import (
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
+from tests.bench.engine import NOW, STAMP
 
-NOW = 1_767_225_660 * SECOND
-STAMP = "2026-01-01T00:00:00Z"
 NAMESPACES = 20
 WARM_UP = 60
 """So many cycles at most go by before the first that is timed: until one decides nothing."""

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
-from kbatch.engine import Memo, Policy
+from kbatch.engine import Policy
 from kbatch.engine.admission.sums import Standings, Sums
 from kbatch.engine.carryover.backlog import Backlog, Index, Standing
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.model.events import Upsert
-from tests.property.test_engine import POLICIES, World, codes, relaxed, worlds
-from tests.unit.engine.worlds import Decisions, Simulation, run
+from tests.property.test_engine import POLICIES, Remembering, World, relaxed, worlds
 
 _OF_ROWS = Sums.of_rows
 
@@ -31,18 +30,6 @@ def _twice(sums: Sums, backlog: Backlog, rows: Index) -> Generator[Turn, None, S
         together = Standing.PASSES if standing == Standing.SENT_BACK else Standing(standing)
         assert alone is together, (entry, alone, together)
     return found
-
-
-class Remembering(Simulation):
-    """A simulation that compares each cycle with one that remembers nothing."""
-
-    def cycle(self) -> Decisions:
-        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
-        found = super().cycle()
-        assert alone.transactions == found.transactions, "decisions depend on the memo"
-        assert codes(alone) == codes(found), "verdicts depend on the memo"
-        self.model.validate()
-        return found
 
 
 @st.composite

@@ -144,19 +144,27 @@ def _room_for(rooms: dict[str, list[int]], cpu: int, gibs: int, count: int) -> l
     return found
 
 
-class Checked(Simulation):
-    """A simulation whose every cycle is checked."""
+class Remembering(Simulation):
+    """A simulation that compares each cycle with one that remembers nothing."""
 
     def cycle(self) -> Decisions:
-        before = _Before(self.model)
         alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
         found = super().cycle()
         assert alone.transactions == found.transactions, "decisions depend on the memo"
         assert codes(alone) == codes(found), "verdicts depend on the memo"
+        self.model.validate()
+        return found
+
+
+class Checked(Remembering):
+    """A simulation whose every cycle is checked."""
+
+    def cycle(self) -> Decisions:
+        before = _Before(self.model)
+        found = super().cycle()
         for transaction in found.transactions:
             before.check(transaction)
         before.check_victims()
-        self.model.validate()
         _check_nodes(self.model)
         _check_gangs(self.model, before)
         _check_verdicts(self.model, found)

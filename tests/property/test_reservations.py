@@ -16,15 +16,15 @@ from kbatch.api.objects import Node, Pod, PodGroup
 from kbatch.engine import CycleState, Memo, Policy
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.property.test_engine import CLASSES, POLICIES, World, codes, relaxed, worlds
+from tests.property.test_engine import CLASSES, POLICIES, Remembering, World, relaxed, worlds
 from tests.property.test_memo import HOST, STYLES, ZONE, styled
-from tests.unit.engine.worlds import EPOCH, Decisions, Simulation, group, node, pod, queue, run, stamp
+from tests.unit.engine.worlds import EPOCH, Decisions, group, node, pod, queue, stamp
 
 _MOST_CYCLES = 12
 """Cycles in which a world that nobody disturbs has come to rest."""
 
 
-class Slow(Simulation):
+class Slow(Remembering):
     """A simulation in which evicted pods take some seconds to go, each as long as its name says; some never go.
 
     Attributes:
@@ -38,11 +38,7 @@ class Slow(Simulation):
         self.told: dict[str, list[str]] = {}
 
     def cycle(self) -> Decisions:
-        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
         found = super().cycle()
-        assert alone.transactions == found.transactions, "decisions depend on the memo"
-        assert codes(alone) == codes(found), "verdicts depend on the memo"
-        self.model.validate()
         for transaction in found.transactions:
             for one in transaction.nominations:
                 self.told.setdefault(one.pod, []).append(one.node or "")
