@@ -15,6 +15,7 @@ would let in are looked at, one by one.
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -128,9 +129,10 @@ class _Admission:
             rows, standings = yield from self._standings(backlog.rows)
         self._wake(rows, standings)
         yield from self._tell(rows, standings)
-        gone = {entry.job.key for entry in self._refused if entry.job.key in backlog}
-        staying = [job for job in self.session.live() if job.key not in gone]
-        self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
+        if self._joined or self._refused:
+            gone = {entry.job.key for entry in self._refused if entry.job.key in backlog}
+            staying = [job for job in self.session.live() if job.key not in gone]
+            self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
@@ -270,14 +272,14 @@ class _Admission:
     def _lines(self, fresh: list[_Comer], rows: Index) -> dict[str, _Line]:
         """By queue who may come in."""
         backlog = self.backlog
-        lines: dict[str, _Line] = {}
+        lines: dict[str, _Line] = defaultdict(_Line)
         for comer in sorted(fresh, key=self._order, reverse=True):
-            lines.setdefault(comer.job.queue, _Line()).fresh.append(comer)
+            lines[comer.job.queue].fresh.append(comer)
         ranks = -backlog.priority[rows] if self.sums.preempts else np.zeros(len(rows), np.int64)
         rows = rows[np.lexsort((backlog.created[rows], ranks, backlog.queue[rows]))]
         _, starts = np.unique(backlog.queue[rows], return_index=True)
         for start, end in pairwise([*starts.tolist(), len(rows)]):
-            lines.setdefault(backlog.entry(int(rows[start])).job.queue, _Line()).rows = rows[start:end]
+            lines[backlog.entry(int(rows[start])).job.queue].rows = rows[start:end]
         return lines
 
     def _next(self, line: _Line) -> _Comer | None:
