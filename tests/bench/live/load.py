@@ -62,10 +62,11 @@ class Seen:
 
 
 @asynccontextmanager
-async def observing(client: Client, row: str) -> AsyncIterator[Seen]:
-    """Watch the row's pods while the context is open."""
+async def observing(client: Client, row: str, *, everywhere: bool = False) -> AsyncIterator[Seen]:
+    """Watch the row's pods while the context is open: in the one namespace, or everywhere (names must differ then)."""
     seen = Seen()
-    informer = Informer(client, PODS, namespace=NAMESPACE, label_selector=f"{LABEL}={row}")
+    namespace = None if everywhere else NAMESPACE
+    informer = Informer(client, PODS, namespace=namespace, label_selector=f"{LABEL}={row}")
 
     async def watch() -> None:
         async for batch in informer:
