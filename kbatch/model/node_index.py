@@ -32,8 +32,6 @@ class NodeIndex:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
         self.astray: dict[str, NodeRecord] = {}
-        self._capacity: Resources = {}
-        self._capacities: dict[str, Resources] = {}
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False
@@ -41,7 +39,7 @@ class NodeIndex:
 
     def capacity(self) -> Resources:
         """What schedulable nodes hold, less what foreign pods use; `pods` left out. As of the last `refreshing`."""
-        return {name: amount for name, amount in self._capacity.items() if amount > 0 and name != PODS}
+        return {name: amount for name, amount in self.table.total.items() if amount > 0 and name != PODS}
 
     def upsert(self, node: Node) -> bool:
         """Take over what the Node says. Whether anything changed that decisions read.
@@ -149,21 +147,17 @@ class NodeIndex:
 
     def refreshing(self) -> Iterator[None]:
         """Bring columns and capacity up to date, in pieces; what is not done when it is left off is done next time."""
-        while self._dirty:
-            part = dict(islice(self._dirty.items(), _AT_ONCE))
-            for name, record in part.items():
-                del self._dirty[name]
-                self._count(self._capacities.pop(name, None), -1)
-                if self.records.get(name) is record and record.node is not None:
-                    capacity = self._capacities[name] = record.capacity()
-                    self._count(capacity, 1)
-            if not self._rebuild:
-                self.table.update(part.values())
-            yield
         if self._rebuild:
+            self._dirty = {}  # all are read
             yield from self.table.rebuilding(self.records)
             self._rebuild = False
             self._any_closed = any(record.closed_by for record in self.records.values())
+        while self._dirty:
+            part = dict(islice(self._dirty.items(), _AT_ONCE))
+            self.table.update(part.values())
+            for name in part:
+                del self._dirty[name]
+            yield
 
     def _record(self, name: str) -> NodeRecord:
         record = self.records.get(name)
@@ -191,14 +185,6 @@ class NodeIndex:
         """Something but the use of a node changed."""
         self._rebuild = True
         self._dirty[record.name] = record
-
-    def _count(self, vector: Resources | None, sign: int) -> None:
-        for name, amount in (vector or {}).items():
-            left = self._capacity.get(name, 0) + sign * amount
-            if left:
-                self._capacity[name] = left
-            else:
-                self._capacity.pop(name, None)
 
 
 def _content(node: Node) -> tuple[object, ...]:

@@ -152,18 +152,27 @@ def _accumulate(vector: Resources, needs: Iterable[tuple[str, int]], sign: int) 
             vector.pop(name, None)
 
 
-def _columns(records: Sequence[NodeRecord], name: str) -> Generator[None, None, tuple[Column, Column, Column, Column]]:
-    """Of one dimension what the records have allocatable, used, releasing and in use by others; in pieces."""
-    found: tuple[list[int], list[int], list[int], list[int]] = ([], [], [], [])
+def _columns(
+    records: Sequence[NodeRecord], names: Sequence[str]
+) -> Generator[None, None, dict[str, tuple[Column, Column, Column, Column]]]:
+    """By dimension what the records have allocatable, used, releasing and in use by others; in pieces."""
+    empty = np.zeros(len(records), np.int64)
+    found = {name: (empty.copy(), empty.copy(), empty.copy(), empty.copy()) for name in names}
     for start in range(0, len(records), _ROWS_AT_ONCE):
         part = records[start : start + _ROWS_AT_ONCE]
-        found[0].extend([record.allocatable.get(name, 0) for record in part])
-        found[1].extend(_cells([record.used for record in part], name))
-        found[2].extend(_cells([record.releasing for record in part], name))
-        found[3].extend(_cells([record.foreign for record in part], name))
-        yield
-    allocatable, used, releasing, foreign = (np.array(each, np.int64) for each in found)
-    return allocatable, used, releasing, foreign
+        here = slice(start, start + len(part))
+        vectors = (
+            [record.allocatable for record in part],
+            [record.used for record in part],
+            [record.releasing for record in part],
+            [record.foreign for record in part],
+        )
+        there = [at for at, each in enumerate(vectors) if any(each)]  # on most nodes nothing is being released
+        for name in names:
+            for at in there:
+                found[name][at][here] = _cells(vectors[at], name)
+            yield
+    return found
 
 
 def _cells(vectors: Sequence[Resources], name: str) -> list[int]:
@@ -186,7 +195,7 @@ class NodeTable:
         names: of the rows; `row` is its inverse.
         allocatable, idle, releasing: an int64 column for each dimension. `idle` is allocatable less used and may be
             below zero; a dimension that some node lacks stands there as 0. `pods` is a dimension like the others.
-        capacity: allocatable less foreign use, 0 on rows that are not schedulable.
+        capacity: allocatable less foreign use, 0 on rows that are not schedulable. total: the sum of each column of it.
         open: rows whose every pod is known, and whose sums are within 2^53; the columns of others stop there.
         ready, cordoned: of the node's own conditions and spec.
         taint_set: for each row the index of its taints in `taint_sets`.
@@ -202,6 +211,7 @@ class NodeTable:
         self.idle: dict[str, Column] = {}
         self.releasing: dict[str, Column] = {}
         self.capacity: dict[str, Column] = {}
+        self.total: Resources = {}
         self.open: Mask = np.zeros(0, np.bool_)
         self.ready: Mask = np.zeros(0, np.bool_)
         self.cordoned: Mask = np.zeros(0, np.bool_)
@@ -264,9 +274,7 @@ class NodeTable:
                 yield
         masks = np.array([not record.closed for record in found], np.bool_), np.array(ready, np.bool_)
         usable = masks[0] & masks[1] & ~np.array(cordoned, np.bool_)
-        filled = {}
-        for name in sorted(dimensions):
-            filled[name] = yield from _columns(found, name)
+        filled = yield from _columns(found, sorted(dimensions))
         self.names, self.records = names, found
         self.row = {name: row for row, name in enumerate(names)}
         self.open, self.ready = masks
@@ -280,6 +288,7 @@ class NodeTable:
         self.capacity = {
             name: np.where(usable, np.maximum(columns[0] - columns[3], 0), 0) for name, columns in filled.items()
         }
+        self.total = {name: exact_sum(column) for name, column in self.capacity.items()}
 
     def update(self, records: Iterable[NodeRecord]) -> None:
         """Take over what these records hold now; their nodes themselves did not change."""
@@ -295,5 +304,7 @@ class NodeTable:
             allocatable = self.allocatable[name][index]
             idle[index] = allocatable - used
             self.releasing[name][index] = _cells([record.releasing for record in picked], name)
-            self.capacity[name][index] = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
+            capacity = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
+            self.total[name] += sum(capacity.tolist()) - sum(self.capacity[name][index].tolist())
+            self.capacity[name][index] = capacity
         self.open[index] = [not record.closed for record in picked]
