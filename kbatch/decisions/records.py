@@ -177,7 +177,7 @@ def write_decision(decision: Transaction | Verdict) -> bytes:
     if isinstance(decision, Transaction):
         return _encode({"transaction": decision})
     verdict: dict[str, Any] = {
-        name: getattr(decision, name) for name in Verdict.__dataclass_fields__ if name != "reason"
+        name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"
     }
     if not decision.members_lost:
         del verdict["members_lost"]  # as logs have it that are older than this

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+import msgspec
+
 from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Bind this pod (`namespace/name`, with this uid) to this node."""
 
     pod: str
@@ -21,8 +22,7 @@ class Bind:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(msgspec.Struct, frozen=True):
     """Evict this pod from its node; `action` is `reclaim`, `preempt` or `allocate` (a partly bound gang taken back).
 
     `beneficiary` is the group (`namespace/name`) that gets the room; empty for a gang that is taken back.
@@ -35,8 +35,7 @@ class Eviction:
     beneficiary: str
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(msgspec.Struct, frozen=True):
     """Write this node into the pod's `nominatedNodeName`; None withdraws what stands there."""
 
     pod: str
@@ -44,8 +43,7 @@ class Nomination:
     node: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True):
     """What is to be done for one group, as a whole: all of its evictions are tried (dryRun) before one is made."""
 
     group: str
@@ -57,8 +55,7 @@ class Transaction:
     """Key of the group in `ClusterModel.jobs`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """How a group stands at the end of a cycle. Groups that need no word are left out.
 
     Attributes:

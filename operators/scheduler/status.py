@@ -15,7 +15,6 @@ pods are evicted: where there are many victims that takes seconds, and a plan ma
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections import OrderedDict
@@ -193,7 +192,7 @@ class StatusWriter:
             else:
                 reason = self._failure(key)
                 if reason is not None:
-                    waits = dataclasses.replace(verdict, scheduled=False, reason=reason)
+                    waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
                     said = verdict_conditions(waits, group.metadata.generation)
                     failed = Wanted(wanted.uid, said, wanted.attempts)
                     if _difference(group, failed) == _STATUS:

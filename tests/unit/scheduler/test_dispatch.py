@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -331,7 +330,7 @@ async def test_nobody_is_evicted_for_room_that_nobody_is_nominated_to() -> None:
     cache.nominate("ns/a", "uid-a", "m")
     nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
     async with dispatching(api, cache) as dispatcher:
-        assert dispatcher.submit(dataclasses.replace(plan("v"), nominations=nominations))
+        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
         await until(lambda: dispatcher.in_flight == 0)
         assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
         assert not cache.model.tasks["ns/v"].terminating
@@ -347,7 +346,7 @@ async def test_who_is_gone_needs_no_nomination() -> None:
     api.on("PATCH", "/pods/b/status", ApiError(404, "NotFound"))
     nominations = tuple(Nomination(f"ns/{name}", f"uid-{name}", "n") for name in "ab")
     async with dispatching(api, cache) as dispatcher:
-        assert dispatcher.submit(dataclasses.replace(plan("v"), nominations=nominations))
+        assert dispatcher.submit(msgspec.structs.replace(plan("v"), nominations=nominations))
         await until(lambda: dispatcher.in_flight == 0)
         assert len(api.made("POST", "/eviction")) == 2
         assert cache.model.tasks["ns/v"].terminating
