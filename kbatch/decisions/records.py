@@ -176,9 +176,7 @@ def write_decision(decision: Transaction | Verdict) -> bytes:
     """A decision as JSON: equal decisions give equal bytes, and what a person would read in one stands in them."""
     if isinstance(decision, Transaction):
         return _encode({"transaction": decision})
-    verdict: dict[str, Any] = {
-        name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"
-    }
+    verdict: dict[str, Any] = {name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"}
     if not decision.members_lost:
         del verdict["members_lost"]  # as logs have it that are older than this
     verdict["reason"] = _reason(decision.reason)

@@ -358,6 +358,10 @@ class Plugin:
 
     # --- a plugin's own indexes ---------------------------------------------------------------------------------------
 
+    def follows(self, cls: TaskClass) -> bool:
+        """Whether `placed` has anything to count of a task of this class: else it is not told of any."""
+        return True
+
     def placed(self, task: Task, row: int) -> Undo:
         """The open statement put a task there (bound or nominated). The engine calls the undo if it is taken back."""
         return NO_UNDO

@@ -159,6 +159,10 @@ class NodeOrder(Plugin):
             self._add_preferences(preferences, rows.index, score)
         return score
 
+    def follows(self, cls: TaskClass) -> bool:
+        """Whether any pod looks at others."""
+        return self._index is not None
+
     def placed(self, task: Task, row: int) -> Undo:
         """Count the pod where it will stand."""
         index = self._index

@@ -202,18 +202,20 @@ class Predicates(Plugin):
         keys = self._static(cls)[1]
         return (*(reason() for reason in self.reasons), *(UntoleratedTaint(key) for key in keys))
 
+    def follows(self, cls: TaskClass) -> bool:
+        """Whether pods of the class hold ports or volumes, or any pod looks at others."""
+        return self._neighbours is not None or self._occupancy.counts(cls)
+
     def placed(self, task: Task, row: int) -> Undo:
         """Count the pod where it will stand."""
         cls = task.cls
-        if self._neighbours is None and not self._occupancy.counts(cls):
-            return NO_UNDO
         self._move(cls, row, 1, stays=False)
         return lambda: self._move(cls, row, -1, stays=False)
 
     def removed(self, task: Task, row: int) -> Undo:
         """Count the pod no longer; one that stood on a node is leaving it from now on."""
         cls, stays = task.cls, bool(task.node)
-        if self._neighbours is None and not self._occupancy.counts(cls):
+        if not self.follows(cls):
             return NO_UNDO
         self._move(cls, row, -1, stays=stays)
         return lambda: self._move(cls, row, 1, stays=stays)

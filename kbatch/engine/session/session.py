@@ -141,7 +141,7 @@ class Session:
         self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
         self.gathering: Sequence[Plugin] = those("node_sets")
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
-        self.placed_hooks: list[Callable[[Task, int], Undo]] = [plugin.placed for plugin in those("placed")]
+        self._following = [(plugin.follows, plugin.placed) for plugin in those("placed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
         self.voting = Voting(policy, self._plugins)
 
@@ -344,6 +344,10 @@ class Session:
         """The first instant after now at which the same snapshot could be decided otherwise; None: never."""
         instants = [*self.wake, *(wake for plugin in self._plugins if (wake := plugin.wake()) is not None)]
         return min((instant for instant in instants if instant > self.now), default=None)
+
+    def followers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
+        """What is to be told when a task of the class is placed: `placed` of the plugins that follow the class."""
+        return [placed for follows, placed in self._following if follows(cls)]
 
     # --- reasons ------------------------------------------------------------------------------------------------------
 

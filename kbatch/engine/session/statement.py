@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
@@ -19,6 +19,8 @@ from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 
 _T = TypeVar("_T")
+_MANY: Final = 6
+"""From so many tasks on it takes less to put them on their rows together than one by one."""
 
 
 class Operation(Enum):
@@ -109,9 +111,12 @@ class Statement:
         count = len(rows) if most is None else min(most, len(rows))
         if allowed is not None:
             count = next((at for at in range(count) if not allowed[rows[at]]), count)
-        operation = Operation.PIPELINE if waits else Operation.ALLOCATE
-        for at in range(count):
-            self._do(operation, tasks[at], rows[at], self.job)
+        if count >= _MANY and not waits and not self.session.followers(first.cls):
+            self._allocate_all(tasks[:count], rows[:count])
+        else:
+            operation = Operation.PIPELINE if waits else Operation.ALLOCATE
+            for at in range(count):
+                self._do(operation, tasks[at], rows[at], self.job)
         if count < len(rows) and self.refused is None:
             self.note_refusal(first, rows[count])
         return count
@@ -222,12 +227,12 @@ class Statement:
         return [found]
 
     def _do(self, operation: Operation, task: Task, row: int, job: JobState, action: str = "") -> None:
-        self._apply(operation, task, row, job, 1)
-        undos: tuple[Callable[[], None], ...] = ()
         if operation in (Operation.ALLOCATE, Operation.PIPELINE):
-            hooks = self.session.placed_hooks
+            hooks = self.session.followers(task.cls)
         else:
             hooks = self.session.removed_hooks if row >= 0 else []
+        self._apply(operation, task, row, job, 1)
+        undos: tuple[Callable[[], None], ...] = ()
         if hooks:
             done: list[Callable[[], None]] = []
             try:
@@ -241,6 +246,21 @@ class Statement:
                 raise CulpritError(job) from error
             undos = tuple(done)
         self._note(_Step(operation, task, row, job, action, undos))
+
+    def _allocate_all(self, tasks: Sequence[Task], rows: Sequence[int]) -> None:
+        """`_do` for tasks of one class and role that no plugin counts: nothing is asked or raised between them."""
+        session, job, first = self.session, self.job, tasks[0]
+        session.room.allocate_all(first.cls, rows)
+        job.placed.update((task.key, (task, row)) for task, row in zip(tasks, rows, strict=True))
+        job.count(first, len(tasks))
+        queue = session.queues.get(job.queue)
+        if queue is not None:
+            queue.add(first.cls.request, len(tasks))
+        if not self._steps:
+            session.open_statements[id(self)] = self
+        self._steps += [
+            _Step(Operation.ALLOCATE, task, row, job, "", ()) for task, row in zip(tasks, rows, strict=True)
+        ]
 
     def _note(self, step: _Step) -> None:
         if not self._steps:

@@ -117,9 +117,10 @@ class JobState:
             self.by_role.get(role.name, 0) - waiting.get(role.name, 0) >= role.min_member for role in self.job.roles
         )
 
-    def count(self, task: Task, sign: int) -> None:
-        """Count (1) or no longer count (-1) a task towards its role and its sum."""
+    def count(self, task: Task, number: int) -> None:
+        """Count so many tasks like this one, towards their role and their sum; no longer count them, if below 0."""
         if self.job.roles:
-            self.by_role[task.role] = self.by_role.get(task.role, 0) + sign
+            self.by_role[task.role] = self.by_role.get(task.role, 0) + number
+        allocated = self.allocated
         for name, amount in task.cls.request.items():
-            self.allocated[name] = self.allocated.get(name, 0) + sign * amount
+            allocated[name] = allocated.get(name, 0) + number * amount

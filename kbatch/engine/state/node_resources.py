@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -45,6 +47,15 @@ class NodeResources:
             self.future[name][row] -= sign * amount
         self.log.append(row)
         self.causes.append(cls.id if sign > 0 else -1)
+
+    def allocate_all(self, cls: TaskClass, rows: Sequence[int]) -> None:
+        """A pod of the class comes onto each of these rows; several onto one that is named several times."""
+        index = np.array(rows, np.intp)
+        for name, amount in cls.needs:
+            np.subtract.at(self.idle[name], index, amount)
+            np.subtract.at(self.future[name], index, amount)
+        self.log.extend(rows)
+        self.causes.extend([cls.id] * len(rows))
 
     def pipeline(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod waits for a row (1), or no longer (-1)."""

@@ -30,8 +30,8 @@ class QueueState:
         """Its weight."""
         return self.record.weight
 
-    def add(self, request: Mapping[str, int], sign: int = 1) -> None:
-        """Count (1) or no longer count (-1) one pod's request."""
+    def add(self, request: Mapping[str, int], number: int = 1) -> None:
+        """Count so many pods of this request; no longer count them, if below 0."""
         allocated = self.allocated
         for name, amount in request.items():
-            allocated[name] = allocated.get(name, 0) + sign * amount
+            allocated[name] = allocated.get(name, 0) + number * amount

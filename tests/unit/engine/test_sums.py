@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 from kbatch.api.objects import Condition, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
 from kbatch.engine import take_snapshot
+from kbatch.engine.plugin import NoArguments, Plugin, Undo
+from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.minimum import shortfalls
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.tasks import Task, TaskClass
 from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, run, stamp, world
 
 SIZES = (("n1", "3"), ("n2", "1"))
 
 
-def session_of(model: ClusterModel) -> Session:
+def session_of(model: ClusterModel, by: Policy | None = None) -> Session:
     snapshot = take_snapshot(model, EPOCH)
     assert list(snapshot.open()) is not None
-    session = Session(snapshot, policy())
+    session = Session(snapshot, by or policy())
     assert list(session.open()) is not None
     return session
 
@@ -33,6 +38,77 @@ def dying(name: str, where: str, **more: Any) -> Pod:
 def in_queue(found: PodGroup) -> PodGroup:
     found.status.conditions = (Condition(type="Enqueued", status="True", last_transition_time=stamp(0)),)
     return found
+
+
+def counted_in(session: Session) -> dict[str, Any]:
+    """All that placing pods of the group changes."""
+    job, queue, room = session.job("ns/g"), session.queue("default"), session.room
+    return {
+        "room": [{name: column.tolist() for name, column in part.items()} for part in (room.idle, room.future)],
+        "job": [list(job.placed.items()), job.by_role, job.allocated, job.missing()],
+        "queue": queue.allocated,
+        "open": len(session.open_statements),
+    }
+
+
+# --- a statement ------------------------------------------------------------------------------------------------------
+
+
+def test_like_pods_placed_together_count_as_those_placed_one_by_one() -> None:
+    gang = group("g", 8, roles={"w": 8})
+    pods = [pod(f"g-{at}", of="g", role="w") for at in range(8)]
+    model = world(queue(), node("n0", "9"), node("n1", "9"), gang, pods)
+    together, apart = session_of(model), session_of(model)
+    rows = [0, 1, 1, 0, 1, 1, 1, 0]
+    before = counted_in(together)
+    tasks = list(together.job("ns/g").waiting)
+    one, other = (Statement(session, session.job("ns/g")) for session in (together, apart))
+    assert one.place(tasks, rows) == 8
+    assert all(other.allocate(task, row) for task, row in zip(tasks, rows, strict=True))
+    assert counted_in(together) == counted_in(apart)
+    assert counted_in(together)["open"] == 1
+    assert (together.room.log, together.room.causes) == (apart.room.log, apart.room.causes)
+    assert [step[:3] for step in one.recorded()] == [step[:3] for step in other.recorded()]
+    one.rollback(5)
+    other.rollback(5)
+    assert counted_in(together) == counted_in(apart)
+    one.rollback()
+    assert together.job("ns/g").missing() == 8
+    after = counted_in(together)
+    assert (after["room"], after["open"]) == (before["room"], 0)
+
+
+class Follows(Plugin):
+    """Counts the pods that ask for less than two CPU."""
+
+    name = "extra"
+    agrees = frozenset()
+
+    told: ClassVar[list[tuple[str, int]]] = []
+
+    def follows(self, cls: TaskClass) -> bool:
+        return cls.request["cpu"] < 2000
+
+    def placed(self, task: Task, row: int) -> Undo:
+        self.told.append((task.key, row))
+        return lambda: self.told.remove((task.key, row))
+
+
+def test_a_plugin_is_told_of_each_pod_that_it_follows_and_of_no_other() -> None:
+    Follows.told.clear()
+    model = world(queue(), node("n", "99"), group("g"), members("g", 7), [pod(f"g-{at}", "2", of="g") for at in "ab"])
+    by = policy()
+    part = dataclasses.replace(by.plugins[0], plugin=Follows, arguments=NoArguments())
+    session = session_of(model, dataclasses.replace(by, plugins=(part, *by.plugins)))
+    tasks = list(session.job("ns/g").waiting)
+    small, large = ([task for task in tasks if task.cls.request["cpu"] == cpu] for cpu in (1000, 2000))
+    statement = Statement(session, session.job("ns/g"))
+    assert statement.place(small, [0] * 7) == 7
+    assert statement.place(large, [0] * 2) == 2
+    assert statement.place((), ()) == 0
+    assert Follows.told == [(task.key, 0) for task in small]
+    statement.rollback(3)
+    assert Follows.told == [(task.key, 0) for task in small[:3]]
 
 
 # --- roles and caps ---------------------------------------------------------------------------------------------------
