@@ -270,9 +270,9 @@ class _Line:
         if context.feasibility.hopeless(job):
             session.refuse_room(job)
             return False
-        mark = signature(job, tasks)
         statement = Statement(session, job)
-        known = context.unschedulable.known(mark, tasks)
+        failed = context.unschedulable
+        known = not failed.empty and failed.known(signature(job, tasks), tasks)
         if known:
             account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
@@ -301,7 +301,7 @@ class _Line:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
             return False
         if statement.searched and not (known or context.ledger):
-            context.unschedulable.note(mark, tasks)
+            failed.note(signature(job, tasks), tasks)
         session.refuse_room(job)
         return False
 

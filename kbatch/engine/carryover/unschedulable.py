@@ -37,6 +37,11 @@ class UnschedulableCache:
         """Whether the nodes are now as the snapshot has them."""
         return self._as_found == self._session.commits and not self._session.set_aside
 
+    @property
+    def empty(self) -> bool:
+        """Whether no attempt is known to have failed."""
+        return not (self._shrinking or self._exact or self._before.shrinking or self._before.exact)
+
     def known(self, mark: object, tasks: Sequence[Task]) -> bool:
         """Whether the attempt to place a minimum from these tasks is sure to fail again."""
         session = self._session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
 from kbatch.times import SECOND
 
+_task_age: Final = attrgetter("created", "key")
 _LONGEST_OUT: Final = 600 * SECOND
 """A group that seems to be left out for longer was dated by a clock that was wrong."""
 
@@ -48,6 +50,7 @@ class Session:
     """The engine's working state; it is the `View` that plugins get.
 
     Attributes:
+        queues: those that exist, and those that do not and yet hold something, in the order of names.
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
             `room_generation` stand still, room only shrinks, and what did not fit does not fit.
         emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
@@ -83,13 +86,13 @@ class Session:
         deserved = self.model.deserved()
         # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
         nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
-        self._queues = {
+        self.queues: Mapping[str, QueueState] = {
             name: QueueState(record, deserved.get(name, nothing), {} if self.emptied else dict(record.allocated))
             for name, record in sorted(self.model.queues.items())
             if record.queue is not None or record.allocated
         }
         self._jobs: dict[str, JobState] = {}
-        self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self._queues), RoleMaximum()]
+        self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self.queues), RoleMaximum()]
         self.room_moves = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
@@ -186,14 +189,9 @@ class Session:
 
     # --- View ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def queues(self) -> Mapping[str, QueueState]:
-        """The queues that exist, and those that do not and yet hold something, in the order of names."""
-        return self._queues
-
     def queue(self, name: str) -> QueueState:
         """A queue; raises KeyError where there is none."""
-        return self._queues[name]
+        return self.queues[name]
 
     def job(self, key: str) -> JobState:
         """A group; raises KeyError where there is none."""
@@ -211,22 +209,27 @@ class Session:
         if out is not None:
             self.exclude(state, out)
         elif len(waiting) > 1:
-            keys = self._task_keys
             try:
-                waiting.sort(key=lambda task: (*[part for key in keys for part in key(task)], task.created, task.key))
+                waiting = self._in_order(waiting)
             except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
                 self.mishaps.append((state, error))
         state.waiting = waiting
         asks: dict[str, None] = {}
-        seen: set[int] = set()
-        for task in waiting:
-            if task.cls.id not in seen:
-                seen.add(task.cls.id)
-                asks.update(dict.fromkeys(task.cls.request))
+        for cls in dict.fromkeys([task.cls for task in waiting]):
+            asks.update(dict.fromkeys(cls.request))
         state.asks = tuple(asks)
         if job.roles:
             state.by_role = job.placed_by_role()
         return state
+
+    def _in_order(self, tasks: list[Task]) -> list[Task]:
+        """The tasks by what plugins say of each, the first plugin first, then by age."""
+        tasks.sort(key=_task_age)
+        for key in reversed(self._task_keys):  # sorting is stable
+            ranks = [key(task) for task in tasks]
+            if ranks.count(ranks[0]) < len(ranks):
+                tasks = [tasks[at] for at in sorted(range(len(ranks)), key=ranks.__getitem__)]
+        return tasks
 
     def live(self) -> Sequence[JobState]:
         """The groups that the cycle looks at, the oldest first: those that are neither settled nor in the backlog."""
@@ -243,7 +246,7 @@ class Session:
             nominated: dict[str, Resources] = {}
             asked: dict[str, set[str]] = {}
             for job in self.live():
-                if job.in_queue and job.possible and job.queue in self._queues and (job.nominated or not job.idle):
+                if job.in_queue and job.possible and job.queue in self.queues and (job.nominated or not job.idle):
                     asked.setdefault(job.queue, set()).update(job.asks)
                     if job.nominated:
                         sums = nominated.setdefault(job.queue, {})
@@ -251,7 +254,7 @@ class Session:
                             for name, amount in task.cls.request.items():
                                 sums[name] = sums.get(name, 0) + amount
             for queue, names in asked.items():
-                state, waits = self._queues[queue], nominated.get(queue, {})
+                state, waits = self.queues[queue], nominated.get(queue, {})
                 for name in names:
                     if state.deserved.get(name, 0) > state.allocated.get(name, 0) - waits.get(name, 0):
                         below.setdefault(name, set()).add(queue)
@@ -310,11 +313,14 @@ class Session:
 
     def enqueueable(self, job: JobState) -> Reason | None:
         """Why plugins keep the job out of the queue."""
-        return most_specific([ask(job) for ask in self._enqueueable])
+        return most_specific([ask(job) for ask in self._enqueueable]) if self._enqueueable else None
 
     def ready(self, job: JobState) -> bool:
         """Whether what is bound is enough for the job to run."""
-        return not any(ask(job) for ask in self._ready)
+        for ask in self._ready:  # noqa: SIM110 -- asked of every group in every cycle
+            if ask(job):
+                return False
+        return True
 
     def pipelined(self, job: JobState) -> bool:
         """Whether what is bound and nominated is enough."""

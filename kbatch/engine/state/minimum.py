@@ -18,6 +18,9 @@ def unplaced(job: JobState) -> list[Task]:
 
 def shortfalls(job: JobState) -> list[tuple[str | None, int]]:
     """What must still be placed: for each role its missing minimum, then (None) the rest of the group's, from any."""
+    if not job.job.roles:
+        more = job.missing()
+        return [(None, more)] if more else []
     wanted: list[tuple[str | None, int]] = []
     for role in job.job.roles:
         more = role.min_member - job.by_role.get(role.name, 0)
@@ -40,6 +43,8 @@ def signature(job: JobState, tasks: Sequence[Task]) -> object:
 
 def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
     """The tasks that the minimum would take if all fitted, for sums; no more of a role than it may have."""
+    if not job.job.roles:
+        return list(tasks[: job.missing()])
     found: list[Task] = []
     used: set[str] = set()
     spare = {role.name: job.role_headroom(role.name) for role in job.job.roles}

@@ -111,6 +111,29 @@ def test_a_plugin_is_told_of_each_pod_that_it_follows_and_of_no_other() -> None:
     assert Follows.told == [(task.key, 0) for task in small[:3]]
 
 
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+class LargestFirst(Plugin):
+    name = "extra"
+    agrees = frozenset()
+
+    def task_order_key(self, task: Task) -> tuple[Any, ...]:
+        return (-task.cls.request["cpu"],)
+
+
+def test_tasks_come_by_what_plugins_say_the_first_first_and_then_by_age() -> None:
+    sizes = {"a": ("1", 0, 5), "b": ("2", 0, 7), "c": ("2", 0, 6), "d": ("1", 9, 8), "e": ("2", 9, 9), "f": ("1", 0, 4)}
+    pods = [pod(name, cpu, of="g", priority=high, at=at) for name, (cpu, high, at) in sizes.items()]
+    by = policy()
+    part = dataclasses.replace(by.plugins[0], plugin=LargestFirst, arguments=NoArguments())
+    model = world(queue(), node("n"), group("g"), pods)
+    last = session_of(model, dataclasses.replace(by, plugins=(*by.plugins, part)))
+    first = session_of(model, dataclasses.replace(by, plugins=(part, *by.plugins)))
+    assert [task.key for task in last.job("ns/g").waiting] == ["ns/e", "ns/d", "ns/c", "ns/b", "ns/f", "ns/a"]
+    assert [task.key for task in first.job("ns/g").waiting] == ["ns/e", "ns/c", "ns/b", "ns/d", "ns/f", "ns/a"]
+
+
 # --- roles and caps ---------------------------------------------------------------------------------------------------
 
 
