@@ -86,7 +86,10 @@ def of_types(conditions: Sequence[Condition] | None, types: Collection[str]) -> 
 
 def find(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
     """The condition of this type, or None."""
-    return next((condition for condition in conditions or () if condition.type == type_), None)
+    for condition in conditions or ():
+        if condition.type == type_:
+            return condition
+    return None
 
 
 def is_true(conditions: Sequence[Condition] | None, type_: str) -> bool:

@@ -46,8 +46,11 @@ class Reason:
 
 def most_specific(reasons: Iterable[Reason | None]) -> Reason | None:
     """The reason that takes precedence, the first of equals; None where there is none."""
-    found = [reason for reason in reasons if reason is not None]
-    return min(found, key=lambda reason: reason.rank) if found else None
+    found: Reason | None = None
+    for reason in reasons:
+        if reason is not None and (found is None or reason.rank < found.rank):
+            found = reason
+    return found
 
 
 def amount(resource: str, units: int) -> str:

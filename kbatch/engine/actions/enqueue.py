@@ -151,7 +151,7 @@ class _Admission:
             elif job.possible:
                 fresh.append(_Comer(job.job, fresh=job))
             elif self._plain(job):
-                entry = attempt(session, job, partial(self._entry, job, None), None)
+                entry = attempt(session, job, partial(self._entry, job, None, plain=True), None)
                 if entry is not None:
                     self._refused.append(entry)
         return fresh
@@ -174,8 +174,8 @@ class _Admission:
             and told is not None and told.status != conditions.TRUE
         )  # fmt: skip
 
-    def _entry(self, job: JobState, wanted: Needs | None) -> Entry:
-        """What the group asks for while it waits."""
+    def _entry(self, job: JobState, wanted: Needs | None, *, plain: bool) -> Entry:
+        """What the group asks for while it waits; `plain`: as `_plain` says."""
         session, model = self.session, job.job
         fixed: Reason | None = None
         gated = gates_of(job)
@@ -184,7 +184,7 @@ class _Admission:
             fixed = session.reasons[job.key][0]
         elif wanted is None:
             fixed = invalid or (NotEnoughTasks(0, job.minimum) if not job.gated else gated)
-        elif self._plain(job):
+        elif plain:
             fixed = session.enqueueable(job)
         demand = session.model.demand(model)
         wanted = wanted or Needs({}, {})
@@ -203,7 +203,7 @@ class _Admission:
             shape=self.context.feasibility.mark(job),
             triable=not demand.short and bool(demand.uncreated or invalid is None),
             tried=invalid is None,
-            choosing=not model.min_resources and any(task.cls is not job.waiting[0].cls for task in job.waiting),
+            choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
             stated=bool(model.min_resources),
             attempts=job.attempts,
             due=model.created + session.policy.ageing,
@@ -309,7 +309,7 @@ class _Admission:
 
     def _let_in_all(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Queues by their order, groups in their lines."""
-        session = self.session
+        session, trials = self.session, self.context.feasibility.trials
         heap = [(self._key(name), name) for name in lines]
         heapq.heapify(heap)
         while heap:
@@ -322,6 +322,7 @@ class _Admission:
             if comer.fresh is None and (comer.job.key in session.failed or comer.job.key not in self.backlog):
                 continue  # work on another has shown that it fails
             state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
+            before = len(trials)
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = True
                 heapq.heapreplace(heap, (self._key(name), name))
@@ -332,7 +333,8 @@ class _Admission:
                 self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
-                yield TURN  # it may have been tried on the emptied nodes
+                if session.due(5) or len(trials) > before:  # it was tried on the emptied nodes
+                    yield TURN
 
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
@@ -362,12 +364,14 @@ class _Admission:
 
     def _let_in(self, comer: _Comer, job: JobState, line: _Line) -> Generator[Turn, None, bool]:
         session, entry = self.session, comer.entry
+        plain = False
         if entry is None:
             wanted = needs(session, job) if job.possible else None
             if wanted is not None and self._fits(job, wanted):
                 self._come_in(job, wanted.kept)
                 return True
-            entry = self._entry(job, wanted)
+            plain = self._plain(job)
+            entry = self._entry(job, wanted, plain=plain)
         refused = session.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
@@ -382,7 +386,7 @@ class _Admission:
             if self.backlog.remove(job.key):
                 self._joined.append(job)
             return True
-        if comer.fresh is not None and self._plain(job):
+        if plain:
             self._refused.append(entry)
         elif comer.fresh is not None:
             reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kbatch.api.objects import ResourceQuota
 from kbatch.engine.carryover.backlog import Asked
@@ -18,8 +19,7 @@ from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, subtract, total
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True):
     """What a group still needs, `pods` left out.
 
     Attributes:
@@ -56,10 +56,10 @@ def _of_the_possible(session: Session, job: JobState) -> list[Task] | None:
     """The tasks that the minimum would take without those that no node, or not the queue's capability, could hold even
     by themselves; None where there are none of these, or where the others are too few.
     """
-    if len(job.waiting) < 2 or len({task.cls.id for task in job.waiting}) < 2:
+    classes = {task.cls for task in job.waiting}
+    if len(classes) < 2:
         return None
     hard = _capability(session, job)
-    classes = {task.cls for task in job.waiting}
     large = {cls.id for cls in classes if not session.could_hold(cls, hard)}
     if not large:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -66,8 +67,7 @@ class Asked:
     ask: Ask = field(compare=False)
 
 
-@dataclass(eq=False, slots=True)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """What a group asks for while it waits to come in queue. Nobody changes it.
 
     Attributes:

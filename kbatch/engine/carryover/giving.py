@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from kbatch.model.jobs import QueueRecord
 from kbatch.resources import Resources
 
 
-@dataclass(frozen=True, slots=True)
-class Giving:
+class Giving(msgspec.Struct, frozen=True):
     """Whose pods could make room for a group: of which queue, and what of the group decides that.
 
     Attributes:

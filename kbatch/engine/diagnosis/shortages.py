@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from kbatch.api.reasons import (
     ClusterTooSmall,
@@ -143,8 +144,14 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
 def too_small(session: Session, job: JobState, alone: Trial) -> ClusterTooSmall:
     """What a group lacks that would not fit even were the cluster empty of this scheduler's pods."""
     role = alone.role if any(known.name == alone.role for known in job.job.roles) else ""
+    return _too_small(alone, len(session.nodes), role)
+
+
+@lru_cache(maxsize=256)
+def _too_small(alone: Trial, nodes: int, role: str) -> ClusterTooSmall:
+    """Groups that are alike, of which there may be thousands, share it."""
     return ClusterTooSmall(
-        alone.needed, alone.placeable, alone.short, alone.missing, len(session.nodes), alone.fitting, alone.counts, role
+        alone.needed, alone.placeable, alone.short, alone.missing, nodes, alone.fitting, alone.counts, role
     )  # fmt: skip
 
 

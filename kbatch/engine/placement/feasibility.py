@@ -8,9 +8,9 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from kbatch.api.objects import Metadata, Pod
@@ -44,8 +44,7 @@ _Run: TypeAlias = "tuple[TaskClass, str, int]"
 """So many pods of one class and role."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """How much of a group's minimum the emptied nodes take; `short`, `fitting` and `counts` are about the others.
 
     Attributes:
@@ -203,9 +202,11 @@ class Feasibility:
     def _count(self, job: JobState) -> _Counts:
         """Its pods that have not ended, and those to come that its minimum could take, by class and role."""
         counts: _Counts = {}
-        for task in job.job.tasks.values():
-            if not (task.terminal or task.terminating):
-                pair = task.cls, task.role
+        pairs = [(task.cls, task.role) for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
+        if pairs and pairs.count(pairs[0]) == len(pairs):  # nearly always: they are alike
+            counts[pairs[0]] = len(pairs)
+        else:
+            for pair in pairs:
                 counts[pair] = counts.get(pair, 0) + 1
         for pods in self._coming(job):
             pair = pods.template.task_class(self._session.model.classes, job.job.namespace), pods.template.role
