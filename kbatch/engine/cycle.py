@@ -145,6 +145,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     awake.leave(after, session)
     state = yield from _state_after(context)
     outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone)
+    yield from context.feasibility.let_go()
     yield from context.rankings.let_go()
     yield from session.let_go()
     return outcome

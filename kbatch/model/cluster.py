@@ -117,6 +117,11 @@ class ClusterModel:
         return self._groups.changes
 
     @property
+    def node_changes(self) -> Journal:
+        """The names of the nodes on which something came, went or changed."""
+        return self._nodes.changes
+
+    @property
     def table(self) -> NodeTable:
         """The nodes as columns, up to date."""
         self.refresh()

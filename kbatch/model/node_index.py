@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from kbatch.api.objects import Node
+from kbatch.model.journal import Journal
 from kbatch.model.nodes import NodeRecord, NodeTable, read_allocatable
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources
@@ -26,12 +27,14 @@ class NodeIndex:
     Attributes:
         records: by name. table: those that have a Node, as columns; up to date after `refreshing`.
         astray: of the records those with tasks that have gone astray.
+        changes: the names of the nodes whose use changed.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
         self.astray: dict[str, NodeRecord] = {}
+        self.changes: Final = Journal()
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False
@@ -172,6 +175,7 @@ class NodeIndex:
     def _counted(self, record: NodeRecord) -> None:
         """Something of its use changed."""
         self._dirty[record.name] = record
+        self.changes.note(record.name)
         if record.astray:
             self.astray[record.name] = record
         elif self.astray:

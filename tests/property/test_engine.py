@@ -148,12 +148,22 @@ class Remembering(Simulation):
     """A simulation that compares each cycle with one that remembers nothing."""
 
     def cycle(self) -> Decisions:
-        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
+        alone = self._without_memory()
         found = super().cycle()
         assert alone.transactions == found.transactions, "decisions depend on the memo"
         assert codes(alone) == codes(found), "verdicts depend on the memo"
         self.model.validate()
         return found
+
+    def _without_memory(self) -> Decisions:
+        """What would be decided by a process that has just begun: neither memo, nor what is kept with the nodes."""
+        table = self.model.table
+        kept, made_of = table.static_cache, table.static_generation
+        table.static_cache = {}
+        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
+        if table.static_generation == made_of:
+            table.static_cache = kept
+        return alone
 
 
 class Checked(Remembering):

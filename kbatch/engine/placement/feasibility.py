@@ -7,7 +7,7 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -100,6 +100,11 @@ class Feasibility:
             rankings.close()
             session.close()
             self._emptied = None
+
+    def let_go(self) -> Iterator[Turn]:
+        """Let the emptied session go, in pieces: what its plugins keep is there for the next cycle."""
+        if self._emptied is not None:
+            yield from self._emptied[0].let_go()
 
     def forget(self) -> None:
         """Make everything anew: an error may have left it half made."""

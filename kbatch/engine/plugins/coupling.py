@@ -1,4 +1,4 @@
-"""Pods that look at other pods: how many of which pods stand in each topology domain, kept while a session decides.
+"""Pods that look at other pods: how many of which pods stand in each topology domain, followed as they come and go.
 
 Inter-pod affinity, anti-affinity and topology spread all ask the same question: how many pods that some selector
 chooses stand in the domain (zone, rack, host) of this node? An index answers it for all nodes at once from counters:
@@ -16,152 +16,32 @@ Terminating pods do not count: whoever looks at a domain asks about the time whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
-import numpy as np
-
-from kbatch.api.objects import PodSpec, TopologySpreadConstraint
-from kbatch.engine.cooperative import emptying
+from kbatch.engine.plugins.domains import Counter
+from kbatch.engine.plugins.occupants import Occupants, of_part
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
-from kbatch.engine.state.node_resources import Index
-from kbatch.model import matching
-from kbatch.model.cluster import ClusterModel
-from kbatch.model.nodes import Column, Ids, Mask, NodeTable
+from kbatch.model.nodes import Ids, NodeTable
 from kbatch.model.tasks import TaskClass
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
-_PODS_AT_ONCE: Final = 5000
 _CLASSES_AT_ONCE: Final = 50
 """To look at so many takes a millisecond or two."""
 
-
-def taking_part(
-    table: NodeTable,
-    spec: PodSpec,
-    together: Iterable[TopologySpreadConstraint],
-    constraint: TopologySpreadConstraint,
-) -> Mask:
-    """The nodes whose pods count for a constraint of a pod.
-
-    They carry the topology keys of all the constraints of its kind (`together`), are chosen by the pod's node selector
-    and affinity unless nodeAffinityPolicy is Ignore, and have no taint against it where nodeTaintsPolicy is Honor.
-    """
-    mask = np.ones(len(table), np.bool_)
-    for each in together:
-        mask &= table.labels(each.topology_key)[0] >= 0
-    if constraint.node_affinity_policy != "Ignore":
-        mask &= matching.selected(table, spec)
-    if constraint.node_taints_policy == "Honor":
-        mask &= matching.taint_refusals(table, spec.tolerations or ())[0] == 0
-    return mask
-
-
-_Rows: TypeAlias = dict[TaskClass, Index]
-
-
-def occupants(
-    model: ClusterModel, table: NodeTable, *, emptied: bool = False
-) -> Generator[None, None, tuple[_Rows, _Rows]]:
-    """The rows of all pods on nodes by class, one element per pod: those that stay, and those that are terminating.
-
-    With `emptied`, only other schedulers' pods that stay. In pieces, as it looks at all pods; the same until the model
-    changes.
-    """
-    standing, leaving, foreign = yield from _until_change(model, table, "occupants", _occupants(table))
-    return (foreign, {}) if emptied else (standing, leaving)
-
-
-def _occupants(table: NodeTable) -> Generator[None, None, tuple[_Rows, _Rows, _Rows]]:
-    standing: dict[TaskClass, list[int]] = {}
-    leaving: dict[TaskClass, list[int]] = {}
-    foreign: dict[TaskClass, list[int]] = {}
-    work = 0
-    for row, record in enumerate(table.records):
-        for task in record.tasks.values():
-            (leaving if task.terminating else standing).setdefault(task.cls, []).append(row)
-            if not (task.job or task.terminating):
-                foreign.setdefault(task.cls, []).append(row)
-        work += 1 + len(record.tasks)
-        if work > _PODS_AT_ONCE:
-            work = 0
-            yield
-    return _arrays(standing), _arrays(leaving), _arrays(foreign)
-
-
-def _until_change(
-    model: ClusterModel, table: NodeTable, name: str, make: Generator[None, None, _T]
-) -> Generator[None, None, _T]:
-    """What `make` makes, kept until the model changes: it walks over all pods, and several plugins ask."""
-    kept: tuple[int, _T] | None = table.static_cache.get(name)
-    if kept is None or kept[0] != model.generation:
-        made = yield from make
-        kept = table.static_cache[name] = (model.generation, made)
-    return kept[1]
-
-
-def present(domain: Ids, domains: int) -> Index:
-    """Which domains occur in the column; -1 stands for none."""
-    return np.flatnonzero(np.bincount(domain[domain >= 0], minlength=domains))
-
-
-def _arrays(rows: Mapping[TaskClass, list[int]]) -> dict[TaskClass, Index]:
-    return {cls: np.array(each, np.intp) for cls, each in rows.items()}
-
-
-class Counter:
-    """A number for each domain of a topology: `counts[domain]`; the last cell is of nodes that stand in no domain.
-
-    Attributes:
-        domain: for each row the index of its domain, -1 for none: nodes without the label, or that do not take part.
-        total: over all domains.
-    """
-
-    __slots__ = ("counts", "domain", "total")
-
-    def __init__(self, domain: Ids, domains: int) -> None:
-        self.domain = domain
-        self.counts: Column = np.zeros(domains + 1, np.int64)
-        self.total = 0
-
-    def add(self, row: int, amount: int) -> None:
-        """Count `amount` more on a row."""
-        domain = self.domain[row]
-        if domain >= 0:
-            self.counts[domain] += amount
-            self.total += amount
-
-    def add_all(self, rows: Index, amount: int = 1) -> None:
-        """Count `amount` more for each of these rows; a row that stands there twice counts twice."""
-        domain = self.domain[rows]
-        found = np.bincount(domain[domain >= 0], minlength=len(self.counts))
-        self.counts += found * amount
-        self.total += int(found.sum()) * amount
-
-    def on(self, rows: Index) -> Column:
-        """The count of each row's domain; 0 for rows in no domain."""
-        found: Column = self.counts[self.domain[rows]]
-        return found
-
-    def everywhere(self) -> Column:
-        """The count of every row's domain."""
-        found: Column = self.counts[self.domain]
-        return found
-
-    def inside(self, rows: Index) -> Mask:
-        """Which rows stand in a domain at all."""
-        found: Mask = self.domain[rows] >= 0
-        return found
+_NO_ROWS: Final[Mapping[int, int]] = {}
 
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """A counter and the pods it is about."""
+    """A counter and the pods it is about. `users`: how many known classes carry its term."""
 
     who: Who
     counter: Counter
+    users: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,93 +59,112 @@ class Carried:
 
 @dataclass(eq=False, slots=True)
 class _Met:
-    """A class that the index knows: its pods, the counters they move, the carriers whose terms mean them.
+    """A class that the index knows: the counters that its pods move, the carriers whose terms mean them.
 
-    `known` are the rows of pods that were there at first, `rows` how many came (or went) since on a row.
+    `rows` says how many of its pods the session has put on a row, or taken from there.
     """
 
     cls: TaskClass
-    known: Index | None = None
     rows: dict[int, int] = field(default_factory=dict)
     moves: list[tuple[Counter, int]] = field(default_factory=list)
     faces: dict[str, list[Counter]] = field(default_factory=dict)
 
 
 class CouplingIndex:
-    """Counters over the pods that stand, or will stand, on nodes. `pods` is how many it counts.
+    """Counters over the pods that stand, or will stand, on nodes. It follows the pods of one part of the `Occupants`.
 
     Args:
         table: the nodes.
+        occupants, part: the pods that stand there; part None: none do.
         carried: the terms that pods of a class carry and that matter to others.
         labels_of: the labels of a namespace.
     """
 
     def __init__(
-        self, table: NodeTable, carried: Callable[[TaskClass], Iterable[Carried]], labels_of: NamespaceLabels
+        self,
+        table: NodeTable,
+        occupants: Occupants,
+        part: int | None,
+        carried: Callable[[TaskClass], Iterable[Carried]],
+        labels_of: NamespaceLabels,
     ) -> None:
         self._table = table
+        self._standing = of_part(occupants, part)
+        self._part = part
         self._carried = carried
         self._labels_of = labels_of
-        self.pods = 0
         self._met: dict[int, _Met] = {}
+        self._touched: list[_Met] = []
         self._alike: dict[object, list[_Met]] = {}
         self._alike_by_label: dict[tuple[str, str], list[list[_Met]]] = {}
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
-        self._carriers: dict[tuple[str, str, Who], Counter] = {}
+        self._carrying: dict[int, list[Carried]] = {}
+        self._carriers: dict[tuple[str, str, Who], _Watch] = {}
         self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
-
-    def let_go(self) -> Iterator[None]:
-        """Let go of all counters, in pieces. Nothing is asked any more."""
-        for known in (
-            self._met, self._alike, self._alike_by_label, self._targets, self._targets_by_label, self._carriers,
-            self._carriers_by_label,
-        ):  # fmt: skip
-            yield from emptying(known)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def meet(self, cls: TaskClass) -> None:
-        """Know a class from now on, whether or not pods of it stand anywhere."""
-        if cls.id not in self._met:
-            self._meet(cls)
-
-    def add(self, cls: TaskClass, row: int, sign: int = 1) -> None:
-        """A pod of a class stands on a row (1), or no longer (-1)."""
-        met = self._met.get(cls.id)
-        if met is None:
-            met = self._meet(cls)
-        met.rows[row] = met.rows.get(row, 0) + sign
-        self.pods += sign
-        for counter, weight in met.moves:
-            counter.add(row, sign * weight)
-
-    def meet_all(self, classes: Iterable[TaskClass]) -> Iterator[None]:
-        """Know all of these classes, in pieces."""
-        for number, cls in enumerate(classes, start=1):
+    def meet_all(self) -> Iterator[None]:
+        """Know the classes of all pods that stand, in pieces. Once, before anything is asked."""
+        for number, cls in enumerate(self._standing, start=1):
             self.meet(cls)
             if not number % _CLASSES_AT_ONCE:
                 yield
 
-    def add_all(self, occupants: Mapping[TaskClass, Index]) -> Iterator[None]:
-        """Count the pods that are there already: for each class the rows on which its pods stand. Once; in pieces."""
-        for number, (cls, rows) in enumerate(occupants.items(), start=1):
-            if not number % _CLASSES_AT_ONCE:
-                yield
-            met = self._met.get(cls.id)
-            if met is None:
-                met = self._meet(cls)
-            met.known = rows
-            self.pods += len(rows)
+    def speaking(self, classes: Mapping[int, TaskClass]) -> Iterator[list[int]]:
+        """Know these classes, by id: the ones that speak of other pods. Others that do so are known no longer.
+
+        In pieces; each says which ids were let go.
+        """
+        gone = sorted(self._carrying.keys() - classes.keys())
+        for start in range(0, len(gone), _CLASSES_AT_ONCE):
+            part = gone[start : start + _CLASSES_AT_ONCE]
+            for number in part:
+                self._forget(self._met[number])
+            yield part
+        for count, number in enumerate(sorted(classes.keys() - self._met.keys()), start=1):
+            self._meet(classes[number])
+            if not count % _CLASSES_AT_ONCE:
+                yield []
+
+    def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
+        """So many pods more (or less) of a class stand on a row, whatever the session does."""
+        if part != self._part:
+            return
+        met = self._met.get(cls.id)
+        if met is None:
+            self._meet(cls)  # and with it all that stand
+            return
+        for counter, weight in met.moves:
+            counter.add(row, amount * weight)
+
+    def meet(self, cls: TaskClass) -> _Met:
+        """Know a class from now on, whether or not pods of it stand anywhere."""
+        return self._met.get(cls.id) or self._meet(cls)
+
+    def add(self, cls: TaskClass, row: int, sign: int = 1) -> None:
+        """The session puts a pod of a class on a row (1), or takes one from there (-1)."""
+        met = self._met.get(cls.id) or self._meet(cls)
+        if not met.rows:
+            self._touched.append(met)
+        met.rows[row] = met.rows.get(row, 0) + sign
+        for counter, weight in met.moves:
+            counter.add(row, sign * weight)
+
+    def reset(self) -> None:
+        """Take back what the session did."""
+        for met in self._touched:
             for counter, weight in met.moves:
-                counter.add_all(rows, weight)
+                counter.add_all(met.rows, -weight)
+            met.rows.clear()
+        self._touched.clear()
 
     def _meet(self, cls: TaskClass) -> _Met:
         met = self._met[cls.id] = _Met(cls)
-        like = cls.namespace, tuple(sorted(cls.labels.items()))
-        alike = self._alike.get(like)
+        alike = self._alike.get(_like(cls))
         if alike is None:
-            alike = self._alike[like] = []
+            alike = self._alike[_like(cls)] = []
             for label in cls.labels.items():
                 self._alike_by_label.setdefault(label, []).append(alike)
         alike.append(met)
@@ -275,9 +174,41 @@ class CouplingIndex:
         for effect, watch in self._near(self._carriers_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.faces.setdefault(effect, []).append(watch.counter)
-        for term in self._carried(cls):
-            met.moves.append((self._carrier(term), term.weight))
+        terms = list(self._carried(cls))
+        if terms:
+            self._carrying[cls.id] = terms
+        for term in terms:
+            watch = self._carrier(term)
+            watch.users += 1
+            met.moves.append((watch.counter, term.weight))
+        standing = self._standing.get(cls)
+        if standing:
+            for counter, weight in met.moves:
+                counter.add_all(standing, weight)
         return met
+
+    def _forget(self, met: _Met) -> None:
+        """No pod of the class exists any more; what it carried matters to nobody."""
+        cls = met.cls
+        del self._met[cls.id]
+        alike = self._alike[_like(cls)]
+        alike.remove(met)
+        if not alike:
+            del self._alike[_like(cls)]
+            for label in cls.labels.items():
+                _remove(self._alike_by_label, label, alike)
+        for term in self._carrying.pop(cls.id, ()):
+            key = (term.effect, term.topology_key, term.who)
+            watch = self._carriers[key]
+            watch.users -= 1
+            if not watch.users:
+                del self._carriers[key]
+                for entry in self._carriers_by_label[term.who.anchor]:
+                    if entry[1] is watch:
+                        _remove(self._carriers_by_label, term.who.anchor, entry)
+                        break
+                for other in self._meant(term.who):
+                    other.faces[term.effect].remove(watch.counter)
 
     @staticmethod
     def _near(by_label: Mapping[tuple[str, str] | None, list[_T]], cls: TaskClass) -> Iterator[_T]:
@@ -305,9 +236,10 @@ class CouplingIndex:
         return self._target((token, who), who, lambda: Counter(domain, domains))
 
     def facing(self, cls: TaskClass, effect: str) -> list[Counter]:
-        """The carriers' counters of all terms of an effect that mean pods of this class; grows as more are known."""
-        self.meet(cls)
-        return self._met[cls.id].faces.setdefault(effect, [])
+        """The carriers' counters of all terms of an effect that mean pods of this class; it follows what is known, as
+        long as the class itself is.
+        """
+        return self.meet(cls).faces.setdefault(effect, [])
 
     def _target(self, key: object, who: Who, make: Callable[[], Counter]) -> Counter:
         watch = self._targets.get(key)
@@ -316,22 +248,34 @@ class CouplingIndex:
             self._targets_by_label.setdefault(who.anchor, []).append(watch)
             for met in self._meant(who):
                 met.moves.append((watch.counter, 1))
-                if met.known is not None:
-                    watch.counter.add_all(met.known)
-                for row, count in met.rows.items():
-                    watch.counter.add(row, count)
+                watch.counter.add_all(self._standing.get(met.cls, _NO_ROWS))
+                watch.counter.add_all(met.rows)
         return watch.counter
 
-    def _carrier(self, term: Carried) -> Counter:
+    def _carrier(self, term: Carried) -> _Watch:
+        """The carrier of a term: one for all classes that carry it, each with a weight of its own."""
         key = (term.effect, term.topology_key, term.who)
-        counter = self._carriers.get(key)
-        if counter is None:
-            counter = self._carriers[key] = self._counter(term.topology_key)
-            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.effect, _Watch(term.who, counter)))
+        watch = self._carriers.get(key)
+        if watch is None:
+            watch = self._carriers[key] = _Watch(term.who, self._counter(term.topology_key))
+            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.effect, watch))
             for met in self._meant(term.who):
-                met.faces.setdefault(term.effect, []).append(counter)
-        return counter
+                met.faces.setdefault(term.effect, []).append(watch.counter)
+        return watch
 
     def _counter(self, topology_key: str) -> Counter:
         ids, values = self._table.labels(topology_key)
         return Counter(ids, len(values))
+
+
+def _like(cls: TaskClass) -> object:
+    """What selectors see of a class."""
+    return cls.namespace, tuple(sorted(cls.labels.items()))
+
+
+def _remove(lists: dict[_K, list[_T]], key: _K, entry: _T) -> None:
+    """Take one entry, that very object, out of a list; a list that is empty goes."""
+    entries = lists[key]
+    entries[:] = [each for each in entries if each is not entry]
+    if not entries:
+        del lists[key]

@@ -1,12 +1,11 @@
 """What pods anywhere decide for one: required inter-pod affinity and anti-affinity, topology spread (DoNotSchedule).
 
-Counters per domain, kept while a cycle places and removes pods. Pods are first counted when a class is asked about that
-looks at other pods, or that others look at.
+Counters per domain. They are kept from cycle to cycle and follow the pods that come and go; a cycle moves them as it
+places and removes pods, and takes that back at its end.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,9 +16,11 @@ import numpy as np
 from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViolated, TopologySpreadViolated
 from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
-from kbatch.engine.cooperative import emptying, finish
+from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import View
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, present, taking_part
+from kbatch.engine.plugins.coupling import Carried, CouplingIndex
+from kbatch.engine.plugins.domains import Counter, domains_of
+from kbatch.engine.plugins.occupants import FOREIGN, LEAVING, STANDING, Occupants, occupants_of
 from kbatch.engine.plugins.terms import (
     Who,
     hard_constraints,
@@ -29,8 +30,9 @@ from kbatch.engine.plugins.terms import (
     who_of,
     who_of_all,
 )
+from kbatch.engine.plugins.waiting import waiting_of
 from kbatch.engine.state.node_resources import Index, Rows
-from kbatch.model.nodes import Column, Ids, Mask
+from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
 
 _ANTI: Final = "required anti-affinity"
@@ -62,13 +64,13 @@ class _Spread:
 class _Coupled:
     """What one class demands of pods elsewhere, as counters.
 
-    `own` says that pods of the class satisfy their own required affinity, `company` how many waiting pods do.
-    `anti_now` and `leaving_facing` count terminating pods as well (or alone): a pod that binds now must avoid them too.
+    `near` are the pods that its required affinity means, `own` says that pods of the class are among them. `anti_now`
+    and `leaving_facing` count terminating pods as well (or alone): a pod that binds now must avoid them too.
     """
 
     affinity: tuple[Counter, ...] = ()
     own: bool = False
-    company: int = 0
+    near: Who | None = None
     anti: tuple[Counter, ...] = ()
     facing: list[Counter] = field(default_factory=list)
     anti_now: tuple[Counter, ...] = ()
@@ -80,39 +82,121 @@ class _Coupled:
         return self.own and not any(counter.total for counter in self.affinity)
 
 
+class _Kept:
+    """The counters of one kind of session, with what was worked out of them for each class."""
+
+    def __init__(self, view: View, occupants: Occupants) -> None:
+        self._model = view.model
+        self._table: NodeTable = view.nodes
+        # Not a method of this object: the indexes would refer to it, and it would outlive its last use.
+        self.namespace_labels: Final = partial(namespace_labels, self._model)
+        standing, leaving = (FOREIGN, None) if view.emptied else (STANDING, LEAVING)
+        self.standing = CouplingIndex(self._table, occupants, standing, _carried, self.namespace_labels)
+        self.leaving = CouplingIndex(self._table, occupants, leaving, _carried, self.namespace_labels)
+        self._couplings: dict[int, _Coupled] = {}
+
+    def meet_all(self) -> Iterator[None]:
+        """Know whoever stands on nodes."""
+        yield from self.standing.meet_all()
+        yield from self.leaving.meet_all()
+
+    def speaking(self) -> Iterator[None]:
+        """Know the classes of this snapshot that speak of other pods, and no others that do."""
+        for gone in self.standing.speaking(self._model.classes.coupling):
+            for number in gone:
+                self._couplings.pop(number, None)
+            yield
+
+    def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
+        """See `Follower`."""
+        self.standing.moved(part, cls, row, amount)
+        self.leaving.moved(part, cls, row, amount)
+
+    def reset(self) -> None:
+        """Take back what a session did."""
+        self.standing.reset()
+        self.leaving.reset()
+
+    def coupled(self, cls: TaskClass) -> _Coupled:
+        """What a class demands."""
+        found = self._couplings.get(cls.id)
+        if found is None:
+            found = self._couplings[cls.id] = self._couple(cls)
+        return found
+
+    def _couple(self, cls: TaskClass) -> _Coupled:
+        standing, leaving = self.standing, self.leaving
+        affinity, anti = required_terms(cls.spec)
+        found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
+        if affinity:
+            found.near = who_of_all(affinity, cls)
+            found.affinity = tuple(standing.target(term.topology_key, found.near) for term in affinity)
+            found.own = found.near.match(cls, self.namespace_labels)
+        found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
+        found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
+        found.spread = tuple(self._spreads(cls))
+        return found
+
+    def _spreads(self, cls: TaskClass) -> Iterator[_Spread]:
+        constraints = hard_constraints(cls.spec)
+        for at, constraint in enumerate(constraints):
+            ids, _ = self._table.labels(constraint.topology_key)
+            domain, present, domains = domains_of(self._table, cls.spec, constraints, constraint)
+            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
+            counter = self.standing.target_among(("hard spread", cls.id, at), domain, domains, who)
+            own = int(who.match(cls, self.namespace_labels))
+            yield _Spread(counter, ids, present, constraint, own)
+
+
 class Neighbours:
     """What required terms and hard constraints of pods say, in one cycle of a cluster that has such pods."""
 
     def __init__(self, view: View) -> None:
+        self._view = view
         self._model = view.model
-        self._emptied = view.emptied
-        self._table = view.nodes
-        self._couplings: dict[int, _Coupled] = {}
-        # Not a method of this object: the indexes would refer to it, and all that a cycle has made would outlive it.
-        self._namespace_labels: Final = partial(namespace_labels, self._model)
-        self._standing = CouplingIndex(self._table, _carried, self._namespace_labels)
-        self._leaving = CouplingIndex(self._table, _carried, self._namespace_labels)
-        self._counted = False
-        self._waits: dict[tuple[str, str] | None, list[tuple[TaskClass, int]]] | None = None
-        """The classes of waiting pods and their numbers, under each of their labels; under None all of them."""
+        self._table: NodeTable = view.nodes
+        self._name: Final = "neighbours", view.emptied
+        self._occupants: Occupants | None = None
+        self._version = 0
+        self._kept: _Kept | None = None
+        self._company: dict[int, int] = {}
 
     def prepare(self) -> Iterator[None]:
-        """Get to know the classes that speak of other pods; and, where any pod may ask, who stands where."""
-        classes = list(self._model.classes.coupling.values())
-        yield from self._standing.meet_all(classes)
+        """Where any pod may ask, get to know who stands where and who speaks of whom."""
         if any(job.waiting for job in self._model.live.values()):
-            yield from self._count()
+            yield from self._taking()
 
     def let_go(self) -> Iterator[None]:
-        """Let go of everything, in pieces."""
-        yield from emptying(self._couplings)
-        yield from self._standing.let_go()
-        yield from self._leaving.let_go()
+        """Give the counters back for the next cycle. Nothing is asked any more."""
+        kept, self._kept = self._kept, None
+        if kept is not None and self._occupants is not None:
+            kept.reset()
+            self._occupants.give_back(self._name, kept, self._version)
+        yield from ()
+
+    def _taking(self) -> Generator[None, None, None]:
+        """Take the counters that the last cycle left, or count."""
+        if self._kept is not None:
+            return
+        occupants = yield from occupants_of(self._model, self._table)
+        kept = occupants.take(self._name, _Kept)
+        if kept is None:
+            kept = _Kept(self._view, occupants)
+            yield from kept.meet_all()
+        yield from kept.speaking()
+        self._kept, self._occupants, self._version = kept, occupants, occupants.version
+
+    def _counters(self) -> _Kept:
+        if self._kept is None:
+            finish(self._taking())
+        if self._kept is None:
+            raise LookupError("counters were not taken")
+        return self._kept
 
     def concern(self, cls: TaskClass) -> bool:
         """Whether the class looks at other pods, or others look at it."""
         demands = any(required_terms(cls.spec)) or bool(hard_constraints(cls.spec))
-        return demands or bool(self._standing.facing(cls, _ANTI))
+        return demands or bool((self._kept or self._counters()).standing.facing(cls, _ANTI))
 
     def together(self, cls: TaskClass) -> bool:
         """Whether pods of the class satisfy their own required affinity."""
@@ -120,7 +204,11 @@ class Neighbours:
 
     def company(self, cls: TaskClass) -> int:
         """How many waiting pods the class's required affinity means, if it means its own kind too; else 0."""
-        return self._coupled(cls).company if required_terms(cls.spec)[0] else 0
+        found = self._company.get(cls.id)
+        if found is None:
+            near = self._coupled(cls).near if self.together(cls) else None
+            found = self._company[cls.id] = waiting_of(self._model, self._table).of(near) if near is not None else 0
+        return found
 
     def on_own_kind(self, cls: TaskClass) -> int:
         """How many of its demands count pods of the class itself; 2 at least where they must stand together."""
@@ -129,7 +217,8 @@ class Neighbours:
         meant += [who_alike(each.label_selector, each.match_label_keys, cls) for each in hard_constraints(cls.spec)]
         if affinity:
             meant += [who_of_all(affinity, cls)] * 2
-        return sum(1 for who in meant if who.match(cls, self._namespace_labels))
+        labels_of = (self._kept or self._counters()).namespace_labels
+        return sum(1 for who in meant if who.match(cls, labels_of))
 
     def told_apart(self, cls: TaskClass) -> list[Column]:
         """Columns: to the class, as far as other pods go, rows are alike that are equal in all of them.
@@ -170,76 +259,32 @@ class Neighbours:
         `allowed` says of all rows whether the node alone would take the class. None: all are alike, or others stand.
         """
         coupled = self._coupled(cls)
-        if coupled.company < 2 or not coupled.is_first():
+        if not coupled.is_first():
+            return None
+        company = self.company(cls)
+        if company < 2:
             return None
         finest = max(coupled.affinity, key=lambda counter: len(counter.counts))
-        fitting = np.where(allowed, np.int64(coupled.company), np.int64(0))
+        fitting = np.where(allowed, np.int64(company), np.int64(0))
         for name, amount in cls.needs:
             free = rows.room.future[name] if rows.later else np.minimum(rows.room.future[name], rows.room.idle[name])
             np.minimum(fitting, np.maximum(free, 0) // amount, out=fitting)
         inside = finest.domain >= 0
         capacity = np.zeros(len(finest.counts), np.int64)
         np.add.at(capacity, finest.domain[inside], fitting[inside])
-        np.minimum(capacity, coupled.company, out=capacity)
+        np.minimum(capacity, company, out=capacity)
         best = int(capacity.max())
         return (capacity[finest.domain] == best)[rows.index] if best else None
 
     def move(self, cls: TaskClass, row: int, sign: int, *, stays: bool) -> None:
         """One more or one less of a class on a row; `stays`: it begins (or ceases) to terminate there."""
-        self._standing.add(cls, row, sign)
+        kept = self._kept or self._counters()
+        kept.standing.add(cls, row, sign)
         if stays:
-            self._leaving.add(cls, row, -sign)
+            kept.leaving.add(cls, row, -sign)
 
     def _coupled(self, cls: TaskClass) -> _Coupled:
-        found = self._couplings.get(cls.id)
-        if found is None:
-            found = self._couplings[cls.id] = self._couple(cls)
-        return found
-
-    def _couple(self, cls: TaskClass) -> _Coupled:
-        finish(self._count())
-        standing, leaving = self._standing, self._leaving
-        affinity, anti = required_terms(cls.spec)
-        found = _Coupled(facing=standing.facing(cls, _ANTI), leaving_facing=leaving.facing(cls, _ANTI))
-        if affinity:
-            who = who_of_all(affinity, cls)
-            found.affinity = tuple(standing.target(term.topology_key, who) for term in affinity)
-            found.own = who.match(cls, self._namespace_labels)
-            if found.own:
-                found.company = self._waiting_like(who)
-        found.anti = tuple(standing.target(term.topology_key, who_of(term, cls)) for term in anti)
-        found.anti_now = (*found.anti, *(leaving.target(term.topology_key, who_of(term, cls)) for term in anti))
-        found.spread = tuple(self._spreads(cls))
-        return found
-
-    def _waiting_like(self, who: Who) -> int:
-        """How many of the pods that wait for a node are meant."""
-        if self._waits is None:
-            counts = Counted(task.cls for job in self._model.live.values() for task in job.waiting)
-            self._waits = {None: list(counts.items())}
-            for cls, count in counts.items():
-                for label in cls.labels.items():
-                    self._waits.setdefault(label, []).append((cls, count))
-        near = self._waits.get(who.anchor, ())
-        return sum(count for cls, count in near if who.match(cls, self._namespace_labels))
-
-    def _count(self) -> Generator[None, None, None]:
-        """Count the snapshot's pods, once."""
-        if not self._counted:
-            self._counted = True
-            staying, terminating = yield from occupants(self._model, self._table, emptied=self._emptied)
-            yield from self._standing.add_all(staying)
-            yield from self._leaving.add_all(terminating)
-
-    def _spreads(self, cls: TaskClass) -> Iterator[_Spread]:
-        constraints = hard_constraints(cls.spec)
-        for at, constraint in enumerate(constraints):
-            ids, values = self._table.labels(constraint.topology_key)
-            domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
-            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
-            counter = self._standing.target_among(("hard spread", cls.id, at), domain, len(values), who)
-            own = int(who.match(cls, self._namespace_labels))
-            yield _Spread(counter, ids, present(domain, len(values)), constraint, own)
+        return (self._kept or self._counters()).coupled(cls)
 
 
 def _carried(cls: TaskClass) -> Iterator[Carried]:

@@ -7,7 +7,7 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
@@ -15,10 +15,11 @@ from typing import ClassVar, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbatch.engine.cooperative import finish
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
-from kbatch.engine.plugins.coupling import Carried, Counter, CouplingIndex, occupants, present, taking_part
+from kbatch.engine.plugins.coupling import Carried, CouplingIndex
+from kbatch.engine.plugins.domains import Counter, domains_of
+from kbatch.engine.plugins.occupants import STANDING, Occupants, occupants_of
 from kbatch.engine.plugins.terms import (
     namespace_labels,
     preferred_terms,
@@ -77,6 +78,39 @@ class _Preferences:
     spread: tuple[tuple[Counter, Index], ...]
 
 
+class _Kept:
+    """What is kept from cycle to cycle: which classes prefer any pods and, where one does, the counters."""
+
+    def __init__(self, view: View) -> None:
+        self.index: CouplingIndex | None = None
+        self._table = view.nodes
+        self._classes = view.model.classes
+        self._labels_of = partial(namespace_labels, view.model)
+        self._soft: dict[int, bool] = {}
+
+    def preparing(self, occupants: Occupants) -> Iterator[None]:
+        """Know the classes of this snapshot that speak of other pods, and no others that do."""
+        coupling = self._classes.coupling
+        for number in self._soft.keys() - coupling.keys():
+            del self._soft[number]
+        for number in coupling.keys() - self._soft.keys():
+            cls = coupling[number]
+            self._soft[number] = bool(soft_constraints(cls.spec)) or any(_carried(cls))
+        if not any(self._soft.values()):
+            self.index = None
+            return
+        if self.index is None:
+            self.index = CouplingIndex(self._table, occupants, STANDING, _carried, self._labels_of)
+            yield from self.index.meet_all()
+        for _ in self.index.speaking(coupling):
+            yield
+
+    def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
+        """See `Follower`."""
+        if self.index is not None:
+            self.index.moved(part, cls, row, amount)
+
+
 class NodeOrder(Plugin):
     """Least and most requested, balanced, preferred node affinity, preferred inter-pod affinity and anti-affinity,
     PreferNoSchedule taints, spread with ScheduleAnyway, image locality.
@@ -109,22 +143,27 @@ class NodeOrder(Plugin):
         self._statics: dict[int, Column] = {}
         self._preferences: dict[int, _Preferences] = {}
         self._index: CouplingIndex | None = None
-        self._counted = False
+        self._kept: tuple[_Kept, Occupants, int] | None = None
 
     def let_go(self) -> Iterable[None]:
-        """What is known of other pods."""
-        return self._index.let_go() if self._index is not None else ()
+        """Give the counters back for the next cycle."""
+        if self._kept is not None:
+            kept, occupants, version = self._kept
+            if kept.index is not None:
+                kept.index.reset()
+            occupants.give_back(self.name, kept, version)
+        self._kept = self._index = None
+        return ()
 
     def prepare(self) -> Iterator[None]:
-        """Get to know the classes that prefer pods; and, where any pod may ask, who stands where."""
+        """Take the counters that the last cycle left, or count."""
         model, weights = self.view.model, self._weights
         if model.classes.coupled and (weights.pod_affinity or weights.topology_spread):
-            classes = list(model.classes.coupling.values())
-            if any(soft_constraints(cls.spec) or any(_carried(cls)) for cls in classes):
-                self._index = CouplingIndex(self._table, _carried, partial(namespace_labels, model))
-                yield from self._index.meet_all(classes)
-                if any(job.waiting for job in model.live.values()):
-                    yield from self._count(self._index)
+            occupants = yield from occupants_of(model, self._table)
+            kept = occupants.take(self.name, _Kept) or _Kept(self.view)
+            yield from kept.preparing(occupants)
+            self._kept = kept, occupants, occupants.version
+            self._index = kept.index
 
     # --- the contract -------------------------------------------------------------------------------------------------
 
@@ -228,15 +267,7 @@ class NodeOrder(Plugin):
 
     # --- pods elsewhere -----------------------------------------------------------------------------------------------
 
-    def _count(self, index: CouplingIndex) -> Generator[None, None, None]:
-        """Count the snapshot's pods, once."""
-        if not self._counted:
-            self._counted = True
-            staying, _ = yield from occupants(self.view.model, self._table)
-            yield from index.add_all(staying)
-
     def _prefer(self, index: CouplingIndex, cls: TaskClass) -> _Preferences:
-        finish(self._count(index))
         counters: list[tuple[Counter, int]] = []
         facing: list[Counter] = []
         spread: list[tuple[Counter, Index]] = []
@@ -247,11 +278,9 @@ class NodeOrder(Plugin):
         if self._weights.topology_spread:
             constraints = soft_constraints(cls.spec)
             for at, constraint in enumerate(constraints):
-                ids, values = self._table.labels(constraint.topology_key)
-                domain = np.where(taking_part(self._table, cls.spec, constraints, constraint), ids, np.int32(-1))
+                domain, present, domains = domains_of(self._table, cls.spec, constraints, constraint)
                 who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
-                counter = index.target_among(("soft spread", cls.id, at), domain, len(values), who)
-                spread.append((counter, present(domain, len(values))))
+                spread.append((index.target_among(("soft spread", cls.id, at), domain, domains, who), present))
         return _Preferences(tuple(counters), facing, tuple(spread))
 
     def _add_preferences(self, preferences: _Preferences, rows: Index, score: Scores) -> None:

@@ -1,4 +1,4 @@
-"""Host ports that pods take on nodes, kept while a session decides."""
+"""Host ports that pods take on nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,24 @@ class PortIndex:
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
         self._taken: dict[tuple[str, int], dict[str, Column]] = {}
+        self._users: dict[HostPort, int] = {}
 
-    def add(self, ports: Iterable[HostPort], row: int, sign: int = 1) -> None:
-        """A pod with these ports stands on a row (1), or no longer (-1)."""
+    def add(self, ports: Iterable[HostPort], row: int, amount: int = 1) -> None:
+        """So many pods more (or less) with these ports stand on a row."""
         for port in ports:
-            columns = self._taken.setdefault((port.protocol, port.port), {})
+            key = port.protocol, port.port
+            columns = self._taken.setdefault(key, {})
             if port.ip not in columns:
                 columns[port.ip] = np.zeros(self._nodes, np.int64)
-            columns[port.ip][row] += sign
+            columns[port.ip][row] += amount
+            users = self._users.get(port, 0) + amount
+            if users:
+                self._users[port] = users
+            else:
+                del self._users[port]
+                del columns[port.ip]
+                if not columns:
+                    del self._taken[key]
 
     def blocked(self, ports: Iterable[HostPort], rows: Index) -> Mask:
         """The rows on which one of the ports is taken; the address `0.0.0.0` meets every other."""

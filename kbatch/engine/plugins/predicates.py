@@ -10,7 +10,7 @@ Three kinds of demands, told apart so that each pod pays only for its own:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -118,9 +118,11 @@ class Predicates(Plugin):
         """Get to know the pods that speak of others."""
         return self._neighbours.prepare() if self._neighbours is not None else ()
 
-    def let_go(self) -> Iterable[None]:
-        """What is known of other pods."""
-        return self._neighbours.let_go() if self._neighbours is not None else ()
+    def let_go(self) -> Iterator[None]:
+        """What is known of other pods is there for the next cycle."""
+        yield from self._occupancy.let_go()
+        if self._neighbours is not None:
+            yield from self._neighbours.let_go()
 
     # --- the contract -------------------------------------------------------------------------------------------------
 

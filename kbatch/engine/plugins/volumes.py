@@ -133,6 +133,8 @@ class ClaimIndex:
                 users[row] = count
             else:
                 del users[row]
+                if not users:
+                    del self._users[claim]
 
     def refused(self, cls: TaskClass, rows: Index) -> Mask:
         """The rows on which one more pod of the class could not use its claims, because of those who do."""
@@ -197,7 +199,11 @@ class AttachIndex:
         for driver, claim in self._of(cls):
             key = (row, claim)
             before = self._pods.get(key, 0)
-            after = self._pods[key] = before + sign
+            after = before + sign
+            if after:
+                self._pods[key] = after
+            else:
+                del self._pods[key]
             if (before > 0) != (after > 0):
                 self._used[driver][row] += sign
                 rows = self._rows_of.setdefault(claim, set())
@@ -205,6 +211,8 @@ class AttachIndex:
                     rows.add(row)
                 else:
                     rows.discard(row)
+                    if not rows:
+                        del self._rows_of[claim]
 
     def over(self, cls: TaskClass, rows: Index) -> Mask:
         """The rows that cannot attach the volumes of one more pod of the class."""
