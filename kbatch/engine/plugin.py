@@ -286,6 +286,13 @@ class Plugin:
         """
         return self.view.model.generation
 
+    def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether an answer of scope CLUSTER about the class may change where a pod of the class `other` goes.
+
+        On a node that such an answer keeps the class from, no victims are sought that it does not heed.
+        """
+        return True
+
     def one_by_one(self, cls: TaskClass) -> bool:
         """Whether pods of the class, were no others placed, never stand in one another's way more than they must:
         placed one by one wherever `predicate` lets them, they are as many as can be. Where it is not known, it is not.

@@ -127,6 +127,35 @@ class NodeRanking:
         score[~ok] = -1
         return score
 
+    def fits(self, row: int) -> bool:
+        """Whether one pod fits a row now; scores do not matter, and no other row is looked at."""
+        room, now = self._room, self.when is When.NOW
+        if not self._allowed[row]:
+            return False
+        for name, amount in self.cls.needs:
+            if room.future[name][row] < amount or (now and room.idle[name][row] < amount):
+                return False
+        if not (self._predicates or self._far_predicates):
+            return True
+        rows = Rows(room, self._every[row : row + 1], self.cls, later=not now)
+        for plugin in (*self._predicates, *self._far_predicates):
+            codes = plugin.predicate(self.cls, rows)
+            if codes is not None and codes[0]:
+                return False
+        return True
+
+    def kept_out(self) -> Mask | None:
+        """The rows that pods elsewhere, or on the row, keep the class from now; None: no such predicate has a say."""
+        if not self._far_predicates:
+            return None
+        rows = Rows(self._room, self._every, self.cls, whole=True, later=self.when is When.LATER)
+        found = np.zeros(len(self._every), np.bool_)
+        for plugin in self._far_predicates:
+            codes = plugin.predicate(self.cls, rows)
+            if codes is not None:
+                found |= codes != 0
+        return found
+
     def choose(self, count: int, among: Mask | None = None) -> list[int]:
         """The rows of the next pods of the class, in order; up to `count`, or up to one where it must go stepwise.
 
@@ -272,6 +301,10 @@ class NodeRankings:
         return self.alone or all(
             p.predicate_scope(cls) is Scope.STATIC or p.one_by_one(cls) for p in self.predicates
         )  # fmt: skip
+
+    def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether pods of the class may be let onto a node because one of the class `other` goes, room aside."""
+        return any(p.heeds(cls, other) for p in self.far_predicates(cls))
 
     def far_predicates(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose predicates of the class depend on more than the node asked about."""

@@ -152,6 +152,11 @@ class CouplingIndex:
         for counter, weight in met.moves:
             counter.add(row, sign * weight)
 
+    def moves(self, cls: TaskClass, counters: Iterable[Counter]) -> bool:
+        """Whether a pod of a class counts in one of these counters."""
+        moved = {id(counter) for counter, _ in self.meet(cls).moves}
+        return any(id(counter) in moved for counter in counters)
+
     def reset(self) -> None:
         """Take back what the session did."""
         for met in self._touched:

@@ -220,6 +220,13 @@ class Neighbours:
         labels_of = (self._kept or self._counters()).namespace_labels
         return sum(1 for who in meant if who.match(cls, labels_of))
 
+    def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether a pod of the class `other` counts in anything that decides about the class, once it waits."""
+        coupled = self._coupled(cls)
+        counters = (*(each.counter for each in coupled.spread), *coupled.anti, *coupled.facing, *coupled.affinity)
+        kept = self._kept or self._counters()
+        return kept.standing.moves(other, counters)
+
     def told_apart(self, cls: TaskClass) -> list[Column]:
         """Columns: to the class, as far as other pods go, rows are alike that are equal in all of them.
 

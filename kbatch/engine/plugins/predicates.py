@@ -187,6 +187,12 @@ class Predicates(Plugin):
         """How many waiting pods want to be where pods of the class are: the first of them makes room for all."""
         return self._neighbours.company(cls) if self._neighbours is not None else 0
 
+    def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Only pods that hold ports or volumes, or that a counter of the class counts."""
+        if self._occupancy.counts(other):
+            return True
+        return self._neighbours is not None and self._neighbours.heeds(cls, other)
+
     def one_by_one(self, cls: TaskClass) -> bool:
         """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading
         stops at the same counts in whatever order. Host ports and attach limits only make nodes smaller.

@@ -44,6 +44,11 @@ class NodeSearch:
         self._allowed = context.rankings.static(task.cls)[0]
         self._votes: dict[int, tuple[int | None, Resources]] = {}
         """What was said of the kinds of pods before any has gone: that is the same for each node."""
+        self._kept_out = self._fit.kept_out()
+        """The rows that pods keep this one from, before any has gone."""
+        self._heeded: dict[int, bool] = {}
+        """By class of candidates whether it could help that one goes, besides by the room that it gives."""
+        self._heeds = context.rankings.heeds
         self._own = None if poll.preemptor.intra else poll.preemptor.job
         """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
         self._sets = _SETS
@@ -56,6 +61,8 @@ class NodeSearch:
         if self._fits(row):
             return []
         candidates: Sequence[Candidate] = self._index.rows.get(row, ())
+        if self._kept_out is not None and self._kept_out[row] and not any(map(self._is_heeded, candidates)):
+            return None
         self._lowers = False
         for below in (False, True):
             found = self._in_order(row, candidates, below=below)
@@ -64,6 +71,16 @@ class NodeSearch:
             if found is not None or not self._lowers:
                 return found
         return None
+
+    def _is_heeded(self, candidate: Candidate) -> bool:
+        """Whether the pod may be let onto a node because the candidate goes, room aside."""
+        if candidate.task is None:
+            return True  # pods on other nodes go with it
+        cls = candidate.task.cls
+        found = self._heeded.get(cls.id)
+        if found is None:
+            found = self._heeded[cls.id] = self._heeds(self._task.cls, cls)
+        return found
 
     # --- in order -----------------------------------------------------------------------------------------------------
 
@@ -237,7 +254,4 @@ class NodeSearch:
 
     def _fits(self, row: int) -> bool:
         """Whether the row, which the pod may use at all, takes it; scores do not matter here."""
-        future = self._room.future
-        if not all(future[name][row] >= amount for name, amount in self._task.cls.needs):
-            return False
-        return not self._fit.stepwise or bool(self._fit.refresh()[row] >= 0)
+        return self._fit.fits(row)

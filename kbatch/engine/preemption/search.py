@@ -44,10 +44,11 @@ class Search:
         classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self.coupled = any(context.rankings.coupled(cls) for cls in classes.values())
         self.over = False
+        self._classes = list(classes.values())
         self._only = next(iter(classes)) if len(classes) == 1 else None
         """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
         self._dead: set[tuple[int, int]] = set()
-        self._heap: list[tuple[Cost, int]] = index.bounds(context, classes.values())
+        self._heap: list[tuple[Cost, int]] = index.bounds(context, self._classes)
         heapq.heapify(self._heap)
         self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
         """By what each row stands in the heap; entries with anything else are left over."""
@@ -110,10 +111,10 @@ class Search:
         return best[1]
 
     def _revive(self) -> None:
-        """Look at every node again."""
+        """Look at every node again that could have the room for one of the tasks."""
         self._dead.clear()
-        for row in self.index.rows:
-            self._push(self.index.first(row), row)
+        for bound, row in self.index.bounds(self.context, self._classes):
+            self._push(bound, row)
 
 
 def _cost(victims: Sequence[Victim]) -> tuple[Any, ...]:

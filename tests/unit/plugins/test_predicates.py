@@ -515,3 +515,26 @@ def test_a_pod_evicted_after_the_first_look_keeps_others_off_until_it_is_gone() 
 
     assert refusals(session, plugin, "ns/waits") == {"n1": "pod anti-affinity"}, "it is there until it has ended"
     assert refusals(session, plugin, "ns/waits", later=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("waits", "heeded"),
+    [
+        ({"topologySpreadConstraints": [spread()]}, {"web", "facing"}),
+        ({"affinity": apart(term())}, {"web", "facing"}),
+        ({"affinity": near(term())}, {"web", "facing"}),
+        ({}, {"facing"}),
+    ],
+    ids=["spread", "anti-affinity", "affinity", "plain"],
+)
+def test_pods_are_heeded_that_count_in_what_decides(waits: dict[str, Any], heeded: set[str]) -> None:
+    """A plain pod heeds those whose own anti-affinity means it; everybody may stand before ports and volumes."""
+    others = {
+        "web": pod("web", "a", labels=WEB),
+        "facing": pod("facing", "a", labels=WEB, affinity=apart(term())),
+        "db": pod("db", "a", labels={"app": "db"}),
+    }
+    session, plugin = opened(*ZONES, *others.values(), serving("port", 80, "a"), pod("p", labels=WEB, **waits))
+    cls = class_of(session, "ns/p")
+    found = {name for name in (*others, "port") if plugin.heeds(cls, class_of(session, f"ns/{name}"))}
+    assert found == {*heeded, "port"}
