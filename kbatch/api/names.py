@@ -26,6 +26,9 @@ QUEUE_LABEL: Final = "kbatch.dev/queue"
 SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
 """On a Job that the webhook suspended until its group is InQueue; a Job that its user suspended has none."""
 
+MAX_HOPS_ANNOTATION: Final = "kbatch.dev/max-hops"
+"""On a PodGroup, what spec.topology.maxHops says: for groups that are made of pods alone. The spec comes first."""
+
 IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
 """A scheduling gate on pods that wait for their group."""
 

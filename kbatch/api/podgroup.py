@@ -57,9 +57,13 @@ class Topology(ApiModel):
     """How close together pods must stand in the network."""
 
     max_hops: Annotated[int, Field(ge=0, le=64, json_schema_extra=_INT32)] | None = None
-    """The most hops between any two pods; 0 is the same node. Without it, as few as can be had."""
-    mode: TopologyMode = TopologyMode.PREFERRED
-    """`Required`: rather wait than stand further apart. `Preferred`: as close as there is room."""
+    """The most hops between any two pods: 0 on the same node, 2 in the same innermost domain, and so on, two more for
+    each level; odd numbers count as the even one below. Without it, as few as can be had.
+    """
+    mode: TopologyMode | None = None
+    """`Required`: rather wait than stand further apart. `Preferred`: as close as there is room. Where it is not given,
+    Required with maxHops, else Preferred.
+    """
 
 
 class SubGroup(ApiModel):

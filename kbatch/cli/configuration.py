@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from kbatch.engine import Policy
 
 
-def load(path: Path | None) -> tuple[SchedulerConfiguration, Policy]:
-    """Read a configuration and make the engine's policy of it; None is the default.
+def load(path: Path | None, given: tuple[str, str] | None = None) -> tuple[SchedulerConfiguration, Policy]:
+    """Read a configuration and make the engine's policy of it; without a path that which is given otherwise (its text,
+    and what to call it), else the default.
 
     Raises:
         ConfigurationError: the file cannot be read, or what it says cannot work; with the line where it stands.
@@ -19,6 +20,9 @@ def load(path: Path | None) -> tuple[SchedulerConfiguration, Policy]:
     from kbatch.api.configuration import DEFAULT, ConfigurationError, parse
     from kbatch.engine import build_policy
 
+    if path is None and given is not None:
+        configuration = parse(*given)
+        return configuration, build_policy(configuration)
     if path is None:
         return DEFAULT, build_policy(DEFAULT)
     try:

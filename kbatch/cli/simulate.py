@@ -49,9 +49,11 @@ def simulate(
     # Nearly all that is made stays until the end: looking for garbage among it all the time is a third of a long run.
     gc.set_threshold(200_000, 50, 100)
     try:
-        _, policy = load_configuration(scheduler_conf)
+        if scheduler_conf is not None:
+            load_configuration(scheduler_conf)  # what is wrong with it is said before all of the input is read
         limits = Limits(None if until is None else round(until * SECOND), max_cycles, extra_cycles)
         manifests = load(paths)
+        _, policy = load_configuration(scheduler_conf, manifests.configuration)
         with shown() as progress:
             result = run(manifests, policy, limits, progress=progress)
     except (InputError, ConfigurationError) as error:

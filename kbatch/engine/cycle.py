@@ -89,10 +89,12 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         consent.guards.append(RefusedVictims(refusals.evictions))
     session.wake.extend(refusals.ends())
     trials = memo.trials if memo.trials_at == snapshot.capacity_generation else {}
+    feasibility = Feasibility(session, trials)
+    session.trying = feasibility.standing
     return CycleContext(
         session,
         rankings,
-        Feasibility(session, trials),
+        feasibility,
         consent,
         Ledger(session, rankings),
         UnschedulableCache(session, rankings, memo),

@@ -86,6 +86,27 @@ class NodeSet:
     cost: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeSets:
+    """Many sets of nodes at once, no two of which have a node in common: the domains of one level, for example.
+
+    Of the sets of one job and of its roles those are taken whose largest spread over the roles is the least, then the
+    sum of these, then the spread of the job's. Of sets of one spread and cost, where `parents` are given, that comes
+    first which the pods leave with the least room, then that whose parents they do; then that with the better nodes.
+
+    Attributes:
+        of: for each row the number of its set, counted from 0; -1 where it is in none.
+        spread: how far apart nodes of such a set are at most; 0 or more.
+        parents: the larger sets that each of these is part of, from the smallest on, in the same form.
+        cost: of each set; 0 or more.
+    """
+
+    of: Column
+    spread: int = 0
+    parents: tuple[Column, ...] = ()
+    cost: int = 0
+
+
 class Scope(IntEnum):
     """What an answer about a row depends on."""
 
@@ -180,6 +201,16 @@ class View(Protocol):
         """A queue; raises KeyError where there is none."""
         ...
 
+    def standing(self, job: JobState, role: str | None) -> list[int]:
+        """The rows of the job's pods, or of one role's, that hold a node, are placed or wait for one; one for each."""
+        ...
+
+    def alone(self, job: JobState) -> Mapping[str, Sequence[int]]:
+        """By role the rows on which the job's minimum would stand in the emptied cluster; empty where it would not, and
+        where this is the emptied cluster. Only for jobs for which the plugin says so (`compares`).
+        """
+        ...
+
     @property
     def queues(self) -> Mapping[str, QueueState]:
         """All existing queues."""
@@ -199,6 +230,11 @@ class Plugin:
     votes_by_class: ClassVar[bool] = False
     """Whether its votes on a pod alone depend, of the pod, only on its class, role and priority: then one vote serves
     for all such pods of a job.
+    """
+
+    shrinks: ClassVar[bool] = False
+    """Whether with less room `node_sets` never offers a set in which more pods have room: a single kind of pods that
+    did not fit does not fit again before something goes.
     """
 
     by_job: ClassVar[bool] = False
@@ -317,17 +353,46 @@ class Plugin:
 
     def node_sets(
         self, job: JobState, role: str | None, fitting: Column, placed: Sequence[int]
-    ) -> Sequence[NodeSet] | None:
+    ) -> Sequence[NodeSet | NodeSets] | None:
         """Where all pods of a role of the job (None: of the job) may stand together; None: anywhere.
 
-        The sets are tried in the order of cost, and the first that takes the whole minimum is kept. Sets of several
-        plugins are intersected; the sets of a role count within those of the job.
+        The sets are tried in the order of spread and cost, and the first that takes the whole minimum is kept. Sets of
+        several plugins are intersected; the sets of a role count within those of the job. A pod above the minimum is
+        placed in the first set that takes it.
 
         Args:
             job: whose minimum is to be placed.
             role: the role that is asked about; None: all pods together.
             fitting: for each row how many of the waiting pods would have room there, each kind of them by itself.
             placed: the rows of those that stand or wait for a node already, one element for each.
+        """
+        return None
+
+    def together(self, job: JobState) -> Hashable | None:
+        """What `node_sets` depends on for this job besides nodes, room and where its pods stand; None: nothing is said
+        about the job. Jobs that are alike in it, in their pods and in where these stand are given the same sets.
+        """
+        return job.key
+
+    def strict(self, job: JobState) -> bool:
+        """Whether pods of the job must stand in its sets or not at all, so that victims help only there. Where not, the
+        sets are a wish, and one of them has all nodes.
+        """
+        return True
+
+    def compares(self, job: JobState) -> bool:
+        """Whether `View.alone` is to be worked out before it is asked about this job's sets."""
+        return False
+
+    def within(self, job: JobState, task: Task) -> Mask | None:
+        """The rows to which the pods that stand already bind one more pod of the job; None: all. Asked whenever a pod
+        is placed, whoever places it.
+        """
+        return None
+
+    def apart(self, job: JobState, role: str | None, needed: int, placeable: int, row: int) -> Reason | None:
+        """Why the job waits that only its sets keep from starting: of `needed` pods of the role (None: of the job) no
+        more than `placeable` could be placed in the best set, that of `row` (-1: there is none).
         """
         return None
 

@@ -58,12 +58,14 @@ class Declared:
 class Manifests:
     """A whole input: the objects in the order of their creation, and what was left out or looks unintended.
 
-    `pods` says how many pods the input asks to be placed, as far as it tells.
+    `pods` says how many pods the input asks to be placed, as far as it tells. `configuration` is the text of the
+    scheduler's configuration that comes with it, and where that stands.
     """
 
     objects: tuple[Declared, ...]
     warnings: tuple[str, ...] = ()
     pods: int = 0
+    configuration: tuple[str, str] | None = None
 
 
 def load(paths: Sequence[str]) -> Manifests:
@@ -87,6 +89,7 @@ class _Reading:
     checked: set[bytes] = field(default_factory=set)
     at_a_time: int = 0
     pods: int = 0
+    configuration: tuple[str, str] | None = None
 
 
 def from_documents(documents: Iterator[Document]) -> Manifests:
@@ -116,7 +119,7 @@ def from_documents(documents: Iterator[Document]) -> Manifests:
         Declared(declared.obj, declared.place, declared.arrival, declared.departure, order)
         for order, (_, (declared, _)) in enumerate(placed)
     )
-    return Manifests(objects, tuple(reading.warnings), reading.pods)
+    return Manifests(objects, tuple(reading.warnings), reading.pods, reading.configuration)
 
 
 def _items(document: Document, reading: _Reading) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -148,6 +151,11 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     """One object: read, checked and filled in; or left out with a warning."""
     kind, api_version = _text(content, "kind"), _text(content, "apiVersion")
     group, version = split_api_version(api_version)
+    if (group, kind) == ("", "ConfigMap") and _configures(content):
+        if reading.configuration is not None:
+            raise FieldError("metadata.annotations", f"{reading.configuration[1]} has a configuration already")
+        reading.configuration = _only_text(content), str(place)
+        return
     read_as = READ.get((group, kind))
     if read_as is None:
         if (group, kind) in SKIPPED:
@@ -322,6 +330,22 @@ def _created(metadata: Metadata) -> int | None:
         ) from None
 
 
+def _configures(content: dict[str, Any]) -> bool:
+    """Whether a ConfigMap is said to hold the configuration of the scheduler that is simulated."""
+    metadata = content.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and annotations.get(names.SCHEDULER_CONF) == "true"
+
+
+def _only_text(content: dict[str, Any]) -> str:
+    """The one text in a ConfigMap."""
+    data = content.get("data")
+    texts = list(data.values()) if isinstance(data, dict) else []
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise FieldError("data", "expected one key with the text of a scheduler configuration")
+    return texts[0]
+
+
 def at_start(obj: AnyObject) -> AnyObject:
     """The object as it is at the start: what its status says stands since then."""
     if isinstance(obj, PodGroup) and obj.status.conditions:
@@ -333,8 +357,6 @@ def at_start(obj: AnyObject) -> AnyObject:
 def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:
     """What a live cluster takes, and what is hardly meant: what nobody here will look at."""
     meta = obj.metadata
-    if isinstance(obj, PodGroup) and (obj.spec.topology or any(role.topology for role in obj.spec.sub_groups or ())):
-        reading.warnings.append(f"{place}: PodGroup {meta.namespace}/{meta.name}: nothing acts on topology yet")
     if isinstance(obj, Job | ReplicaSet):
         spec, what = obj.spec.template.spec, f"{type(obj).__name__} {meta.namespace}/{meta.name}"
     elif isinstance(obj, Pod) and not obj.spec.node_name:

@@ -19,6 +19,8 @@ TERMINATION: Final = "simulate.kbatch.dev/termination"
 """On a pod: from its eviction until it is gone, in seconds; 1 if it is not given."""
 REFUSE_EVICTION: Final = "simulate.kbatch.dev/refuse-eviction"
 """On a pod: why the API server refuses to evict it, whenever that is asked for."""
+SCHEDULER_CONF: Final = "simulate.kbatch.dev/scheduler-conf"
+"""On a ConfigMap, with the value `true`: its one text is the scheduler's configuration, unless another is asked for."""
 TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION})
 KNOWN: Final = TIMES | {REFUSE_EVICTION}
 FOR_PODS: Final = (DURATION, TERMINATION, REFUSE_EVICTION)

@@ -28,6 +28,7 @@ def print_report(result: Result, console: Console) -> None:
     _queues(result, console)
     _timeline(result, console)
     _groups(result.groups, console)
+    _stands(result.groups, console)
     _evictions(result, console)
     _waiting(result.groups, console)
 
@@ -136,6 +137,24 @@ def _groups(groups: Mapping[str, GroupResult], console: Console) -> None:
         came, started = group.arrival or 0, group.started
         times = ("-", "-") if started is None else (_seconds(started), _seconds(started - came))
         table.add_row(name, group.queue, group.phase, _seconds(came), *times)
+    console.print()
+    console.print(table)
+    _more(len(rows), console)
+
+
+def _stands(groups: Mapping[str, GroupResult], console: Console) -> None:
+    """Where the groups that ask to stand together stand, and their roles."""
+    rows = [(name, stand) for name, group in groups.items() for stand in group.stands]
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("PodGroup", "Role", "Stands in"):
+        table.add_column(name)
+    for name in ("Hops", "Pods"):
+        table.add_column(name, justify="right")
+    for name, stand in rows[:_MOST_ROWS]:
+        where = stand.domain if stand.level == stand.domain else f"{stand.level} {stand.domain}"
+        table.add_row(name, stand.role or "(all)", where, str(stand.hops), str(stand.pods))
     console.print()
     console.print(table)
     _more(len(rows), console)

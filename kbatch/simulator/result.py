@@ -10,6 +10,7 @@ import msgspec
 from kbatch.api.objects import Condition
 from kbatch.engine.decisions import Bind, Eviction, Nomination
 from kbatch.resources import Resources, format_resources
+from kbatch.simulator.closeness import Stand
 from kbatch.times import SECOND
 
 
@@ -63,7 +64,7 @@ class GroupResult:
     """A PodGroup or shadow group at the end.
 
     `arrival` and `started` (microseconds after the start; None: never) are for the report: when the PodGroup came, and
-    when its minimum was first placed.
+    when its minimum was first placed. `stands`: where it stands, and then its roles, if it asks to stand together.
     """
 
     phase: str
@@ -72,16 +73,21 @@ class GroupResult:
     conditions: tuple[Condition, ...]
     arrival: int | None = None
     started: int | None = None
+    stands: tuple[Stand, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """As it stands in `podgroups`."""
-        return {
+        found: dict[str, Any] = {
             "phase": self.phase,
             "conditions": [
                 {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
                 for each in self.conditions
             ],
         }
+        if self.stands:
+            whole, *roles = self.stands
+            found["topology"] = {**whole.json(), "roles": {stand.role: stand.json() for stand in roles}}
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, cycle, take_snapshot
 from kbatch.engine.decisions import Observer, Transaction, Verdict
 from kbatch.model.shares import dominant_share
 from kbatch.resources import Resources
+from kbatch.simulator.closeness import asks_for_it, levels_of, stands_of
 from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
@@ -60,7 +62,13 @@ def simulate(
     Raises:
         InputError: an object that a live cluster would refuse.
     """
-    run = _Run(SimulatedCluster(manifests), policy, limits or Limits(), progress, observer or NullObserver())
+    cluster = SimulatedCluster(manifests)
+    if levels_of(policy) is None:
+        close = [each.obj for each in manifests.objects if isinstance(each.obj, PodGroup) and asks_for_it(each.obj)]
+        for group in close:
+            name = f"{group.metadata.namespace}/{group.metadata.name}"
+            cluster.store.warn(f"PodGroup {name}: nothing acts on topology: the plugin topology is not configured")
+    run = _Run(cluster, policy, limits or Limits(), progress, observer or NullObserver())
     run.go()
     return run.result()
 
@@ -277,6 +285,7 @@ class _Run:
     def _groups(self) -> dict[str, GroupResult]:
         cluster = self.cluster
         groups: dict[str, GroupResult] = {}
+        levels = levels_of(self.policy)
         for job in cluster.store.model.jobs.values():
             group = cluster.store.groups.get(job.key)
             if group is not None:
@@ -289,7 +298,8 @@ class _Run:
             arrival, started = (
                 (None, None) if group is None else (cluster.arrivals[job.key], cluster.starts.get(job.key))
             )
-            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started)
+            stands = stands_of(cluster.store.model, levels, job.key)
+            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started, stands)
         return dict(sorted(groups.items()))
 
     def _queues(self, records: list[PodRecord]) -> dict[str, QueueResult]:

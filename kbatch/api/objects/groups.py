@@ -22,7 +22,7 @@ class Condition(Value, kw_only=True, frozen=True):
 
 class GroupTopology(Value, kw_only=True, frozen=True):
     max_hops: int | None = None
-    mode: str = "Preferred"
+    mode: str = ""
 
 
 class SubGroup(Value, kw_only=True, frozen=True):

@@ -113,7 +113,11 @@ class GangExceedsReclaimableShare(Reason):
 
 @dataclass(frozen=True, slots=True)
 class TopologyUnsatisfied(Reason):
-    """There is room, but not close enough together: at most `placeable` of `needed` pods within `max_hops`."""
+    """There is room, but not close enough together: at most `placeable` of `needed` pods within `max_hops`.
+
+    So many fit into the best domain, `domain` (its path, "" where there is none: the pods that run are too far apart
+    already), which is one of the level `level`. Where a role is what does not fit, the pods are that `role`'s.
+    """
 
     code: ClassVar[str] = "TopologyUnsatisfied"
     rank: ClassVar[int] = 100
@@ -121,13 +125,16 @@ class TopologyUnsatisfied(Reason):
     placeable: int
     max_hops: int
     role: str = ""
+    domain: str = ""
+    level: str = ""
 
     @property
     def message(self) -> str:
         of_role = f" of role {self.role}" if self.role else ""
+        where = f", in {self.level} {self.domain}" if self.domain else ""
         return (
-            f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another; raise "
-            f"topology.maxHops, set its mode to Preferred, or free nodes close together"
+            f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another{where}; "
+            f"raise topology.maxHops, set its mode to Preferred, or free nodes close together"
         )
 
 

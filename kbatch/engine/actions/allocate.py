@@ -22,7 +22,7 @@ from kbatch.engine.actions.common import Line, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
-from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.gang import nearest, placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
@@ -272,8 +272,8 @@ class _Line:
             return False
         statement = Statement(session, job)
         failed = context.unschedulable
-        known = not failed.empty and failed.known(signature(job, tasks), tasks)
-        if known:
+        known = not failed.empty and failed.known(job, signature(job, tasks), tasks)
+        if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             if session.due(len(statement)):
@@ -301,7 +301,7 @@ class _Line:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
             return False
         if statement.searched and not (known or context.ledger):
-            failed.note(signature(job, tasks), tasks)
+            failed.note(job, signature(job, tasks), tasks)
         session.refuse_room(job)
         return False
 
@@ -329,11 +329,10 @@ class _Line:
                 self._kept_out[job.key] = job
                 full.add(task.cls.id)
                 continue
-            among = statement.rows(task)
-            rows = context.rankings.of(task.cls, When.NOW).choose(1, among)
+            rows = nearest(context.rankings, statement, task, When.NOW)
             waits = not rows
             if waits:
-                rows = context.rankings.of(task.cls, When.LATER).choose(1, among)
+                rows = nearest(context.rankings, statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):
                 full.add(task.cls.id)
                 continue

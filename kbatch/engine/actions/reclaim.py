@@ -116,7 +116,7 @@ def _set_aside(
             statement.pipeline(single, rows[0])
         fits = single.key in job.nominated
     else:
-        known = context.unschedulable.known(signature(job, unplaced(job)), unplaced(job))
+        known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
         fits = not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
     if not fits:
         statement.rollback()

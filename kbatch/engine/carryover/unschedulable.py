@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task, TaskClass
 
 
@@ -42,11 +43,11 @@ class UnschedulableCache:
         """Whether no attempt is known to have failed."""
         return not (self._shrinking or self._exact or self._before.shrinking or self._before.exact)
 
-    def known(self, mark: object, tasks: Sequence[Task]) -> bool:
+    def known(self, job: JobState, mark: object, tasks: Sequence[Task]) -> bool:
         """Whether the attempt to place a minimum from these tasks is sure to fail again."""
         session = self._session
         classes = classes_of(tasks)
-        if self._independent(classes):
+        if self._independent(job, classes):
             if self._shrinking.get(mark) == session.room_moves:
                 return True
             if (
@@ -56,7 +57,7 @@ class UnschedulableCache:
                 self._shrinking[mark] = 0
                 return True
             return False
-        if session.set_aside:
+        if session.set_aside or job.together is not None:
             return False
         mark = mark, self.beyond(classes)
         if self._exact.get(mark) == session.commits:
@@ -66,13 +67,13 @@ class UnschedulableCache:
             return True
         return False
 
-    def note(self, mark: object, tasks: Sequence[Task]) -> None:
+    def note(self, job: JobState, mark: object, tasks: Sequence[Task]) -> None:
         """The attempt has just failed, with nothing kept aside for others."""
         session = self._session
         classes = classes_of(tasks)
-        if self._independent(classes):
+        if self._independent(job, classes):
             self._shrinking[mark] = session.room_moves
-        else:
+        elif job.together is None:
             self._exact[mark, self.beyond(classes)] = session.commits
 
     def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
@@ -96,10 +97,13 @@ class UnschedulableCache:
         memo.shrinking = {(mark, stuck): room for mark, moves in self._shrinking.items() if not moves}
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
 
-    def _independent(self, classes: Sequence[TaskClass]) -> bool:
-        return (
-            len(classes) == 1 and not self._rankings.coupled(classes[0]) and not self._session.gathering
-        )  # fmt: skip
+    def _independent(self, job: JobState, classes: Sequence[TaskClass]) -> bool:
+        """Whether with less room the job's minimum never fits where it did not."""
+        if len(classes) != 1 or self._rankings.coupled(classes[0]):
+            return False
+        if job.together is None:
+            return True
+        return not job.job.roles and all(plugin.shrinks for plugin in self._session.gathering)
 
 
 def classes_of(tasks: Sequence[Task]) -> list[TaskClass]:

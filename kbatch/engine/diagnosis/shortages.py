@@ -27,7 +27,7 @@ from kbatch.engine.carryover.unschedulable import classes_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.feasibility import Trial
-from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.gang import placing, why_apart
 from kbatch.engine.placement.kinds import easiest_first
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.shortage import shortage
@@ -127,6 +127,16 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     plan = Statement(session, job)
     needed = job.missing()
     tasks = unplaced(job)
+    if job.together is not None and job.strict:
+        plan.apart = True
+        yield from placing(context.rankings, plan, when, search=when[:1])
+        fits = not job.missing()
+        plan.rollback()
+        plan.apart = False
+        apart = (yield from why_apart(context.rankings, plan, when[-1])) if fits else None
+        if apart is not None:
+            return apart
+        plan.apart = True
     yield from placing(context.rankings, plan, when, search=())  # a search was made in vain
     left = easiest_first(context.rankings, job)
     placeable = len(tasks) - len(left)
@@ -141,8 +151,10 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     )  # fmt: skip
 
 
-def too_small(session: Session, job: JobState, alone: Trial) -> ClusterTooSmall:
+def too_small(session: Session, job: JobState, alone: Trial) -> Reason:
     """What a group lacks that would not fit even were the cluster empty of this scheduler's pods."""
+    if alone.apart is not None:
+        return alone.apart
     role = alone.role if any(known.name == alone.role for known in job.job.roles) else ""
     return _too_small(alone, len(session.nodes), role)
 

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 
 from kbatch.api.objects import Metadata, Pod
+from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.gang import placing, why_apart
 from kbatch.engine.placement.kinds import easiest_first
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage, shortage_of
@@ -52,6 +53,8 @@ class Trial(msgspec.Struct, frozen=True):
         short, missing: the dimension that is short for what is left, and by how much; "" and 0 where none is.
         fitting, counts: nodes that take one more of what is left beside the placeable, and the others by reason.
         role: of the first pod that is left.
+        apart: why the pods do not fit together although they do fit; None where it is not that.
+        stands: by role the rows on which they were placed, if they fit; of jobs that are kept together.
     """
 
     needed: int
@@ -61,6 +64,8 @@ class Trial(msgspec.Struct, frozen=True):
     fitting: int = 0
     counts: tuple[tuple[str, int], ...] = ()
     role: str = ""
+    apart: Reason | None = None
+    stands: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -184,12 +189,17 @@ class Feasibility:
         found = self._trials.get(mark) or self._before.get(mark)
         if found is None:
             coming = self._coming(job)
-            if sum(pods.count for pods in coming) > _MOST_TO_COME:
+            if job.together is None and sum(pods.count for pods in coming) > _MOST_TO_COME:
                 found = self._fill(job, _minimum_of(job, counts))
             else:
                 found = yield from self._attempt(job, self._awaited(job, coming))
         self._trials[mark] = found
         return found
+
+    def standing(self, job: JobState) -> Generator[Turn, None, Mapping[str, Sequence[int]]]:
+        """By role the rows on which the group's minimum would stand on the emptied nodes; empty where it would not."""
+        trial = yield from self.attempting(job)
+        return dict(trial.stands)
 
     @property
     def trials(self) -> dict[object, Trial]:
@@ -279,9 +289,17 @@ class Feasibility:
         absent = begun - len(next_tasks(state, state.waiting))  # pods that nobody knows of count as placed
         statement = Statement(session, state)
         try:
-            yield from placing(rankings, statement, (When.NOW,), search=(When.NOW,) if absent == 0 else ())
+            search = (When.NOW,) if absent == 0 else ()
+            yield from placing(rankings, statement, (When.NOW,), search=search)
             missing = max(0, state.missing() - absent)
-            found = Trial(job.minimum, max(0, job.minimum - missing))
+            found = Trial(job.minimum, max(0, job.minimum - missing), stands=_stands(state) if not missing else ())
+            if missing and state.together is not None:
+                apart = yield from self._apart(statement)
+                yield from placing(rankings, statement, (When.NOW,), search=search)
+                missing = max(0, state.missing() - absent)
+                if apart is not None and not missing:
+                    return Trial(job.minimum, min(found.placeable, job.minimum - 1), apart=apart)
+                found = Trial(job.minimum, max(0, job.minimum - missing))
             if missing:
                 left = next_tasks(state, easiest_first(rankings, state))
                 short, lacking = shortage(session.nodes, self._room, left)
@@ -290,6 +308,16 @@ class Feasibility:
         finally:
             statement.rollback()
         return found
+
+    def _apart(self, statement: Statement) -> Generator[Turn, None, Reason | None]:
+        """Why the pods do not fit together, if plugins have words for it; the statement is empty then, and from now on
+        places them as though nothing kept them together.
+        """
+        _, rankings = yield from self._ground()
+        statement.rollback()
+        apart = yield from why_apart(rankings, statement, When.NOW)
+        statement.apart = apart is not None
+        return apart
 
     def _ground(self) -> Generator[Turn, None, tuple[Session, NodeRankings]]:
         """The emptied session, made when it is first needed: its plugins look at the same nodes, without our pods."""
@@ -309,7 +337,17 @@ def _content(job: JobState, counts: _Counts) -> object:
     """What a trial depends on, but for the nodes."""
     roles = tuple((role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles)
     pods = sorted((cls.id, role, count) for (cls, role), count in counts.items())
-    return tuple(pods), roles, job.minimum, job.job.succeeded
+    return tuple(pods), roles, job.minimum, job.job.succeeded, job.together
+
+
+def _stands(job: JobState) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """By role the rows on which its pods are placed; of a job that is kept together."""
+    if job.together is None:
+        return ()
+    found: dict[str, set[int]] = {}
+    for task, row in job.placed.values():
+        found.setdefault(task.role, set()).add(row)
+    return tuple((role, tuple(sorted(rows))) for role, rows in sorted(found.items()))
 
 
 def _succeeded(job: JobState, role: str) -> int:
@@ -347,7 +385,7 @@ def _size(cls: TaskClass) -> tuple[object, ...]:
 
 def _as_new(job: JobState, awaited: Sequence[Task]) -> JobState:
     """The group as if nothing of it had been placed, with the pods to come; what has succeeded counts."""
-    found = JobState(job.job, job.queue, {})
+    found = JobState(job.job, job.queue, {}, together=job.together, strict=job.strict)
     waiting = [task for task in job.job.tasks.values() if not (task.terminal or task.terminating)]
     first = {task.key: at for at, task in enumerate(job.waiting)}
     found.waiting = sorted(waiting, key=lambda task: (first.get(task.key, len(first)), task.created, task.key))

@@ -1,26 +1,25 @@
 """Finding room for a group's minimum: which of its pods, on which nodes.
 
-Pods are placed by kind, the hardest first (see `kinds`), each on the best node that takes it. Where that does not place
-all although another arrangement might, a bounded search looks for one (see `arrangement`).
+Pods are placed by kind, the hardest first (see `kinds`), each on the best node that takes it (see `filling`). Where
+that does not place all although another arrangement might, a bounded search looks for one (see `arrangement`). Pods
+that plugins keep together are placed within their sets of nodes (see `together`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from collections.abc import Generator, Sequence
 
+from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.arrangement import arranging
-from kbatch.engine.placement.kinds import Kind, chosen, hardest_first, kinds_of, wanted_of
-from kbatch.engine.placement.node_sets import Choice, choices
+from kbatch.engine.placement.filling import fill_unit, filling
+from kbatch.engine.placement.node_sets import Unit, count, units_of, units_of_one
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.together import Choice, Together, fullest, keeping_to
+from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
-from kbatch.model.nodes import Mask
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
-
-_AT_ONCE: Final = 500
-"""As many pods are placed between two turns: a few milliseconds."""
 
 
 def place_minimum(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> bool:
@@ -36,9 +35,17 @@ def placing(
     Each of `when` is tried in turn for what is still missing. Where any pod has to wait for room, or waits already, all
     the others that the statement binds wait with it. In the moments of `search` other arrangements are tried where the
     first does not hold all.
+
+    Pods that are kept together are placed in the sets that plugins ask for, unless the statement keeps to some rows
+    already. Where no sets take all, what the best of them takes is left in the statement: it says what is lacking.
     """
     job = statement.job
-    if (yield from _together(rankings, statement, when, search=search)):
+    waits = bool(job.nominated)
+    if job.together is not None and statement.within is None and not statement.apart and job.missing():
+        waits = (yield from _together(rankings, statement, when, search=search)) or waits
+    else:
+        waits = (yield from filling(rankings, statement, when, search=search)) or waits
+    if waits:
         statement.pipeline_all()
     return not job.missing()
 
@@ -46,95 +53,83 @@ def placing(
 def _together(
     rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
 ) -> Generator[Turn, None, bool]:
-    """Keep to the sets of nodes that plugins ask for, if any does: the first that takes the minimum. Returns whether
-    any pod waits for its room.
-    """
-    waits = bool(statement.job.nominated)
-    sets = choices(statement.session, rankings, statement.job, when[-1]) if statement.job.missing() else None
-    if sets is None:
-        return (yield from _anywhere(rankings, statement, when, search=search)) or waits
-    mark = len(statement)
-    first: Choice | None = None
-    for choice in sets:
-        first = choice if first is None else first
-        statement.within = _keeping_to(choice)
-        waiting = yield from _anywhere(rankings, statement, when, search=search)
-        statement.within = None
-        if not statement.job.missing():
-            return waiting or waits
-        statement.rollback(mark)
-        yield TURN
-    if first is not None:  # none takes all: what the first takes says what is lacking
-        statement.within = _keeping_to(first)
-        waits = (yield from _anywhere(rankings, statement, when, search=())) or waits
-        statement.within = None
-    return waits
-
-
-def _keeping_to(choice: Choice) -> Callable[[Task], Mask | None]:
-    return lambda task: choice.get(task.role, choice.get(None))
-
-
-def _anywhere(
-    rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
-) -> Generator[Turn, None, bool]:
-    """Place what the minimum lacks; returns whether any pod waits for its room."""
-    job = statement.job
+    """Keep to sets of nodes: with the room that is there now, else with what comes free. Returns whether any waits."""
+    yield from comparing(statement.session, statement.job)
     waits = False
-    for moment in when:
-        mark = len(statement)
-        yield from _place(rankings, statement, moment)
-        if moment in search and job.missing():
-            yield from arranging(rankings, statement, moment, mark)
-        waits = moment is When.LATER and len(statement) > mark
-        if not job.missing():
-            break
-    return waits
+    units: list[Unit] = []
+
+    def attempt(_: Choice) -> Generator[Turn, None, bool]:
+        nonlocal waits
+        waits = yield from filling(rankings, statement, moments, search=search)
+        return not statement.job.missing()
+
+    for last in range(1, len(when) + 1):
+        moments = when[:last]
+        units = units_of(statement.session, rankings, statement.job, moments[-1]) or []
+        if not units:
+            return (yield from filling(rankings, statement, when, search=search))
+        if (yield from Together(rankings, statement, units, moments[-1], attempt).run()):
+            return waits
+    best = fullest(units[0], count(rankings, units[0], when[-1]))
+    if best is not None:
+        statement.within = keeping_to({units[0].role: best[0]})
+        waits = yield from filling(rankings, statement, when, search=())
+        statement.within = None
+    return waits and best is not None
 
 
-def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generator[Turn, None, None]:
-    """Place what fits, the hardest kinds first; a kind that does not fit is made up for by others where that helps."""
-    kinds = kinds_of(statement.job)
-    if not kinds:
-        return
-    if len(kinds) == 1:
-        kind = kinds[0]
-        yield from _fill(rankings, statement, kind, wanted_of(statement.job).of(kind.role), when)
-        return
-    most = {kind.cls.id: len(kind.tasks) if rankings.hardness(kind.cls)[0] else 0 for kind in kinds}
-    counts = {id(kind): count for kind, count in zip(kinds, chosen(statement, kinds, most), strict=True)}
-    order = hardest_first(rankings, kinds)
-    for kind in order:
-        if counts[id(kind)]:
-            yield from _fill(rankings, statement, kind, counts[id(kind)], when)
-    again = True
-    while again and statement.job.missing():
-        again = False
-        for kind in order:
-            more = min(len(kind.tasks), wanted_of(statement.job).of(kind.role))
-            if more and (yield from _fill(rankings, statement, kind, more, when)):
-                again = True
+def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
+    """Work out where the job would stand in the emptied cluster, if a plugin compares with that."""
+    if session.trying is not None and any(plugin.compares(job) for plugin in session.gathering):
+        yield from session.trying(job)
 
 
-def _fill(
-    rankings: NodeRankings, statement: Statement, kind: Kind, count: int, when: When
-) -> Generator[Turn, None, int]:
-    """Place up to `count` of a kind; how many were."""
-    fit = rankings.of(kind.cls, when)
-    left = min(count, len(kind.tasks))
-    if not left:
-        return 0
-    placed = 0
-    among = statement.rows(kind.tasks[0])
-    while placed < left:
-        rows = fit.choose(min(left - placed, _AT_ONCE), among)
-        if not rows:
-            break
-        done = statement.place(kind.tasks[placed : placed + len(rows)], rows, waits=when is When.LATER)
-        placed += done
-        if done < len(rows):
-            break
-        if len(rows) == _AT_ONCE:
-            yield TURN
-    del kind.tasks[:placed]
-    return placed
+def nearest(rankings: NodeRankings, statement: Statement, task: Task, when: When) -> list[int]:
+    """The row for one pod above the minimum, in the first set of nodes that takes it; empty: there is none."""
+    among = statement.rows(task)
+    fit = rankings.of(task.cls, when)
+    job = statement.job
+    units = units_of_one(statement.session, rankings, job, task, when) if job.together is not None else None
+    if units is None:
+        return fit.choose(1, among)
+    for choice in Together(rankings, statement, units, when, _nothing).masks():
+        mask = choice.get(task.role, choice.get(None))
+        if mask is not None:
+            rows = fit.choose(1, mask if among is None else mask & among)
+            if rows:
+                return rows
+    return []
+
+
+def _nothing(_: Choice) -> Generator[Turn, None, bool]:
+    yield TURN
+    return False
+
+
+def why_apart(rankings: NodeRankings, statement: Statement, when: When) -> Generator[Turn, None, Reason | None]:
+    """Why the job's minimum, for which there is room, cannot be placed as its plugins want it together; None where none
+    of them has a word for it. Leaves no trace.
+    """
+    job, session, plugins = statement.job, statement.session, statement.session.gathering
+    yield from comparing(session, job)
+    units = units_of(session, rankings, job, when) or []
+    roles = [unit for unit in units if unit.role is not None] or units
+    standing = {unit.role: job.pipelined if unit.role is None else job.role_count(unit.role) for unit in units}
+    mark = len(statement)
+    for beside, some in ((False, units), (True, roles)):  # each by itself, then each beside those before it
+        for unit in some:
+            if not beside:
+                statement.rollback(mark)
+            best = fullest(unit, count(rankings, unit, when))
+            placed = 0
+            if best is not None:
+                statement.within = keeping_to({unit.role: best[0]})
+                placed = yield from fill_unit(rankings, statement, unit, when)
+                statement.within = None
+            if placed < unit.least or (beside and unit is some[-1]):
+                statement.rollback(mark)
+                there, row = standing[unit.role], best[1] if best is not None else -1
+                said = [plugin.apart(job, unit.role, there + unit.least, there + placed, row) for plugin in plugins]
+                return next((reason for reason in said if reason is not None), None)
+        statement.rollback(mark)
+    return None

@@ -13,7 +13,9 @@ from kbatch.engine.plugins.nodeorder import NodeOrder
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.engine.plugins.priority import Priority
 from kbatch.engine.plugins.proportion import Proportion
+from kbatch.engine.plugins.topology import Topology
 
 BUILTIN: Final[dict[str, type[Plugin]]] = {
-    plugin.name: plugin for plugin in (Binpack, Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)
+    plugin.name: plugin
+    for plugin in (Binpack, Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion, Topology)
 }

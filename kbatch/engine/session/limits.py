@@ -7,8 +7,10 @@ beforehand, for tasks that are not placed in the end, saves work by it and must 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, QueueCapabilityExceeded, Reason
+from kbatch.engine.plugin import Plugin
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.nodes import Mask
@@ -18,6 +20,9 @@ from kbatch.resources import total
 
 class Limit:
     """One limit; by default it limits nothing. It reads the session's sums, which the open statement has changed."""
+
+    keeps_together: ClassVar[bool] = False
+    """Whether it is of where a job's pods stand to one another."""
 
     def headroom(self, job: JobState, task: Task) -> int | None:
         """How many more tasks of this one's class and role the job may place now; None: as many as it likes."""
@@ -81,4 +86,32 @@ class RoleMaximum(Limit):
 
     def refusal(self, job: JobState, task: Task) -> Reason:
         """The role has as many as it may, and the minimum needs more: from others, which are not there."""
+        return NotEnoughTasks(job.pipelined, job.minimum)
+
+
+class Together(Limit):
+    """The nodes to which those of the job's pods that stand bind the others, as plugins say that keep them together."""
+
+    keeps_together = True
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._plugins = plugins
+
+    def rows(self, job: JobState, task: Task) -> Mask | None:
+        """What all of the plugins allow."""
+        if job.together is None or not job.strict:
+            return None
+        found: Mask | None = None
+        for plugin in self._plugins:
+            allowed = plugin.within(job, task)
+            if allowed is not None:
+                found = allowed if found is None else found & allowed
+        return found
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """The first plugin's that has one."""
+        for plugin in self._plugins:
+            reason = plugin.apart(job, task.role or None, job.minimum, job.pipelined, -1)
+            if reason is not None:
+                return reason
         return NotEnoughTasks(job.pipelined, job.minimum)

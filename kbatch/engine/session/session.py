@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
@@ -11,12 +11,12 @@ import numpy as np
 from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
-from kbatch.engine.cooperative import Pace, emptying
+from kbatch.engine.cooperative import Pace, emptying, finish
 from kbatch.engine.decisions import TURN, GroupError, Turn
 from kbatch.engine.plugin import Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
-from kbatch.engine.session.limits import Capability, Limit, RoleMaximum
+from kbatch.engine.session.limits import Capability, Limit, RoleMaximum, Together
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.state.cycle_state import Failing
 from kbatch.engine.state.jobs import JobState
@@ -71,6 +71,7 @@ class Session:
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
             left out. caches: told to forget what an error may have left.
+        trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -118,6 +119,7 @@ class Session:
             if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
         }  # fmt: skip
         self.caches: list[Callable[[], None]] = []
+        self.trying: Callable[[JobState], Generator[Turn, None, Mapping[str, Sequence[int]]]] | None = None
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
@@ -143,6 +145,8 @@ class Session:
         self._overused = [plugin.overused for plugin in those("overused")]
         self.predicates: Sequence[Plugin] = those("predicate", Switch.PREDICATE)
         self.gathering: Sequence[Plugin] = those("node_sets")
+        if any(plugin.answers("within") for plugin in self.gathering):
+            self.limits.append(Together(self.gathering))
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
         self._following = [(plugin.follows, plugin.placed) for plugin in those("placed")]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
@@ -214,6 +218,11 @@ class Session:
             except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
                 self.mishaps.append((state, error))
         state.waiting = waiting
+        if self.gathering and not job.shadow:
+            try:
+                self._gather(state)
+            except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
+                self.mishaps.append((state, error))
         asks: dict[str, None] = {}
         for cls in dict.fromkeys([task.cls for task in waiting]):
             asks.update(dict.fromkeys(cls.request))
@@ -230,6 +239,27 @@ class Session:
             if ranks.count(ranks[0]) < len(ranks):
                 tasks = [tasks[at] for at in sorted(range(len(ranks)), key=ranks.__getitem__)]
         return tasks
+
+    def _gather(self, state: JobState) -> None:
+        """Note what plugins that keep pods together depend on for the job, and where its pods stand."""
+        found = [(plugin, plugin.together(state)) for plugin in self.gathering]
+        if all(each is None for _, each in found):
+            return
+        state.together = tuple(each for _, each in found)
+        state.strict = any(plugin.strict(state) for plugin, each in found if each is not None)
+        if not self.emptied:
+            rows = self.nodes.row
+            state.stands = tuple(
+                (task, rows[task.node]) for task in state.job.tasks.values() if task.holds and task.node in rows
+            )
+
+    def standing(self, job: JobState, role: str | None) -> list[int]:
+        """The rows of the job's pods, or of one role's, that hold a node, are placed or wait for one; one for each."""
+        return job.standing(role)
+
+    def alone(self, job: JobState) -> Mapping[str, Sequence[int]]:
+        """By role the rows on which the job's minimum would stand in the emptied cluster."""
+        return finish(self.trying(job)) if self.trying is not None else {}
 
     def live(self) -> Sequence[JobState]:
         """The groups that the cycle looks at, the oldest first: those that are neither settled nor in the backlog."""

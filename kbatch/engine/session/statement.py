@@ -51,6 +51,7 @@ class Statement:
     Attributes:
         refused: the first task that a limit refused, and why; None while none was. A rollback does not forget it.
         within: the rows to which the placement keeps a task for now; None: none in particular.
+        apart: the pods are placed as though nothing kept them together, to see what would be then.
         searched: other arrangements were looked for where that could help; False where too many were in this cycle.
     """
 
@@ -58,6 +59,7 @@ class Statement:
         self.session = session
         self.job = job
         self.searched = True
+        self.apart = False
         self.within: Callable[[Task], Mask | None] | None = None
         self.refused: tuple[Task, Reason] | None = None
         self._steps: list[_Step] = []
@@ -79,7 +81,7 @@ class Statement:
         """The rows that the limits, and `within`, leave to the task; None: all."""
         allowed = self.within(task) if self.within is not None else None
         for limit in self.session.limits:
-            found = limit.rows(self.job, task)
+            found = limit.rows(self.job, task) if not (self.apart and limit.keeps_together) else None
             if found is not None:
                 allowed = found if allowed is None else allowed & found
         return allowed

@@ -5,6 +5,7 @@ Only the engine changes them, through a `Statement`; plugins read.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from kbatch.model.jobs import Job
@@ -27,6 +28,9 @@ class JobState:
         in_queue: its phase lets it be placed. possible: nothing that it names is missing.
         backing_off: was sent back and must not come in queue yet. attempts: how often it was.
         members_lost: its minimum was placed once, and pods of it were lost; what is left runs on.
+        together: what plugins that keep its pods together depend on; None where none has anything to say about it.
+        strict: whether the pods must stand so. stands: the pods that hold a node, with their rows, as the snapshot has
+            them; only where they are kept together.
     """
 
     job: Job
@@ -45,6 +49,9 @@ class JobState:
     backing_off: bool = False
     attempts: int = 0
     members_lost: bool = False
+    together: Hashable | None = None
+    strict: bool = False
+    stands: tuple[tuple[Task, int], ...] = ()
 
     @property
     def key(self) -> str:
@@ -75,6 +82,14 @@ class JobState:
     def pipelined(self) -> int:
         """`ready`, and those that are nominated."""
         return self.bound + len(self.placed) + len(self.nominated)
+
+    def standing(self, role: str | None = None) -> list[int]:
+        """The rows of its pods, or of one role's, that stand, are placed or wait for a node; one for each."""
+        found = [row for task, row in self.stands if task.key not in self.evicted and role in {None, task.role}]
+        for task, row in (*self.placed.values(), *self.nominated.values()):
+            if role is None or task.role == role:
+                found.append(row)
+        return found
 
     def role_count(self, role: str) -> int:
         """Pods of a role that count towards its minimum."""

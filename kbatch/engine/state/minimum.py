@@ -38,7 +38,15 @@ def signature(job: JobState, tasks: Sequence[Task]) -> object:
     """
     runs = [(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])]
     caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
-    return tuple(runs), tuple(shortfalls(job)), tuple(caps)
+    return tuple(runs), tuple(shortfalls(job)), tuple(caps), _kept_together(job)
+
+
+def _kept_together(job: JobState) -> object:
+    """What decides besides where its pods may stand together."""
+    if job.together is None:
+        return None
+    roles = [None] if not job.job.roles else [role.name for role in job.job.roles]
+    return job.together, tuple(tuple(sorted(set(job.standing(role)))) for role in roles)
 
 
 def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:

@@ -57,7 +57,7 @@ EXAMPLES: list[Reason] = [
     ClusterTooSmall(6, 4, GPU, 2, nodes=12, nodes_by_reason=((f"insufficient {GPU}", 7), ("taint dedicated", 5))),
     MinResourcesTooLarge("cpu", asked=100_000, held=64_000, nodes=2),
     GangExceedsReclaimableShare("demo", "cpu", asked=9000, allocated=1000, deserved=4000, idle=2500),
-    TopologyUnsatisfied(needed=8, placeable=6, max_hops=2),
+    TopologyUnsatisfied(needed=8, placeable=6, max_hops=2, role="worker", domain="z1/b2/r3", level="rack"),
     WaitingInQueue("demo", "memory", asked=16 * GI, available=12 * GI, reserved=8 * GI, ahead=2),
     SentBack("demo", times=2, seconds=20),
     QueueOverused("demo", "cpu", allocated=6000, deserved=6000),

@@ -208,13 +208,6 @@ def test_times_in_a_status_begin_with_the_simulation() -> None:
     assert [each.last_transition_time for each in obj.status.conditions or ()] == ["2000-01-01T00:00:00Z"]
 
 
-def test_what_has_no_effect_is_said() -> None:
-    role = "subGroups: [{name: w, topology: {maxHops: 2}}]"
-    for spec in ("topology: {mode: Required, maxHops: 1}", role):
-        assert load(group(spec)).warnings == ("a.yaml, document 1: PodGroup default/g: nothing acts on topology yet",)
-    assert load(group("minMember: 2")).warnings == ()
-
-
 def test_an_annotation_of_the_simulation_that_it_does_not_know_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"metadata.annotations\[simulate.kbatch.dev/durtion\]: .*mean simulate.kbatch.dev/duration\?"

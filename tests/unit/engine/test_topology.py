@@ -1,0 +1,211 @@
+"""The plugin `topology`: how close the pods of groups and roles stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kbatch.api.objects import GroupTopology, Node, PodGroup
+from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
+from kbatch.engine import Policy
+from tests.unit.engine.worlds import (
+    ALLOCATE,
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    queue,
+    run,
+    world,
+)
+
+LEVELS = "zone, block, rack"
+
+
+def _policy(text: str = EVERYTHING) -> Policy:
+    topology = f"{{name: topology, arguments: {{levels: '{LEVELS}'}}}}"
+    return policy(text.replace("{name: predicates}", f"{{name: predicates}}, {topology}"))
+
+
+def _nodes(*paths: str, cpu: str = "1", **more: str) -> list[Node]:
+    """A node for each path zone/block/rack/name; `more` says the cpu of some by name."""
+    found = []
+    for path in paths:
+        *where, name = path.split("/")
+        labels = dict(zip(("zone", "block", "rack"), where, strict=True))
+        found.append(node(name, more.get(name, cpu), labels={key: value for key, value in labels.items() if value}))
+    return found
+
+
+def _close(made: PodGroup, max_hops: int | None = None, mode: str = "", **roles: tuple[int | None, str]) -> PodGroup:
+    """The group with topology: its own unless only roles are given."""
+    own = GroupTopology(max_hops=max_hops, mode=mode) if max_hops is not None or mode or not roles else None
+    subs = tuple(
+        msgspec.structs.replace(sub, topology=GroupTopology(max_hops=roles[sub.name][0], mode=roles[sub.name][1]))
+        if sub.name in roles else sub
+        for sub in made.spec.sub_groups or ()
+    )  # fmt: skip
+    made.spec = msgspec.structs.replace(made.spec, topology=own, sub_groups=subs or None)
+    return made
+
+
+TREE = ("z1/b1/r1/a1", "z1/b1/r1/a2", "z1/b1/r2/b1", "z1/b1/r2/b2", "z1/b2/r3/c1", "z1/b2/r3/c2", "z2/b3/r4/d1")
+
+
+def _racks(binds: Iterable[str]) -> set[str]:
+    return {name[0] for name in binds}
+
+
+def _reason(found: Any, name: str = "ns/g") -> Reason | None:
+    reason: Reason | None = found.verdicts[name].reason
+    return reason
+
+
+def test_a_gang_stands_in_one_rack_if_one_holds_it() -> None:
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 2), 2), members("g", 2)), _policy())
+    assert len(_racks(found.binds.values())) == 1
+
+
+def test_without_topology_pods_are_not_kept_together() -> None:
+    nodes = _nodes("z1/b1/r1/a1", "z1/b1/r1/a2", "z2/b2/r2/b1", "z2/b2/r2/b2", a2="2", b1="2", a1="1", b2="1")
+    found = run(world(queue(), nodes, group("g", 2), members("g", 2)), _policy())
+    assert set(found.binds.values()) == {"a2", "b1"}
+
+
+def test_required_waits_rather_than_stand_further_apart() -> None:
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 3), 2), members("g", 3)), _policy())
+    assert found.binds == {}
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    assert not found.verdicts["ns/g"].pods_unschedulable
+
+
+def test_an_odd_number_counts_as_the_even_one_below() -> None:
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 3), 3), members("g", 3)), _policy())
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 3), 5), members("g", 3)), _policy())
+    assert _racks(found.binds.values()) == {"a", "b"}
+
+
+def test_preferred_takes_what_there_is() -> None:
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 7), 2, "Preferred"), members("g", 7)), _policy())
+    assert len(found.binds) == 7
+
+
+def test_no_hops_is_the_same_node() -> None:
+    nodes = _nodes(*TREE, c1="2")
+    found = run(world(queue(), nodes, _close(group("g", 2), 0), members("g", 2)), _policy())
+    assert list(found.binds.values()) == ["c1", "c1"]
+
+
+def test_too_large_for_the_cluster_even_without_topology() -> None:
+    found = run(world(queue(), _nodes(*TREE), _close(group("g", 8), 2), members("g", 8)), _policy())
+    assert isinstance(_reason(found), ClusterTooSmall)
+
+
+def test_no_room_now_even_without_topology() -> None:
+    busy = [pod(f"x-{at}", on=name) for at, name in enumerate(("a1", "b1", "b2", "c1", "c2", "d1"))]
+    found = run(world(queue(), _nodes(*TREE), busy, _close(group("g", 2), 2), members("g", 2)), _policy(ALLOCATE))
+    assert type(_reason(found)) is NotEnoughResources
+
+
+def test_room_now_but_too_far_apart() -> None:
+    busy = [pod(f"x-{at}", on=name) for at, name in enumerate(("a1", "b1", "c1"))]
+    found = run(world(queue(), _nodes(*TREE), busy, _close(group("g", 2), 2), members("g", 2)), _policy())
+    assert _reason(found) == TopologyUnsatisfied(2, 1, 2, "", "z1/b1/r1", "rack")
+
+
+def test_the_rack_that_is_left_with_least_room_is_taken() -> None:
+    nodes = _nodes(*TREE, a1="2", a2="2", b1="2", b2="1", c1="2", c2="2")
+    found = run(world(queue(), nodes, _close(group("g", 3), 2), members("g", 3)), _policy())
+    assert _racks(found.binds.values()) == {"b"}
+
+
+def test_of_equal_racks_that_in_the_fuller_block_is_taken() -> None:
+    nodes = _nodes("z1/b1/r1/a1", "z1/b1/r2/b1", "z1/b2/r3/c1", cpu="2")
+    found = run(world(queue(), nodes, _close(group("g", 2), 2), members("g", 2)), _policy())
+    assert set(found.binds.values()) == {"c1"}
+
+
+def test_domains_of_one_name_in_different_parents_are_different() -> None:
+    nodes = _nodes("z1/b1/r1/a1", "z1/b2/r1/b1", "z1/b2/r1/b2")
+    found = run(world(queue(), nodes, _close(group("g", 2), 2), members("g", 2)), _policy())
+    assert set(found.binds.values()) == {"b1", "b2"}
+
+
+def test_a_node_without_a_label_is_a_domain_of_its_own() -> None:
+    nodes = _nodes("z1/b1//a1", "z1/b1//a2", "z1/b1/r1/b1", "z1/b1/r1/b2")
+    found = run(world(queue(), nodes, _close(group("g", 2), 2), members("g", 2)), _policy())
+    assert set(found.binds.values()) == {"b1", "b2"}
+    found = run(world(queue(), nodes[:2], _close(group("g", 2), 4), members("g", 2)), _policy())
+    assert set(found.binds.values()) == {"a1", "a2"}
+
+
+def _roles(w: int, m: int) -> list[Any]:
+    return [
+        *(pod(f"w-{at}", of="g", role="w") for at in range(w)),
+        *(pod(f"m-{at}", of="g", role="m") for at in range(m)),
+    ]
+
+
+def test_each_role_stands_together() -> None:
+    made = _close(group("g", 4, roles={"w": 2, "m": 2}), w=(2, ""), m=(2, ""))
+    found = run(world(queue(), _nodes(*TREE), made, _roles(2, 2)), _policy())
+    assert len(_racks(found.binds[name] for name in ("w-0", "w-1"))) == 1
+    assert len(_racks(found.binds[name] for name in ("m-0", "m-1"))) == 1
+
+
+def test_roles_within_the_bound_of_the_group() -> None:
+    busy = pod("x", on="b1")
+    made = _close(group("g", 4, roles={"w": 2, "m": 2}), 4, w=(2, ""), m=(2, ""))
+    found = run(world(queue(), _nodes(*TREE), busy, made, _roles(2, 2)), _policy())
+    assert found.binds == {}
+    reason = _reason(found)
+    assert isinstance(reason, TopologyUnsatisfied)
+    found = run(world(queue(), _nodes(*TREE), made, _roles(2, 2)), _policy())
+    assert _racks(found.binds.values()) == {"a", "b"}
+
+
+def test_members_that_join_later_stand_within_the_bound() -> None:
+    standing = [pod("g-0", of="g", on="b1")]
+    busy = [pod("x", on="b2")]
+    objects = (queue(), _nodes(*TREE), standing, busy, _close(group("g", 2), 2), pod("g-1", of="g"))
+    found = run(world(*objects), _policy())
+    assert "g-1" not in found.binds
+    assert isinstance(_reason(found), TopologyUnsatisfied)
+    found = run(world(*objects[:-2], _close(group("g", 2), 4), objects[-1]), _policy())
+    assert _racks([found.binds["g-1"]]) == {"a"}
+
+
+def test_pods_above_the_minimum_stand_within_the_bound() -> None:
+    sim = Simulation(world(queue(), _nodes(*TREE), _close(group("g", 2), 2), members("g", 4)), _policy())
+    sim.settle()
+    assert len(sim.running()) == 2
+    sim = Simulation(world(queue(), _nodes(*TREE), _close(group("g", 3), 4), members("g", 5)), _policy())
+    sim.settle()
+    assert len(sim.running()) == 4
+
+
+def test_preferred_ones_above_the_minimum_stand_anywhere_in_the_end() -> None:
+    sim = Simulation(world(queue(), _nodes(*TREE), _close(group("g", 2), 2, "Preferred"), members("g", 7)), _policy())
+    sim.settle()
+    assert len(sim.running()) == 7
+
+
+def test_required_without_a_number_is_bound_by_what_the_emptied_cluster_allows() -> None:
+    busy = [pod(f"x-{at}", on=name) for at, name in enumerate(("a1", "b1", "c1"))]
+    objects = (queue(), _nodes(*TREE), _close(group("g", 2), mode="Required"), members("g", 2))
+    assert run(world(*objects, busy), _policy()).binds == {}
+    assert _reason(run(world(*objects, busy), _policy())) == TopologyUnsatisfied(2, 1, 2, "", "z1/b1/r1", "rack")
+    assert len(_racks(run(world(*objects), _policy()).binds.values())) == 1
+
+
+def test_the_annotation_says_the_same_for_plain_pods() -> None:
+    made = group("g", 3)
+    made.metadata.annotations = {"kbatch.dev/max-hops": "2"}
+    found = run(world(queue(), _nodes(*TREE), made, members("g", 3)), _policy())
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
