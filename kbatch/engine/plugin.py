@@ -97,13 +97,14 @@ class NodeSets:
     Attributes:
         of: for each row the number of its set, counted from 0; -1 where it is in none.
         spread: how far apart nodes of such a set are at most; 0 or more.
-        parents: the larger sets that each of these is part of, from the smallest on, in the same form.
+        parents: the larger sets that each of these is part of, from the smallest on, in the same form; None: how much
+            room is left does not matter.
         cost: of each set; 0 or more.
     """
 
     of: Column
     spread: int = 0
-    parents: tuple[Column, ...] = ()
+    parents: tuple[Column, ...] | None = None
     cost: int = 0
 
 

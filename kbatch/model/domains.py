@@ -60,12 +60,10 @@ class DomainTree:
 
     def height(self, rows: Iterable[int]) -> int:
         """That of the lowest domain that holds all of these rows; 0 for none."""
-        some = np.unique(np.fromiter(rows, np.int64))
-        if len(some) < 2:
-            return 0
-        for height in range(1, self.top):
-            numbers = self.of[height][some]
-            if (numbers == numbers[0]).all():
+        some = np.fromiter(rows, np.int64)
+        for height, of in enumerate(self.of):
+            numbers = of[some]
+            if (numbers == numbers[:1]).all():
                 return height
         return self.top
 

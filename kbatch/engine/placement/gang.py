@@ -70,12 +70,16 @@ def _together(
             return (yield from filling(rankings, statement, when, search=search))
         if (yield from Together(rankings, statement, units, moments[-1], attempt).run()):
             return waits
-    best = fullest(units[0], count(rankings, units[0], when[-1]))
-    if best is not None:
-        statement.within = keeping_to({units[0].role: best[0]})
-        waits = yield from filling(rankings, statement, when, search=())
-        statement.within = None
-    return waits and best is not None
+    choice: Choice = {}
+    for unit in units:
+        best = fullest(unit, unit.counted.fitting, choice.get(None))
+        if best is None:
+            return False
+        choice[unit.role] = best[0] & choice[None] if None in choice else best[0]
+    statement.within = keeping_to(choice)
+    waits = yield from filling(rankings, statement, when, search=())
+    statement.within = None
+    return waits
 
 
 def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
@@ -120,7 +124,7 @@ def why_apart(rankings: NodeRankings, statement: Statement, when: When) -> Gener
         for unit in some:
             if not beside:
                 statement.rollback(mark)
-            best = fullest(unit, count(rankings, unit, when))
+            best = fullest(unit, count(rankings, unit.kinds, when).fitting)
             placed = 0
             if best is not None:
                 statement.within = keeping_to({unit.role: best[0]})

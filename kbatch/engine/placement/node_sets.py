@@ -7,8 +7,8 @@ room, then those with the better nodes, then those that the plugin names first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,8 +17,23 @@ from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.plugin import NodeSet, NodeSets
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.nodes import Column, Mask
+from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The room for a unit's pods, row by row.
+
+    Attributes:
+        fitting: how many of them fit, each kind by itself and no more than there are.
+        room: how many of the largest kind would, were there any number.
+        able: what `enough` has answered, by the identity of the sets.
+    """
+
+    fitting: Column
+    room: Column
+    able: dict[int, Column] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -29,29 +44,14 @@ class Unit:
         kinds: those of them that wait.
         least: so many of them must be placed, whichever else are.
         sets: where they may stand, by spread.
+        counted: the room for them when the unit was made.
     """
 
     role: str | None
     kinds: list[Kind]
     least: int
     sets: list[NodeSets]
-
-    def has(self, task: Task) -> bool:
-        """Whether the task is one of its pods."""
-        return self.role is None or task.role == self.role
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """The room for a unit's pods, row by row.
-
-    Attributes:
-        fitting: how many of them fit, each kind by itself and no more than there are.
-        room: how many of the largest kind would, were there any number.
-    """
-
-    fitting: Column
-    room: Column
+    counted: Counted
 
 
 def units_of(session: Session, rankings: NodeRankings, job: JobState, when: When) -> list[Unit] | None:
@@ -73,7 +73,7 @@ def units_of(session: Session, rankings: NodeRankings, job: JobState, when: When
         if mine:
             others = sum(count for role, count in spare.items() if role != name)
             least = job.missing() if name is None else max(own.get(name, 0), job.missing() - others)
-            unit = _unit(session, rankings, job, Unit(name, mine, least, []), when)
+            unit = _unit(session, rankings, job, name, mine, least, when)
             if unit is not None:
                 found.append(unit)
     found.sort(key=lambda unit: (unit.role is not None, -_size(rankings, unit)))
@@ -86,7 +86,7 @@ def units_of_one(session: Session, rankings: NodeRankings, job: JobState, task: 
         return None
     kinds = [Kind(task.cls, task.role, [task])]
     names = (None, *(role.name for role in job.job.roles if role.name == task.role))
-    units = [_unit(session, rankings, job, Unit(name, kinds, 1, []), when) for name in names]
+    units = [_unit(session, rankings, job, name, kinds, 1, when) for name in names]
     return [unit for unit in units if unit is not None] or None
 
 
@@ -95,21 +95,28 @@ def _size(rankings: NodeRankings, unit: Unit) -> int:
     return unit.least * max(-rankings.hardness(kind.cls)[1] for kind in unit.kinds)
 
 
-def _unit(session: Session, rankings: NodeRankings, job: JobState, unit: Unit, when: When) -> Unit | None:
-    """The unit with its sets; None where no plugin says anything of it."""
-    fitting = count(rankings, unit, when).fitting
-    placed = sorted(job.standing(unit.role))
+def _unit(
+    session: Session,
+    rankings: NodeRankings,
+    job: JobState,
+    role: str | None,
+    kinds: list[Kind],
+    least: int,
+    when: When,
+) -> Unit | None:
+    """A unit with its sets; None where no plugin says anything of it."""
+    counted = count(rankings, kinds, when)
+    placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
     for plugin in session.gathering:
-        said = plugin.node_sets(job, unit.role, fitting, placed)
+        said = plugin.node_sets(job, role, counted.fitting, placed)
         if said is None:
             continue
         sets = [_as_sets(each) for each in said]
         found = sets if found is None else [_both(one, other) for one in found for other in sets]
     if found is None:
         return None
-    unit.sets = sorted(found, key=lambda each: each.spread)
-    return unit
+    return Unit(role, kinds, least, sorted(found, key=lambda each: each.spread), counted)
 
 
 def _as_sets(said: NodeSet | NodeSets) -> NodeSets:
@@ -125,74 +132,101 @@ def _both(one: NodeSets, other: NodeSets) -> NodeSets:
     there = both >= 0
     of = np.full(len(both), -1, np.int64)
     of[there] = np.unique(both[there], return_inverse=True)[1]
-    return NodeSets(of, max(one.spread, other.spread), one.parents or other.parents, one.cost + other.cost)
+    return NodeSets(
+        of,
+        max(one.spread, other.spread),
+        one.parents if one.parents is not None else other.parents,
+        one.cost + other.cost,
+    )
 
 
-def count(rankings: NodeRankings, unit: Unit, when: When, among: Mask | None = None) -> Counted:
-    """The room for a unit's pods as the session stands; with `among`, on these rows only."""
-    fitting = np.zeros(len(rankings.every), np.int64)
-    largest = max(unit.kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(unit.kinds) > 1 else None
-    room = fitting
-    for kind in unit.kinds:
+def count(rankings: NodeRankings, kinds: Sequence[Kind], when: When) -> Counted:
+    """The room for pods of these kinds as the session stands."""
+    fitting: Column | None = None
+    largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
+    room = np.zeros(len(rankings.every), np.int64)
+    for kind in kinds:
         capacity = rankings.of(kind.cls, when).capacity()
-        if largest is None or kind is largest:
+        if kind is largest:
             room = capacity
-        fitting = fitting + np.minimum(capacity, len(kind.tasks))
-    if among is not None:
-        fitting = np.where(among, fitting, np.int64(0))
-    return Counted(fitting, room)
+        some = np.minimum(capacity, len(kind.tasks))
+        fitting = some if fitting is None else fitting + some
+    return Counted(fitting if fitting is not None else room, room)
 
 
-def sums(of: Column, amounts: Column) -> Column:
-    """For each set the sum of its rows' amounts, which are small enough to be summed exactly."""
+def sums(of: Column, amounts: Column, size: int | None = None) -> Column:
+    """For each set (of `size`, by default all with a row) the sum of its rows' amounts: exact, as they are small."""
     inside = of >= 0
-    size = int(of.max(initial=-1)) + 1
+    many = int(of.max(initial=-1)) + 1 if size is None else size
     if inside.all():
-        return np.bincount(of, amounts, size).astype(np.int64)
-    return np.bincount(of[inside], amounts[inside], size).astype(np.int64)
+        return np.bincount(of, amounts, many).astype(np.int64)
+    return np.bincount(of[inside], amounts[inside], many).astype(np.int64)
 
 
-def enough(sets: NodeSets, unit: Unit, counted: Counted) -> list[int]:
+def enough(sets: NodeSets, unit: Unit, counted: Counted) -> Column:
     """The numbers of the sets in which there seems to be room for as many pods as the unit needs."""
-    if not len(sets.of):
-        return []
-    found: list[int] = np.flatnonzero(sums(sets.of, counted.fitting) >= max(1, unit.least)).tolist()
+    found = counted.able.get(id(sets))
+    if found is None:
+        there = sums(sets.of, counted.fitting) if len(sets.of) else np.zeros(0, np.int64)
+        found = counted.able[id(sets)] = np.flatnonzero(there >= max(1, unit.least)).astype(np.int64)
     return found
 
 
 def in_order(
     rankings: NodeRankings, sets: Sequence[NodeSets], unit: Unit, counted: Counted, when: When
-) -> list[tuple[NodeSets, int]]:
-    """Of sets of one spread those with room enough, in the order in which they are tried."""
-    found: list[tuple[tuple[int, ...], int, NodeSets, int]] = []
-    for place, each in enumerate(sets):
-        numbers = enough(each, unit, counted)
-        lefts = _left(each, numbers, counted) if len(numbers) > 1 else [()] * len(numbers)
-        keys = [(each.cost, *left) for left in lefts]
-        found.extend((key, place, each, number) for key, number in zip(keys, numbers, strict=True))
-    found.sort(key=lambda each: (each[0], each[1], each[3]))
-    firsts = [each for each in found if each[0] == found[0][0]]
-    if len(firsts) > 1:
-        score = {
-            place: _scores(rankings, unit, each, when) for place, each in enumerate(sets) if len(each.of)
-        }  # fmt: skip
-        firsts.sort(key=lambda each: (-int(score[each[1]][each[3]]), each[1], each[3]))
-    rest = found[len(firsts) :]
-    return [(each, number) for _, _, each, number in (*firsts, *rest)]
+) -> Iterator[tuple[NodeSets, int]]:
+    """Of sets of one spread those with room enough, in the order in which they are tried.
+
+    Most often the first does, so the others are put in order when they are asked for.
+    """
+    by_cost: dict[int, list[NodeSets]] = {}
+    for each in sets:
+        by_cost.setdefault(each.cost, []).append(each)
+    for _, alike in sorted(by_cost.items(), key=lambda item: item[0]):
+        if len(alike) == 1:
+            yield from _in_order(rankings, alike[0], enough(alike[0], unit, counted), unit, counted, when)
+            continue
+        places = [(at, number) for at, each in enumerate(alike) for number in enough(each, unit, counted).tolist()]
+        if places:
+            score = [_scores(rankings, unit, each, when) for each in alike]
+            places.sort(key=lambda place: -int(score[place[0]][place[1]]))
+            yield from ((alike[at], number) for at, number in places)
 
 
-def _left(sets: NodeSets, numbers: Sequence[int], counted: Counted) -> list[tuple[int, ...]]:
-    """For each of these sets the room in it and in the larger ones that it is part of: what is left of it, but for what
+def _in_order(
+    rankings: NodeRankings, sets: NodeSets, numbers: Column, unit: Unit, counted: Counted, when: When
+) -> Iterator[tuple[NodeSets, int]]:
+    """Of these sets the one that is left with the least room first, of equals that with the better nodes."""
+    if not len(numbers):
+        return
+    left = _left(sets, numbers, counted) if len(numbers) > 1 else []
+    first = np.arange(len(numbers))
+    for column in left:
+        some = column[first]
+        first = first[some == some.min()]
+    if len(first) > 1:
+        best = _scores(rankings, unit, sets, when)[numbers[first]]
+        first = first[np.argsort(-best, kind="stable")]
+    for at in first.tolist():
+        yield sets, int(numbers[at])
+    if len(first) < len(numbers):
+        done = set(first.tolist())
+        for at in np.lexsort((numbers, *reversed(left))).tolist():
+            if at not in done:
+                yield sets, int(numbers[at])
+
+
+def _left(sets: NodeSets, numbers: Column, counted: Counted) -> list[Column]:
+    """For these sets the room in them, then in the larger ones that they are part of: what is left of it, but for what
     the pods take of any of them.
     """
-    if not sets.parents:
-        return [()] * len(numbers)
+    if sets.parents is None:
+        return []
     row = np.zeros(int(sets.of.max()) + 1, np.intp)
     inside = np.flatnonzero(sets.of >= 0)
     row[sets.of[inside]] = inside
-    rows = row[np.array(numbers, np.intp)]
-    columns = [sums(of, counted.room)[of[rows]].tolist() for of in (sets.of, *sets.parents)]
-    return list(zip(*columns, strict=True))
+    rows = row[numbers]
+    return [sums(of, counted.room)[of[rows]] for of in (sets.of, *sets.parents)]
 
 
 def _scores(rankings: NodeRankings, unit: Unit, sets: NodeSets, when: When) -> Column:
@@ -200,11 +234,11 @@ def _scores(rankings: NodeRankings, unit: Unit, sets: NodeSets, when: When) -> C
     key = rankings.of(unit.kinds[0].cls, when).refresh()
     size = int(sets.of.max(initial=-1)) + 1
     rows = np.flatnonzero((key >= 0) & (sets.of >= 0))
-    if not len(rows):
-        return np.zeros(size, np.int64)
     score = key[rows] // max(1, len(rankings.every))
     of = sets.of[rows]
-    order = np.lexsort((-score, of))
-    first = np.searchsorted(of[order], of[order])
-    best = order[np.arange(len(rows)) - first < max(1, unit.least)]
-    return sums(of[best], score[best]) if len(best) else np.zeros(size, np.int64)
+    if size < len(rows):  # some set has several rows
+        order = np.lexsort((-score, of))
+        first = np.searchsorted(of[order], of[order])
+        order = order[np.arange(len(rows)) - first < max(1, unit.least)]
+        of, score = of[order], score[order]
+    return sums(of, score, size)

@@ -190,19 +190,21 @@ class NodeRanking:
 
     def _choose(self, count: int, among: Mask | None = None) -> list[int]:
         key = self.refresh()
+        some: Index | None = None
         if among is not None:
-            key = np.where(among, key, np.int64(-1))
+            some = np.flatnonzero(among)
+            key = key[some]
         if not len(key):
             return []
         if count == 1:
             best = int(key.argmax())
-            return [best] if key[best] >= 0 else []
-        top = np.argpartition(key, len(key) - count)[len(key) - count :] if len(key) > count else self._every
+            return [best if some is None else int(some[best])] if key[best] >= 0 else []
+        top = np.argpartition(key, len(key) - count)[len(key) - count :] if len(key) > count else np.arange(len(key))
         top = top[key[top] >= 0]
         if not len(top):
             return []
         top = top[np.argsort(-key[top])]
-        return self._ladders(top, key[top].tolist(), count)
+        return self._ladders(top if some is None else some[top], key[top].tolist(), count)
 
     def _ladders(self, top: Index, first: list[int], count: int) -> list[int]:
         most = self._capacity(top).tolist()

@@ -21,7 +21,7 @@ from kbatch.engine.placement.node_sets import Counted, Unit, count, enough, in_o
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.plugin import NodeSets
 from kbatch.engine.session.statement import Statement
-from kbatch.model.nodes import Mask, exact_sum
+from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task
 
 TRIES: Final = 256
@@ -61,7 +61,6 @@ class Together:
         self._when = when
         self._place = place
         self._base = len(statement)
-        self._counted = [count(rankings, unit, when) for unit in units]
         self._sets = [_by_spread(unit) for unit in units]
         self._able: dict[tuple[int, int], bool] = {}
         self._left = (TRIES if rankings.searches > 0 else _FEW) if tries is None else tries
@@ -135,8 +134,8 @@ class Together:
     def _has_room(self, at: int, place: int) -> bool:
         found = self._able.get((at, place))
         if found is None:
-            unit, counted = self._units[at], self._counted[at]
-            found = self._able[at, place] = any(enough(each, unit, counted) for each in self._sets[at][place])
+            unit = self._units[at]
+            found = self._able[at, place] = any(len(enough(each, unit, unit.counted)) for each in self._sets[at][place])
         return found
 
     # --- sets ---------------------------------------------------------------------------------------------------------
@@ -186,7 +185,7 @@ class Together:
         whole = choice.get(None)
         sets = self._sets[at][spreads[at]]
         seen: set[tuple[int, int]] = set()
-        for live in (True, False) if len(self._statement) > self._base else (True,):
+        for live in (True, False) if len(self._statement) > self._base else (False,):
             counted = self._now(at, whole) if live else self._before(at, whole)
             for each, number in in_order(self._rankings, sets, unit, counted, self._when):
                 if (id(each), number) not in seen:
@@ -194,15 +193,14 @@ class Together:
                     yield _mask(each, number, whole)
 
     def _now(self, at: int, whole: Mask | None) -> Counted:
-        if len(self._statement) == self._base:
-            return self._before(at, whole)
-        return count(self._rankings, self._units[at], self._when, whole)
+        """The room for a unit's pods, within the rows of the job, beside what is placed on trial."""
+        counted = count(self._rankings, self._units[at].kinds, self._when)
+        return counted if whole is None else Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
 
     def _before(self, at: int, whole: Mask | None) -> Counted:
-        counted = self._counted[at]
-        if whole is None:
-            return counted
-        return Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
+        """The same without that."""
+        counted = self._units[at].counted
+        return counted if whole is None else Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
 
     def _plain(self, spreads: Sequence[int], at: int, choice: Choice) -> Iterator[Choice]:
         if at == len(self._units):
@@ -251,14 +249,14 @@ def _mask(sets: NodeSets, number: int, whole: Mask | None) -> Mask:
     return rows if whole is None else rows & whole
 
 
-def fullest(unit: Unit, counted: Counted) -> tuple[Mask, int] | None:
-    """Of a unit's widest sets that in which the most of its pods seem to have room, with one of its rows; None: it has
-    no sets.
+def fullest(unit: Unit, fitting: Column, among: Mask | None = None) -> tuple[Mask, int] | None:
+    """Of a unit's widest sets that in which the most of its pods seem to have room (on the rows `among`), with one of
+    its rows; None: it has no sets.
     """
     sets = [each for each in unit.sets if each.spread == max(other.spread for other in unit.sets) and len(each.of)]
     best: tuple[int, Mask] | None = None
     for each in sets:
-        amounts = sums(each.of, counted.fitting)
+        amounts = sums(each.of, fitting if among is None else np.where(among, fitting, np.int64(0)))
         if len(amounts):
             number = int(amounts.argmax())
             if best is None or int(amounts[number]) > best[0]:

@@ -108,6 +108,12 @@ class Statement:
         """
         if not tasks:
             return 0
+        if self.job.strict and len(rows) > 1 and not self.job.standing(tasks[0].role):
+            # The first that stands binds the others to its surroundings.
+            return self._place(tasks[:1], rows[:1], waits=waits) and 1 + self._place(tasks[1:], rows[1:], waits=waits)
+        return self._place(tasks, rows, waits=waits)
+
+    def _place(self, tasks: Sequence[Task], rows: Sequence[int], *, waits: bool) -> int:
         first = tasks[0]
         allowed, most = self.rows(first), self.headroom(first)
         count = len(rows) if most is None else min(most, len(rows))

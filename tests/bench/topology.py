@@ -1,0 +1,168 @@
+"""What it costs to place groups close together: beside the plain rows of `tests.bench.engine`, and by itself.
+
+    python -m tests.bench.topology [--json FILE] [NAME ...]
+
+The network has four levels of labels (zone, room, block, rack) and sixteen nodes in a rack. Ends with status 1 where a
+limit is missed; times are of the engine alone, in seconds of this process on the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kbatch.api.configuration import DEFAULT_TEXT, parse
+from kbatch.api.objects import AnyObject, GroupTopology, Metadata, Node, PodGroup, PriorityClass
+from kbatch.engine import Policy, build_policy
+from tests.bench.engine import Figure, Result, build, decide, gangs, group, keep, node, placed, pod, queue, tell
+
+LEVELS: Final = {"zone": 2048, "room": 512, "block": 128, "rack": 16}
+"""How many nodes are in a domain of each level."""
+_FACTOR: Final = 1.5
+
+
+def policy() -> Policy:
+    """The built-in configuration with topology on."""
+    levels = ", ".join(f"example.com/{level}" for level in LEVELS)
+    return build_policy(parse(f"{DEFAULT_TEXT}  - name: topology\n    arguments: {{levels: '{levels}'}}\n", "bench"))
+
+
+def wired(made: Node, index: int) -> Node:
+    """The node with its place in the network."""
+    where = {f"example.com/{level}": f"{level}-{index // size}" for level, size in LEVELS.items()}
+    made.metadata.labels = {**(made.metadata.labels or {}), **where}
+    return made
+
+
+def close(made: PodGroup, max_hops: int | None, mode: str = "") -> PodGroup:
+    """The group with topology."""
+    made.spec.topology = GroupTopology(max_hops=max_hops, mode=mode)
+    return made
+
+
+def _wired(objects: Iterator[AnyObject], **topology: str) -> Iterator[AnyObject]:
+    index = 0
+    for obj in objects:
+        if isinstance(obj, Node):
+            obj, index = wired(obj, index), index + 1
+        elif isinstance(obj, PodGroup) and topology:
+            obj = close(obj, None, topology["mode"])
+        yield obj
+
+
+def _sliced(figure: Figure, result: Result) -> Iterator[Figure]:
+    yield figure
+    yield replace(figure, name=f"{figure.name}-slice", what="the same: longest slice", value=result.slice, limit=0.02)
+
+
+def beside(name: str, what: str, count: int, size: int, nodes: int) -> Iterator[Figure]:
+    """A plain row, the same with the plugin on, and the same with every group asking to stand close together."""
+    plain = next(placed(name, what, count, size, nodes, 0.5))
+    yield plain
+    for word, topology in (("on", {}), ("close", {"mode": "Preferred"})):
+        model, building = build(_wired(gangs(count, size, nodes), **topology))
+        result = decide(model, policy())
+        assert result.binds == count * size, f"{name}: {result.binds} of {count * size} pods bound"
+        said = "topology on" if word == "on" else "all of them close together"
+        figure = replace(
+            plain, name=f"{name}-{word}", what=f"the same, {said}", value=result.seconds,
+            limit=round(max(_FACTOR * plain.value, 0.01), 3), model_seconds=building,
+        )  # fmt: skip
+        yield from _sliced(figure, result)
+
+
+def racks() -> Iterator[Figure]:
+    """A thousand gangs, each of which must stand in one rack."""
+
+    def objects() -> Iterator[AnyObject]:
+        for obj in gangs(1000, 16, 5000):
+            yield close(obj, 2) if isinstance(obj, PodGroup) else obj
+
+    model, building = build(_wired(objects()))
+    result = decide(model, policy())
+    assert result.binds == 16_000, f"{result.binds} of 16000 pods bound"
+    figure = Figure(
+        "racks", "1,000 gangs x 16, each in one rack of 16, 5,000 nodes", result.seconds, 3.0, pods=16_000, nodes=5000,
+        gangs=1000, binds=result.binds, model_seconds=building,
+    )  # fmt: skip
+    yield from _sliced(figure, result)
+
+
+def _busy(nodes: int, *, used: int, priority: str = "") -> Iterator[AnyObject]:
+    """Nodes of 32 CPUs, of which pods of one CPU each use so many, all but in one block: there they use eight."""
+    yield queue("q0")
+    for index in range(nodes):
+        yield wired(node(index), index)
+        yield group(f"r{index:05}", 1, "q0", priority)
+        free = priority == "" and 1024 <= index < 1152
+        for at in range(8 if free else used):
+            yield pod(f"r{index:05}", at, on=f"n{index:05}", cpu="1")
+
+
+def full() -> Iterator[Figure]:
+    """One gang that must stand in one block, on a cluster that is nine tenths full."""
+
+    def objects() -> Iterator[AnyObject]:
+        yield from _busy(5000, used=29)
+        yield close(group("big", 512, "q0"), 4)
+        for index in range(512):
+            yield pod("big", index, cpu="4")
+
+    model, building = build(objects())
+    result = decide(model, policy())
+    assert result.binds == 512, f"{result.binds} of 512 pods bound"
+    figure = Figure(
+        "full", "one gang of 512 in one block, 5,000 nodes 90 % full", result.seconds, 1.0, pods=512, nodes=5000,
+        gangs=1, binds=result.binds, model_seconds=building,
+    )  # fmt: skip
+    yield from _sliced(figure, result)
+
+
+def victims() -> Iterator[Figure]:
+    """The same, where others have to go for it."""
+
+    def objects() -> Iterator[AnyObject]:
+        yield PriorityClass(metadata=Metadata(name="low"), value=1)
+        yield PriorityClass(metadata=Metadata(name="high"), value=100)
+        yield from _busy(5000, used=29, priority="low")
+        yield close(group("big", 512, "q0", "high"), 4)
+        for index in range(512):
+            yield pod("big", index, cpu="4")
+
+    model, building = build(objects())
+    result = decide(model, policy())
+    assert result.evictions, "nobody was evicted"
+    figure = Figure(
+        "victims", "the same, where victims have to go", result.seconds, 3.0, pods=512, nodes=5000, gangs=1,
+        evictions=result.evictions, model_seconds=building,
+    )  # fmt: skip
+    yield from _sliced(figure, result)
+
+
+ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "gangs": lambda: beside("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000),
+    "racks": racks,
+    "full": full,
+    "victims": victims,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
+    parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    for name in arguments.names or ROWS:
+        for figure in ROWS[name]():
+            figures.append(figure)
+            tell(figure, 70)
+    return keep(figures, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
