@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from kbatch.api.placement import Placement
 from kbatch.api.schema import (
     ApiModel,
     Conditions,
@@ -41,6 +42,11 @@ class QueueSpec(ApiModel):
     """Whether other queues may take back what this one holds above its share."""
     state: QueueState = QueueState.OPEN
     """`Closed`: nothing new starts; what runs goes on."""
+    placement: Placement | None = None
+    """Which nodes the queue's pods go to where several take them. `Pack`: the fullest, so that large pods find empty
+    ones; `Spread`: the emptiest; `LeastLost`: where the least is left that others could have used. Absent: as the
+    scheduler's configuration says.
+    """
     parent: DnsName | None = None
     """The queue that this one shares its part with others under. Not used yet."""
 

@@ -17,6 +17,7 @@ from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
@@ -79,7 +80,9 @@ def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) ->
 def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     """The parts of one cycle."""
     session = Session(snapshot, policy)
-    rankings = NodeRankings(session.room, session.predicates, session.scores, policy.fingerprint)
+    rankings = NodeRankings(
+        session.room, session.predicates, session.scores, policy.fingerprint, scoring=Scoring(session)
+    )
     consent = Consent(session)
     budgets = Budgets(session.model)
     consent.guards.append(budgets)

@@ -5,9 +5,12 @@ With `cycle`, the only module that knows concrete plugins and actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+from pydantic import BaseModel
 
 from kbatch.api.configuration import SchedulerConfiguration, Switch
+from kbatch.api.placement import Placement
 from kbatch.engine import actions as builtin_actions
 from kbatch.engine import plugins as builtin_plugins
 from kbatch.engine.actions.base import Action
@@ -56,7 +59,24 @@ def build_policy(
          tuple(switch.value for switch in Switch if part.enabled(switch)))
         for part in found
     ]  # fmt: skip
-    return Policy(configuration.action_names, chosen, tuple(found), repr((configuration.action_names, said)))
+    return Policy(
+        configuration.action_names,
+        chosen,
+        tuple(found),
+        repr((configuration.action_names, said)),
+        _stand_ins(known, {part.plugin.name for part in found if part.enabled(Switch.NODE_ORDER)}),
+    )
+
+
+def _stand_ins(
+    known: Mapping[str, type[Plugin]], scoring: Collection[str]
+) -> dict[Placement, tuple[type[Plugin], BaseModel]]:
+    """What scores nodes for queues that ask for a placement of which none of the scoring plugins knows."""
+    return {
+        placement: (plugin, plugin.Arguments.model_validate(arguments))
+        for name, plugin in reversed([*known.items()]) if name not in scoring
+        for placement, arguments in plugin.stands_in.items()
+    }  # fmt: skip
 
 
 def _can_work(

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
@@ -241,6 +242,14 @@ class Plugin:
     by_job: ClassVar[bool] = False
     """Whether what it says in `job_valid`, `job_enqueueable` and `task_order_key` depends on the job and its pods
     alone: then a group that waits to come in queue is asked about only when it has changed, and not in each cycle.
+    """
+
+    own_nodes: ClassVar[bool] = False
+    """Whether `node_order` reads `opened` and `coming` of its rows: where the pod's own job has pods already."""
+
+    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {}
+    """For which placements of queues the plugin scores nodes, and with which arguments where the configuration does not
+    name it. Such a stand-in is asked for `node_order` alone, and only for pods of queues that ask for the placement.
     """
 
     State: ClassVar[type[msgspec.Struct] | None] = None

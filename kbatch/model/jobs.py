@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.api.placement import Placement
 from kbatch.model.ages import Ages
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, parse_quantity, parse_resources
+
+_PLACEMENTS: Final = {each.value: each for each in Placement}
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
@@ -276,6 +280,7 @@ class QueueRecord:
     capability: Resources | None = None
     reclaimable: bool = True
     open: bool = True
+    placement: Placement | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
@@ -293,10 +298,12 @@ class QueueRecord:
         self.capability = parse_resources(spec.capability) if spec.capability is not None else None
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
+        self.placement = _PLACEMENTS.get(spec.placement or "")
 
     def forget(self) -> None:
         """The Queue is gone: from now on all is as for one that was never there."""
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
+        self.placement = None
 
     def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""

@@ -81,6 +81,7 @@ class QueueSpec(Object, kw_only=True):
     reclaimable: bool = True
     state: str = "Open"
     parent: str = ""
+    placement: str | None = None
 
 
 class QueueStatus(Object, kw_only=True):

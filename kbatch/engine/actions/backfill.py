@@ -43,7 +43,7 @@ def _fill(context: CycleContext, job: JobState) -> Generator[Transaction | Turn,
     for task in unplaced(job):
         if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
             continue
-        rows = context.rankings.of(task.cls, When.NOW).choose(1)
+        rows = context.rankings.for_job(task.cls, When.NOW, job).choose(1)
         if not statement.place((task,), rows):
             full.add(task.cls.id)
         if session.due(10):

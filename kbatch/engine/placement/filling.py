@@ -65,7 +65,7 @@ def fill(
     rankings: NodeRankings, statement: Statement, kind: Kind, count: int, when: When
 ) -> Generator[Turn, None, int]:
     """Place up to `count` of a kind; how many were."""
-    fit = rankings.of(kind.cls, when)
+    fit = rankings.for_job(kind.cls, when, statement.job)
     left = min(count, len(kind.tasks))
     if not left:
         return 0

@@ -91,8 +91,8 @@ def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
 def nearest(rankings: NodeRankings, statement: Statement, task: Task, when: When) -> list[int]:
     """The row for one pod above the minimum, in the first set of nodes that takes it; empty: there is none."""
     among = statement.rows(task)
-    fit = rankings.of(task.cls, when)
     job = statement.job
+    fit = rankings.for_job(task.cls, when, job)
     units = units_of_one(statement.session, rankings, job, task, when) if job.together is not None else None
     if units is None:
         return fit.choose(1, among)

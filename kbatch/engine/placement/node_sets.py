@@ -47,6 +47,7 @@ class Unit:
         counted: the room for them when the unit was made.
     """
 
+    job: JobState
     role: str | None
     kinds: list[Kind]
     least: int
@@ -116,7 +117,7 @@ def _unit(
         found = sets if found is None else [_both(one, other) for one in found for other in sets]
     if found is None:
         return None
-    return Unit(role, kinds, least, sorted(found, key=lambda each: each.spread), counted)
+    return Unit(job, role, kinds, least, sorted(found, key=lambda each: each.spread), counted)
 
 
 def _as_sets(said: NodeSet | NodeSets) -> NodeSets:
@@ -231,7 +232,7 @@ def _left(sets: NodeSets, numbers: Column, counted: Counted) -> list[Column]:
 
 def _scores(rankings: NodeRankings, unit: Unit, sets: NodeSets, when: When) -> Column:
     """How good the best nodes of each set are: the scores of as many as pods are wanted, of the first kind."""
-    key = rankings.of(unit.kinds[0].cls, when).refresh()
+    key = rankings.of(unit.kinds[0].cls, when, unit.job).refresh()
     size = int(sets.of.max(initial=-1)) + 1
     rows = np.flatnonzero((key >= 0) & (sets.of >= 0))
     score = key[rows] // max(1, len(rankings.every))

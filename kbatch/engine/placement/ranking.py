@@ -21,10 +21,14 @@ from typing import Final
 import numpy as np
 
 from kbatch.api.node_reasons import Insufficient, NodeReason, RefusedPod, TooManyPods
+from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.own_nodes import JobRanking
+from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.plugin import Plugin, Scope
+from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
@@ -44,20 +48,23 @@ class When(Enum):
 
 
 class NodeRanking:
-    """The keys of all rows for one class; see the module."""
+    """The keys of all rows for one class; see the module. `way` is what the queue of the pods asks for."""
 
-    def __init__(self, placement: NodeRankings, cls: TaskClass, when: When) -> None:
+    def __init__(self, placement: NodeRankings, cls: TaskClass, when: When, way: Placement | None = None) -> None:
         self.cls = cls
+        self._way = way
         self.when = when
         self._placement = placement
         self._room = placement.room
         among = () if placement.alone else placement.predicates
         self._predicates = [p for p in among if p.predicate_scope(cls) is Scope.NODE]
-        self._scores = [p for p in placement.scores if p.score_scope(cls) is Scope.NODE]
+        scores = placement.scores_for(way)
+        self._scores = [p for p in scores if p.score_scope(cls) is Scope.NODE]
+        self.own_nodes = any(p.own_nodes for p in scores)
         self._far_predicates = [p for p in among if p.predicate_scope(cls) is Scope.CLUSTER]
-        self._far_scores = [p for p in placement.scores if p.score_scope(cls) is Scope.CLUSTER]
+        self._far_scores = [p for p in scores if p.score_scope(cls) is Scope.CLUSTER]
         self.stepwise = bool(self._predicates or self._far_predicates or self._far_scores)
-        self._allowed, self._static_score = placement.static(cls)
+        self._allowed, self._static_score = placement.static(cls, way)
         self._every = placement.every
         self._cursor = len(self._room.log)
         self._ahead: list[int] = []
@@ -81,28 +88,50 @@ class NodeRanking:
             self._cursor = len(log)
         self.key = self._near
         if self._far_predicates or self._far_scores:
-            self.key = self._with_others()
+            self.key = self._with_others(self._near)
         return self.key
 
-    def _with_others(self) -> Column:
+    def keys_for(self, coming: Column, own: Index) -> Column:
+        """The keys for a job that has pods on its own rows, where so many like pods would come to each of the others.
+
+        Only for scores of plugins with `own_nodes`.
+        """
+        near = self._evaluate(self._every, whole=True, coming=coming)
+        if len(own):
+            near[own] = self._evaluate(own, opened=True)
+        return self._with_others(near) if self._far_predicates or self._far_scores else near
+
+    def _with_others(self, near: Column) -> Column:
         """The keys with what other rows have to say, for all rows."""
-        rows = Rows(self._room, self._every, self.cls, whole=True, later=self.when is When.LATER)
-        key = self._near.copy()
+        late = self.when is When.LATER
+        rows = Rows(self._room, self._every, self.cls, whole=True, later=late, placement=self._way)
+        key = near.copy()
         more = np.zeros(len(key), np.int64)
         for plugin in self._far_scores:
             scores = plugin.node_order(self.cls, rows)
             if scores is not None:
                 more += scores
         key += more * np.int64(len(key))
-        key[self._near < 0] = -1
+        key[near < 0] = -1
         for plugin in self._far_predicates:
             codes = plugin.predicate(self.cls, rows)
             if codes is not None:
                 key[codes != 0] = -1
         return key
 
-    def _evaluate(self, index: Index, *, whole: bool = False, extra: Column | None = None) -> Column:
-        """Keys of some rows, with `extra` further pods of the class on each."""
+    def _evaluate(
+        self,
+        index: Index,
+        *,
+        whole: bool = False,
+        extra: Column | None = None,
+        opened: bool = False,
+        coming: Column | int = 1,
+    ) -> Column:
+        """Keys of some rows, with `extra` further pods of the class on each; where such came, the job has `opened` it.
+
+        See `Rows` for `coming`.
+        """
         room = self._room
         at: Index | slice = slice(None) if whole else index
         ok: Mask = self._allowed[at].copy()
@@ -111,7 +140,10 @@ class NodeRanking:
             if self.when is When.NOW:
                 ok &= room.idle[name][at] >= need
             ok &= room.future[name][at] >= need
-        rows = Rows(room, index, self.cls, extra, whole=whole, later=self.when is When.LATER)
+        late = self.when is When.LATER
+        rows = Rows(room, index, self.cls, extra, whole=whole, later=late, placement=self._way, coming=coming)
+        if self.own_nodes and (opened or extra is not None):
+            rows.opened = np.ones(len(index), np.bool_)
         for plugin in self._predicates:
             codes = plugin.predicate(self.cls, rows)
             if codes is not None:
@@ -194,6 +226,10 @@ class NodeRanking:
         if among is not None:
             some = np.flatnonzero(among)
             key = key[some]
+        return self.best_of(key, count, some)
+
+    def best_of(self, key: Column, count: int, some: Index | None = None) -> list[int]:
+        """The rows of the next pods by these keys, in order, up to `count`: keys of all rows, or of the rows `some`."""
         if not len(key):
             return []
         if count == 1:
@@ -239,6 +275,10 @@ class NodeRanking:
         """How many pods of the class each row has room for, were no other in the way; 0 where it never may stand."""
         return np.where(self._allowed, np.maximum(self._capacity(slice(None)), 0), np.int64(0))
 
+    def capacity_now(self) -> Column:
+        """How many pods of the class each row has room for as things are."""
+        return self._capacity(slice(None))
+
     def _capacity(self, index: Index | slice) -> Column:
         """How many pods of the class each of these rows can take."""
         room = self._room
@@ -266,14 +306,16 @@ class NodeRankings:
         fingerprint: str,
         *,
         alone: bool = False,
+        scoring: Scoring | None = None,
     ) -> None:
         self.alone = alone
+        self._scoring = scoring
         self.room = room
         self.predicates = predicates
         self.scores = scores
         self.every: Index = np.arange(len(room.table), dtype=np.intp)
         self._fingerprint = fingerprint
-        self._fits: dict[tuple[int, When], NodeRanking] = {}
+        self._fits: dict[tuple[int, When, Placement | None], NodeRanking] = {}
         self.searches = SEARCHES
         self.steps = STEPS
 
@@ -286,12 +328,25 @@ class NodeRankings:
         """Let go of the fits, which hold this."""
         self._fits.clear()
 
-    def of(self, cls: TaskClass, when: When) -> NodeRanking:
-        """The keys of a class."""
-        found = self._fits.get((cls.id, when))
+    def scores_for(self, way: Placement | None) -> Sequence[Plugin]:
+        """The plugins that score nodes for pods of queues that ask for this."""
+        return self.scores if way is None or self._scoring is None else self._scoring.plugins(way)
+
+    def of(self, cls: TaskClass, when: When, job: JobState | None = None) -> NodeRanking:
+        """The keys of a class, scored as the job's queue asks; without a job, as the configuration says."""
+        scoring = self._scoring
+        way = scoring.placement(job) if job is not None and scoring is not None and scoring.by_job else None
+        found = self._fits.get((cls.id, when, way))
         if found is None:
             self.room.ensure(cls)
-            found = self._fits[cls.id, when] = NodeRanking(self, cls, when)
+            found = self._fits[cls.id, when, way] = NodeRanking(self, cls, when, way)
+        return found
+
+    def for_job(self, cls: TaskClass, when: When, job: JobState) -> NodeRanking | JobRanking:
+        """What chooses nodes for pods of a job."""
+        found = self.of(cls, when, job)
+        if found.own_nodes and self._scoring is not None and self._scoring.own_nodes is not None:
+            return JobRanking(found, self._scoring.own_nodes.rows(job))
         return found
 
     def coupled(self, cls: TaskClass) -> bool:
@@ -319,18 +374,19 @@ class NodeRankings:
             *(p for p in self.scores if p.score_scope(cls) is Scope.CLUSTER),
         ]
 
-    def static(self, cls: TaskClass) -> tuple[Mask, Column]:
+    def static(self, cls: TaskClass, way: Placement | None = None) -> tuple[Mask, Column]:
         """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""
         cache = self.room.table.static_cache
         # With the scopes: an answer that was static may depend on other pods later, and the other way round.
-        scopes = (*(p.predicate_scope(cls) for p in self.predicates), *(p.score_scope(cls) for p in self.scores))
-        key = (self._fingerprint, cls.id, scopes, self.alone)
+        scored = self.scores_for(way)
+        scopes = (*(p.predicate_scope(cls) for p in self.predicates), *(p.score_scope(cls) for p in scored))
+        key = (self._fingerprint, cls.id, scopes, self.alone, way)
         found: tuple[Mask, Column] | None = cache.get(key)
         if found is None:
-            rows = Rows(self.room, self.every, cls, whole=True)
+            rows = Rows(self.room, self.every, cls, whole=True, placement=way)
             allowed = self.allowed(cls) & ~self._refused(cls) if cls.avoids else self.allowed(cls)
             score = np.zeros(len(self.every), np.int64)
-            for plugin in self.scores:
+            for plugin in scored:
                 if plugin.score_scope(cls) is Scope.STATIC:
                     scores = plugin.node_order(cls, rows)
                     if scores is not None:

@@ -9,6 +9,7 @@ from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.conformance import Conformance
 from kbatch.engine.plugins.drf import Drf
 from kbatch.engine.plugins.gang import Gang
+from kbatch.engine.plugins.lostopportunity import LostOpportunity
 from kbatch.engine.plugins.nodeorder import NodeOrder
 from kbatch.engine.plugins.predicates import Predicates
 from kbatch.engine.plugins.priority import Priority
@@ -17,5 +18,16 @@ from kbatch.engine.plugins.topology import Topology
 
 BUILTIN: Final[dict[str, type[Plugin]]] = {
     plugin.name: plugin
-    for plugin in (Binpack, Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion, Topology)
+    for plugin in (
+        Binpack,
+        Conformance,
+        Drf,
+        Gang,
+        LostOpportunity,
+        NodeOrder,
+        Predicates,
+        Priority,
+        Proportion,
+        Topology,
+    )
 }

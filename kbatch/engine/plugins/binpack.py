@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbatch.api.placement import Placement
 from kbatch.engine.plugin import Plugin, Scope, Scores, View
+from kbatch.engine.plugins.left_over import WHOLE, Dimension, dimensions, extended, left, named, score
 from kbatch.engine.state.node_resources import Rows
+from kbatch.model.nodes import Column
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import CPU, MEMORY
 
 _RESOURCE: Final = "binpack.resources."
-_BEST: Final = 100
+_POINT: Final = 16
+"""Fixed point of the proportions between resources."""
 
 
 class BinpackArguments(BaseModel):
@@ -27,45 +32,85 @@ class BinpackArguments(BaseModel):
     cpu: int = Field(default=1, ge=0, le=1_000_000, alias="binpack.cpu", description="of cpu")
     memory: int = Field(default=1, ge=0, le=1_000_000, alias="binpack.memory", description="of memory")
     resources: str = Field(
-        default="", alias="binpack.resources", description="further resources, divided by commas, of weight 1 each"
+        default="",
+        alias="binpack.resources",
+        description="resources, divided by commas, that count with weight 1 although they are not extended ones",
     )
 
-    def by_resource(self) -> dict[str, int]:
-        """The weight of each resource that counts."""
+    def by_resource(self, known: tuple[str, ...]) -> dict[str, int]:
+        """The weight of each resource that counts: of those that are named, and of the extended ones among `known`."""
         weights = {CPU: self.cpu, MEMORY: self.memory}
+        weights.update((name, 1) for name in known if extended(name))
         weights.update((name.strip(), 1) for name in self.resources.split(",") if name.strip())
-        for name, weight in (self.__pydantic_extra__ or {}).items():
-            weights[name.removeprefix(_RESOURCE)] = weight
+        weights.update(named(self, _RESOURCE))
         return {name: weight for name, weight in weights.items() if weight}
 
 
 class Binpack(Plugin):
-    """The used part of the resources that the pod requests, after the pod: 0 on an empty node, 100 on a full one.
+    """How little the pod leaves on the node of all that the node has: 100 where nothing is left, 0 at the worst.
 
-    Arguments, whole numbers: `binpack.weight` 1 of the whole; `binpack.cpu` 1, `binpack.memory` 1 and
-    `binpack.resources.<name>` of each resource, such as `binpack.resources.nvidia.com/gpu: 5`; `binpack.resources`
-    names further ones, divided by commas, with weight 1. A resource that the pod does not request does not count.
+    What is left counts in parts of the largest node, the mean over the resources by their weights: cpu, memory and
+    every extended resource (its name has a `/`), whether or not the pod asks for it. Extended resources are protected
+    besides: a node that has some free comes after those that have none for a pod that does not ask for it; and it
+    counts once more for how much of it the pod leaves without cpu or memory beside it, in the proportion that the
+    cluster has of them.
 
-    To pack rather than spread, give it more weight than nodeorder's `leastrequested.weight`, or set that to 0.
+    Arguments, whole numbers: `binpack.weight` 1 of the whole, which also makes the score finer; `binpack.cpu` 1,
+    `binpack.memory` 1 and `binpack.resources.<name>` of each resource, such as `binpack.resources.nvidia.com/gpu: 5`;
+    extended resources have 1, and 0 leaves one out. `binpack.resources` names further ones, divided by commas, with
+    weight 1.
+
+    To pack rather than spread, set nodeorder's `leastrequested.weight` and `balancedresource.weight` to 0.
     """
 
     name: ClassVar[str] = "binpack"
     Arguments: ClassVar[type[BaseModel]] = BinpackArguments
     scope: ClassVar[Scope] = Scope.NODE
+    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {Placement.PACK: {"binpack.weight": 10}}
 
     def __init__(self, arguments: BinpackArguments, view: View) -> None:
         super().__init__(arguments, view)
         self._weight = arguments.weight
-        self._weights = arguments.by_resource()
+        weights = arguments.by_resource(tuple(view.nodes.allocatable))
+        found = dimensions(view.nodes, weights)
+        self._counting = [(each, weights[name]) for name, each in found.items()]
+        self._beside = [found[name] for name in (CPU, MEMORY) if name in found]
+        self._guard = sum(weight for _, weight in self._counting) + sum(
+            2 * weight for each, weight in self._counting if extended(each.name)
+        )
+        """More than all else that may be lost on a node."""
 
     def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
         """See the class."""
-        counting = [(name, self._weights[name], amount) for name, amount in cls.needs if name in self._weights]
-        if not counting or not self._weight:
+        if not self._counting or not self._weight or rows.placement not in {None, Placement.PACK}:
             return None
-        score = np.zeros(len(rows), np.int64)
-        for name, weight, amount in counting:
-            allocatable = rows.allocatable(name)
-            used = np.clip(allocatable - rows.free(name) + amount, 0, allocatable)
-            score += weight * (used * _BEST // np.maximum(allocatable, 1))
-        return self._weight * (score // sum(weight for _, weight, _ in counting))
+        request = dict(cls.needs)
+        lost = np.zeros(len(rows), np.int64)
+        most = 0
+        parts = {
+            each.name: tuple(each.part(left(rows, each.name, more)) for more in (0, request.get(each.name, 0)))
+            for each in (*(each for each, _ in self._counting), *self._beside)
+        }
+        for each, weight in self._counting:
+            before, after = parts[each.name]
+            lost += weight * after
+            most += weight * WHOLE
+            if extended(each.name):
+                lost += weight * (WHOLE + self._stranded(each, parts, 1) - self._stranded(each, parts, 0))
+                most += 2 * weight * WHOLE
+                if each.name not in request:
+                    lost += (before > 0) * (self._guard * WHOLE)
+                    most += self._guard * WHOLE
+        return score(lost, most, self._weight)
+
+    def _stranded(self, scarce: Dimension, parts: Mapping[str, tuple[Column, ...]], moment: int) -> Column:
+        """How much of a resource has no cpu or no memory beside it, before (0) or after (1) the pod."""
+        reach: Column | None = None
+        for other in self._beside:
+            ratio = scarce.per(other)
+            enough = parts[other.name][moment] * ((ratio.numerator << _POINT) // ratio.denominator) >> _POINT
+            reach = enough if reach is None else np.minimum(reach, enough)
+        if reach is None:
+            return np.zeros(len(parts[scarce.name][moment]), np.int64)
+        found: Column = np.maximum(parts[scarce.name][moment] - reach, 0)
+        return found

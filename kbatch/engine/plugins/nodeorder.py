@@ -7,14 +7,15 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbatch.api.placement import Placement
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.coupling import Carried, CouplingIndex
@@ -67,6 +68,14 @@ class NodeOrderArguments(BaseModel):
     topology_spread: int = Field(
         default=2, ge=0, le=1_000_000, alias="podtopologyspread.weight", description="spread with ScheduleAnyway"
     )
+
+
+class _Use(NamedTuple):
+    """Weights of the parts that look at a node's use."""
+
+    least_requested: int
+    most_requested: int
+    balanced_resource: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +137,31 @@ class NodeOrder(Plugin):
     * inter-pod: the sum of weights over pods in the domain, of the pod's own preferred terms and of theirs that mean it
       (required affinity of theirs counts 1), from the worst node (0) to the best (100);
     * spread: for each constraint from the fullest domain (0) to the emptiest (100), and their mean.
+
+    Where the pod's queue asks for a placement, requested and balanced count only for `Spread`; with weight 1 each if
+    neither least requested nor balanced has any.
     """
 
     name: ClassVar[str] = "nodeorder"
     Arguments: ClassVar[type[BaseModel]] = NodeOrderArguments
     scope: ClassVar[Scope] = Scope.NODE
+    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {
+        Placement.SPREAD: {
+            f"{part}.weight": 0
+            for part in ("nodeaffinity", "podaffinity", "tainttoleration", "imagelocality", "podtopologyspread")
+        }
+    }
 
     def __init__(self, arguments: NodeOrderArguments, view: View) -> None:
         super().__init__(arguments, view)
         self._weights = arguments
         self._table: NodeTable = view.nodes
-        self._of_use = bool(arguments.least_requested or arguments.most_requested or arguments.balanced_resource)
+        spreads = bool(arguments.least_requested or arguments.balanced_resource)
+        self._usual = _Use(arguments.least_requested, arguments.most_requested, arguments.balanced_resource)
+        self._spread = _Use(arguments.least_requested, 0, arguments.balanced_resource) if spreads else _Use(1, 0, 1)
+        self._of_use = any(self._usual) or any(
+            queue.record.placement is Placement.SPREAD for queue in view.queues.values()
+        )
         self._scopes: dict[int, Scope] = {}
         self._statics: dict[int, Column] = {}
         self._preferences: dict[int, _Preferences] = {}
@@ -189,8 +212,9 @@ class NodeOrder(Plugin):
     def node_order(self, cls: TaskClass, rows: Rows) -> Scores:
         """See the class."""
         score: Scores = self._static(cls)[rows.index]
-        if self._of_use:
-            self._add_use(cls, rows, score)
+        use = self._usual if rows.placement is None else self._spread if rows.placement is Placement.SPREAD else None
+        if use is not None and any(use):
+            self._add_use(cls, rows, score, use)
         if self._index is not None and self.score_scope(cls) is Scope.CLUSTER:
             preferences = self._preferences.get(cls.id)
             if preferences is None:
@@ -247,8 +271,8 @@ class NodeOrder(Plugin):
 
     # --- its use ------------------------------------------------------------------------------------------------------
 
-    def _add_use(self, cls: TaskClass, rows: Rows, score: Scores) -> None:
-        weights, request = self._weights, cls.request
+    def _add_use(self, cls: TaskClass, rows: Rows, score: Scores, weights: _Use) -> None:
+        request = cls.request
         if request.get(CPU) or request.get(MEMORY):
             parts = [_used_part(rows, CPU, request.get(CPU, 0)), _used_part(rows, MEMORY, request.get(MEMORY, 0))]
         else:

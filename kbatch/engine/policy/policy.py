@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
 from kbatch.api.configuration import PluginConfiguration, Switch
+from kbatch.api.placement import Placement
 from kbatch.engine.plugin import Plugin
 from kbatch.times import SECOND
 
@@ -33,6 +35,7 @@ class Policy:
     Attributes:
         actions: the names of the actions. action_types: their classes (`kbatch.engine.actions.base.Action`).
         fingerprint: equal for configurations that say the same; what was worked out under one is good for the other.
+        stand_ins: for placements of queues whose plugin is not among these: the plugin, and its arguments.
         bind_timeout: a gang bound in part is taken back after this.
         ageing: a group that waits longer has room kept for it.
         nomination_grace: a nomination ends this long after the last victim's grace.
@@ -43,6 +46,7 @@ class Policy:
     action_types: tuple[type[Any], ...]
     plugins: tuple[PluginPolicy, ...]
     fingerprint: str
+    stand_ins: Mapping[Placement, tuple[type[Plugin], BaseModel]] = field(default_factory=dict)
     bind_timeout: int = 60 * SECOND
     ageing: int = 600 * SECOND
     nomination_grace: int = 30 * SECOND

@@ -148,7 +148,9 @@ class Session:
         if any(plugin.answers("within") for plugin in self.gathering):
             self.limits.append(Together(self.gathering))
         self.scores: Sequence[Plugin] = those("node_order", Switch.NODE_ORDER)
-        self._following = [(plugin.follows, plugin.placed) for plugin in those("placed")]
+        self.following: list[tuple[Callable[[TaskClass], bool], Callable[[Task, int], Undo]]] = [
+            (plugin.follows, plugin.placed) for plugin in those("placed")
+        ]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
         self.voting = Voting(policy, self._plugins)
 
@@ -383,7 +385,7 @@ class Session:
 
     def followers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:
         """What is to be told when a task of the class is placed: `placed` of the plugins that follow the class."""
-        return [placed for follows, placed in self._following if follows(cls)]
+        return [placed for follows, placed in self.following if follows(cls)]
 
     # --- reasons ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kbatch.model.nodes import Column, Ids, NodeTable
+from kbatch.api.placement import Placement
+from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.tasks import TaskClass
 
 Index = npt.NDArray[np.intp]
@@ -89,7 +90,11 @@ class Rows:
 
     `index` are the row numbers; the same row may stand there several times, with different numbers of further pods.
     Every method answers with one element for each element of `index`. `later` says that the pod would wait there until
-    what is terminating on the node is gone; else it would bind now, beside it.
+    what is terminating on the node is gone; else it would bind now, beside it. `placement` is what the pod's queue asks
+    for, None where it leaves that to the configuration.
+
+    For plugins with `own_nodes`: `opened` are the rows on which the pod's job has pods already, None where it has none;
+    `coming` is how many of its like pods would come to a row that is not, 1 or more.
     """
 
     def __init__(
@@ -101,9 +106,15 @@ class Rows:
         *,
         whole: bool = False,
         later: bool = False,
+        placement: Placement | None = None,
+        opened: Mask | None = None,
+        coming: Column | int = 1,
     ) -> None:
         self.room = room
         self.later = later
+        self.placement = placement
+        self.opened = opened
+        self.coming = coming
         self.table = room.table
         self.index = index
         self._at: Index | slice = slice(None) if whole else index

@@ -1,19 +1,15 @@
-"""nodeorder and binpack: every part by itself, and who comes first."""
+"""nodeorder: every part by itself, and who comes first."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import AnyObject
-from kbatch.engine import build_policy
 from kbatch.engine.plugin import Plugin, Scope
-from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.nodeorder import NodeOrder
 from tests.examples import examples
 from tests.unit.engine.worlds import world
@@ -38,11 +34,6 @@ def scored(*objects: AnyObject, of: str = "ns/p", **weights: int) -> dict[str, i
     told = {f"{name}.weight": weight for name, weight in {**PARTS, **weights}.items()}
     session = session_of(world(*objects), conf("nodeorder", **told))
     return scores(session, plugin_of(session, NodeOrder), of)
-
-
-def packed(*objects: AnyObject, of: str = "ns/p", **arguments: Any) -> dict[str, int]:
-    session = session_of(world(*objects), conf("binpack", **arguments))
-    return scores(session, plugin_of(session, Binpack), of)
 
 
 MACHINES = (node("empty"), node("half"), node("full"))
@@ -183,36 +174,6 @@ def test_only_pods_with_preferences_look_at_all_nodes() -> None:
     told = {f"{name}.weight": 0 for name in PARTS}
     session = session_of(world(*ZONES, pod("p")), conf("nodeorder", **told))
     assert plugin_of(session, NodeOrder).score_scope(class_of(session, "ns/p")) is Scope.STATIC
-
-
-# --- binpack ----------------------------------------------------------------------------------------------------------
-
-
-def test_binpack_prefers_the_fullest_that_fits() -> None:
-    assert packed(*MACHINES, *BUSY, ONE) == {"empty": 10, "half": 60, "full": 100}
-
-
-def test_binpack_counts_only_what_the_pod_requests() -> None:
-    cores_only = pod("p", requests={"cpu": "1"})
-    busy = pod("a", "half", requests={"memory": "90"})
-    assert packed(*MACHINES, busy, cores_only) == {"empty": 10, "half": 10, "full": 10}
-
-
-def test_binpack_weighs_resources() -> None:
-    gpus = {"allocatable": {"cpu": "10", "pods": "10", "x.y/gpu": "4"}}
-    machines = (node("n1", status=gpus), node("n2", status=gpus))
-    busy = pod("a", "n1", requests={"x.y/gpu": "2"})
-    asks = pod("p", requests={"cpu": "1", "x.y/gpu": "1"})
-    assert packed(*machines, busy, asks) == {"n1": 10, "n2": 10}, "gpu has no weight"
-    heavy: dict[str, Any] = {"binpack.weight": 10, "binpack.cpu": 1, "binpack.resources.x.y/gpu": 3}
-    assert packed(*machines, busy, asks, **heavy) == {"n1": 10 * 58, "n2": 10 * 21}
-    assert packed(*machines, busy, asks, **{"binpack.resources": "x.y/gpu"}) == {"n1": 42, "n2": 17}
-
-
-@pytest.mark.parametrize("argument", ["binpack.resources.x.y/gpu", "binpack.weight"])
-def test_a_weight_below_zero_is_refused(argument: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"test:7: argument {argument} of plugin binpack"):
-        build_policy(parse(conf("binpack", **{argument: -1}), "test"))
 
 
 # --- against the plain formulas ---------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""The next pods of a class for one job, where it matters on which nodes the job stands already.
+
+Keys are those of `NodeRanking` but for the rows on which the job has pods, and for how many of its like pods would come
+to a row that it has not opened: as many as are left to be placed, and have room. While more are left than any row takes
+the keys are a row's own affair, and the ladders give the sequence as they do without a job. As soon as fewer are left
+the keys are worked out again before each further row that is opened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbatch.engine.state.node_resources import Index
+from kbatch.model.nodes import Column, Mask
+
+if TYPE_CHECKING:
+    from kbatch.engine.placement.ranking import NodeRanking
+
+
+class JobRanking:
+    """A ranking as one job sees it. `own`: the rows on which it has pods, in order."""
+
+    def __init__(self, ranking: NodeRanking, own: list[int]) -> None:
+        self._ranking = ranking
+        self._own: Index = np.array(own, np.intp)
+
+    def choose(self, count: int, among: Mask | None = None) -> list[int]:
+        """The rows of the next pods, in order; up to `count`, which is how many are left to be placed.
+
+        Fewer where the next one must be asked for anew; empty: none fits.
+        """
+        ranking = self._ranking
+        most = ranking.capacity_now()
+        key = ranking.keys_for(np.clip(most, 1, count), self._own)
+        if among is not None:
+            key = np.where(among, key, np.int64(-1))
+        rows = ranking.best_of(key, 1 if ranking.stepwise else count)
+        fitting: Column = most[key >= 0]
+        return self._while_alike(rows, int(fitting.max(initial=0)))
+
+    def _while_alike(self, rows: list[int], reach: int) -> list[int]:
+        """The rows up to the first for which the keys must be worked out again; `reach`: of the row that takes most."""
+        opened = set(self._own.tolist())
+        for at, row in enumerate(rows):
+            if row not in opened:
+                if at and len(rows) - at < reach:
+                    return rows[:at]
+                opened.add(row)
+        return rows
