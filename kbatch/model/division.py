@@ -12,8 +12,8 @@ cut tells which of them, by themselves, would get more than they can: the part f
 its own capacity, and both are settled in the same way (the decomposition algorithm: S. Fujishige, "Lexicographically
 optimal base of a polymatroid with respect to a weight vector", Mathematics of Operations Research 5, 1980).
 
-Whether amounts can flow, and the cut, is told by a flow; where there are few sets of classes and many queues ask for
-several of them, by looking at all unions of sets at once (`unions.py`), which is faster.
+Whether amounts can flow, and the cut, is told by a flow (`division_flow.py`); where there are few sets of classes and
+many queues ask for several of them, by looking at all unions of sets at once (`division_columns.py`), which is faster.
 
 Levels are fractions; all amounts are scaled to integers by the denominator of the level. Queues that share all their
 classes are divided between by `shares.fill`; elsewhere each gets the whole units of its fraction, and the last units go
@@ -23,25 +23,21 @@ one each, in the same order, as far as they can flow.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, Protocol
 
-from kbatch.model.flow import SINK, SOURCE, Network, bits
+from kbatch.model.division_columns import columns_of
+from kbatch.model.division_flow import Demand, Flow, FlowPart
+from kbatch.model.flow import bits
 from kbatch.model.shares import Claim, fill, last_unit_key
-from kbatch.model.unions import Unions, unions_of
 from kbatch.resources import Resources
 
 Parts = Mapping[int, Resources]
 """Demands by the set of node classes that may serve them: bit k stands for class k."""
-Demand = dict[int, int]
-"""The same of one dimension."""
-SEVERAL: Final = 8
-"""From how many members on that ask of several sets the unions of the sets are looked at."""
+SEVERAL: Final = 24
+"""From how many members on that ask of several sets the unions of the sets are looked at: fewer flow faster."""
 _UNITS_AT_ONCE: Final = 32
 """How many last units are tried in one piece, each on its own way."""
-_FIRST_CLASS: Final = SINK + 1
-"""The node of class 0 in a network; the others follow."""
 
 
 def divide(
@@ -73,17 +69,16 @@ def dividing(
     """The same in pieces: it stops before each flow."""
     deserved: dict[str, Resources] = {claim.name: {} for claim in claims}
     dimensions = dict.fromkeys(name for capacity in capacities for name in capacity)
+    asked = [(at, reach, amounts) for at, part in enumerate(parts) for reach, amounts in part.items()]
     for dimension in dimensions:
         room = {at: amount for at, each in enumerate(capacities) if (amount := each.get(dimension, 0)) > 0}
         there = sum(1 << at for at in room)
-        demands: list[Demand] = []
-        for part in parts:
-            demand: Demand = {}
-            for reach, amounts in part.items():
-                amount = amounts.get(dimension, 0)
-                if amount > 0 and reach & there:
-                    demand[reach & there] = demand.get(reach & there, 0) + amount
-            demands.append(demand)
+        demands: list[Demand] = [{} for _ in claims]
+        for at, reach, amounts in asked:
+            served = reach & there
+            if served and dimension in amounts and (amount := amounts[dimension]) > 0:
+                demand = demands[at]
+                demand[served] = demand[served] + amount if served in demand else amount
         if any(demands):
             division = _Division(dimension, claims)
             for each in division.parts(room, demands):
@@ -111,123 +106,52 @@ def _apart(demands: Sequence[Demand]) -> list[tuple[int, list[int]]]:
     return found
 
 
-@dataclass(slots=True)
-class _Part:
+class Part(Protocol):
     """Queues that are raised together, and the classes that are theirs to fill.
 
+    Members are told by their places in the claims.
+
     Attributes:
-        wants: by member (its place in the claims), the most that it can get; in the order of the claims.
-        demands: by member, what it asks of these classes.
-        room: by class.
-        free: by member, what it gets besides, from classes that are not full.
-        taken: what those who are fixed take of these classes, by the classes that may serve it.
-        amount: what the members get together, `free` included.
-        spread: by member, how what it got flowed the last time that was tried: a start, good or not, for the next time.
+        amount: what the members get together, what they get from elsewhere included.
     """
 
-    wants: dict[int, int]
-    demands: dict[int, Demand]
-    room: dict[int, int]
-    free: dict[int, int] = field(default_factory=dict)
-    taken: Demand = field(default_factory=dict)
-    amount: int = 0
-    spread: dict[int, Demand] = field(default_factory=dict)
-    _several: dict[int, int] | None = None
-    _unions: Unions | None = None
-    _known: bool = False
-
-    @property
-    def several(self) -> dict[int, int]:
-        """The members that ask of several sets, or get anything besides, with the sum of what they ask here."""
-        found = self._several
-        if found is None:
-            found = self._several = {
-                at: sum(demand.values()) for at, demand in self.demands.items() if len(demand) != 1 or self.free.get(at)
-            }
-        return found
+    amount: int
 
     @property
     def plain(self) -> bool:
         """Whether all members ask for the same classes and nothing else, so that only their sum is bounded."""
-        reaches = {tuple(demand) for demand in self.demands.values()}
-        return len(reaches) == 1 and len(next(iter(reaches))) == 1 and not any(self.free.values())
+        ...
 
-    def short(self, amounts: Mapping[int, int], scale: int) -> tuple[int, int] | None:
-        """How much of amounts for the members cannot flow, and the classes on the source's side of a minimum cut.
+    def wanted(self) -> dict[int, int]:
+        """By member, in the order of the claims, the most that it can get."""
+        ...
 
-        Everything of the part counts `scale` times, the amounts once. None where only a flow can tell.
+    def most(self) -> int:
+        """The most that the members can get together."""
+        ...
+
+    def level(self) -> Fraction:
+        """The amount for each unit of weight at which the members, none above what it wants, get all together."""
+        ...
+
+    def raised(self, level: Fraction) -> dict[int, tuple[int, int]]:
+        """What members are raised to: whole units, and what is over, in parts by the denominator of the level."""
+        ...
+
+    def split(self, level: Fraction) -> tuple[Part, Part] | None:
+        """The two parts of a minimum cut, the one with the full classes first; None where all can be raised so far.
+
+        In the first are the members that would be raised to more than they can get outside of the full classes.
         """
-        unions = self.unions
-        return None if unions is None else unions.worst([amounts[at] for at in self.wants], scale)
+        ...
 
-    @property
-    def unions(self) -> Unions | None:
-        """The unions of the sets, where looking at them is faster than a flow: a flow is fast with one set each."""
-        if not self._known:
-            self._known = True
-            if len(self.several) >= SEVERAL:
-                free = [self.free.get(at, 0) for at in self.wants]
-                self._unions = unions_of(self.room, self.taken, [self.demands[at] for at in self.wants], free)
-        return self._unions
+    def serves(self, amounts: Mapping[int, int]) -> bool:
+        """Whether amounts for all members, together `amount`, can flow."""
+        ...
 
-    def split(self, asked: Mapping[int, int], scale: int, classes: int) -> tuple[_Part, _Part]:
-        """Along a minimum cut: the members that ask for more than they can get outside of some classes; and the rest.
-
-        Args:
-            asked: what the members are raised to.
-            scale: everything else counts so many times.
-            classes: those on the source's side of the cut, as bits; the first of the parts fills them.
-        """
-        first = _Part({}, {}, {at: self.room[at] for at in bits(classes)})
-        second = _Part({}, {}, {at: left for at, left in self.room.items() if not classes >> at & 1})
-        for reach, amount in self.taken.items():
-            outside = reach & ~classes
-            where, key = (second.taken, outside) if outside else (first.taken, reach)
-            where[key] = where.get(key, 0) + amount
-        left_of = {reach: reach & ~classes for demand in self.demands.values() for reach in demand}
-        touched = {reach for reach, left in left_of.items() if left != reach}
-        for at, want in self.wants.items():
-            demand, flowed, free = self.demands[at], self.spread.get(at), self.free.get(at, 0)
-            least = free
-            for reach, amount in demand.items():
-                if left_of[reach]:
-                    least += amount
-            if asked[at] <= least * scale:
-                part = second
-                if not touched.isdisjoint(demand):
-                    demand = _without(demand, left_of)
-                    flowed = flowed and _without(flowed, left_of)
-            else:
-                part = first
-                kept = {}
-                for reach, amount in demand.items():
-                    left = left_of[reach]
-                    if left:
-                        free += amount
-                        second.taken[left] = second.taken.get(left, 0) + amount
-                    else:
-                        kept[reach] = amount
-                demand = kept
-                flowed = flowed and {reach: flowed[reach] for reach in kept}
-            part.demands[at] = demand
-            if flowed:
-                part.spread[at] = flowed
-            if free:
-                part.free[at] = free
-            part.wants[at] = min(want, free + sum(demand.values()))
-        first.amount = sum(first.room.values()) - sum(first.taken.values()) + sum(first.free.values())
-        second.amount = self.amount - first.amount
-        return first, second
-
-
-def _without(demand: Demand, outside: Mapping[int, int]) -> Demand:
-    """A demand of what is left of its sets."""
-    found: Demand = {}
-    for reach, amount in demand.items():
-        left = outside[reach]
-        if left:
-            found[left] = found.get(left, 0) + amount
-    return found
+    def flow(self, amounts: Mapping[int, int]) -> Flow:
+        """Amounts for all members, that can flow."""
+        ...
 
 
 class _Division:
@@ -238,92 +162,64 @@ class _Division:
         self._dimension = dimension
         self._claims = claims
 
-    def parts(self, room: Mapping[int, int], demands: Sequence[Demand]) -> list[_Part]:
+    def parts(self, room: Mapping[int, int], demands: Sequence[Demand]) -> list[FlowPart]:
         """What is divided by itself: claims with no class in common with others."""
         wants = [
             claim.within(self._dimension, sum(demand.values()))
             for claim, demand in zip(self._claims, demands, strict=True)
         ]
-        found: list[_Part] = []
+        weights = {at: claim.weight for at, claim in enumerate(self._claims)}
+        found: list[FlowPart] = []
         for reach, queues in _apart([each if want else {} for each, want in zip(demands, wants, strict=True)]):
             members = sorted(queues)
-            part = _Part({at: wants[at] for at in members}, {at: demands[at] for at in members}, {})
+            part = FlowPart({at: wants[at] for at in members}, weights, {at: demands[at] for at in members}, {})
             part.room = {at: room[at] for at in bits(reach)}
             found.append(part)
         return found
 
-    def settle(self, part: _Part) -> Iterator[None]:
+    def settle(self, whole: FlowPart) -> Iterator[None]:
         """Divide what a part can get between its members; stops before each flow."""
+        part: Part = _faster(whole)
         if part.plain:
-            part.amount = min(sum(part.room.values()), sum(part.wants.values()))
+            part.amount = min(sum(whole.room.values()), sum(whole.wants.values()))
         else:
             yield
-            few = part.unions is not None and part.unions.few
-            lack = part.short(part.wants, 1) if few else None
-            if lack is not None:
-                part.amount = sum(part.wants.values()) - lack[0]
-            else:
-                part.amount = _Flow(part, part.wants).push()
+            part.amount = part.most()
         todo = [part]
         while todo:
             part = todo.pop()
-            if part.amount == sum(part.wants.values()):
-                self._grant(part.wants)
+            wants = part.wanted()
+            if part.amount == sum(wants.values()):
+                self._grant(wants)
             elif part.plain:
-                claims = [self._claims[at] for at in part.wants]
-                amounts = fill(self._dimension, part.amount, claims, list(part.wants.values()))
-                self._grant(dict(zip(part.wants, amounts, strict=True)))
+                claims = [self._claims[at] for at in wants]
+                amounts = fill(self._dimension, part.amount, claims, list(wants.values()))
+                self._grant(dict(zip(wants, amounts, strict=True)))
             else:
-                todo += yield from self._raise(part)
+                yield
+                level = part.level()
+                split = part.split(level)
+                if split is None:
+                    yield from self._round(part, part.raised(level))
+                else:
+                    todo += [_faster(each) for each in split]
 
-    def _raise(self, part: _Part) -> Generator[None, None, Sequence[_Part]]:
-        """Raise a part to its level, or split it where that cannot flow."""
-        yield
-        level = self._level(part)
-        top, scale = level.numerator, level.denominator
-        asked = {at: min(want * scale, self._claims[at].weight * top) for at, want in part.wants.items()}
-        lack = part.short(asked, scale)
-        if lack is None:
-            flow = _Flow(part, asked, scale)
-            flowed = flow.push()
-            part.spread = flow.spread()
-            lack = part.amount * scale - flowed, flow.reached()
-        short, classes = lack
-        if short:
-            return part.split(asked, scale, classes)
-        yield from self._round(part, asked, scale)
-        return ()
-
-    def _level(self, part: _Part) -> Fraction:
-        """The amount for each unit of weight at which the members, none above what it wants, get all together."""
-        rest, wants = part.amount, part.wants
-        unmet = list(wants)
-        while True:
-            weight = sum([self._claims[at].weight for at in unmet])
-            still = [at for at in unmet if wants[at] * weight > rest * self._claims[at].weight]
-            if len(still) == len(unmet):
-                return Fraction(rest, weight)
-            rest -= sum([wants[at] for at in unmet]) - sum([wants[at] for at in still])
-            unmet = still
-
-    def _round(self, part: _Part, asked: Mapping[int, int], scale: int) -> Iterator[None]:
+    def _round(self, part: Part, raised: Mapping[int, tuple[int, int]]) -> Iterator[None]:
         """Whole units of what each member gets, then the last units, one each, as far as they can flow."""
-        granted = {at: amount // scale for at, amount in asked.items()}
+        granted = {at: whole for at, (whole, _) in raised.items()}
         rest = part.amount - sum(granted.values())
         if rest:
             order = sorted(
-                (at for at, amount in asked.items() if amount % scale),
-                key=lambda at: last_unit_key(self._claims[at], self._dimension, granted[at], asked[at] % scale),
+                (at for at, (_, over) in raised.items() if over),
+                key=lambda at: last_unit_key(self._claims[at], self._dimension, *raised[at]),
             )
             first = {at: granted[at] + 1 for at in order[:rest]}
             yield
-            lack = part.short(granted | first, 1)
-            if (_Flow(part, granted | first).push() == part.amount) if lack is None else not lack[0]:
+            if part.serves(granted | first):
                 self._grant(granted | first)
                 return
             yield
-            flow = _Flow(part, granted)
-            flow.push()
+            flow = part.flow(granted)
             for place, at in enumerate(order):
                 if not rest:
                     break
@@ -339,137 +235,8 @@ class _Division:
             self.granted[at] = amount
 
 
-class _Flow:
-    """How amounts for the members of a part flow to its classes.
-
-    A member that gets all it asks for, or asks for one set alone, adds to what its sets have to serve. What any other
-    gets is spread over its sets as it flowed the time before, at first in proportion to what it asks of each. The sets,
-    those of the fewest classes first, fill their classes. Only what a set cannot place so goes through a network, in
-    which it may move to other classes, and what members get from set to set where they do not get all they ask for.
-    """
-
-    def __init__(self, part: _Part, amounts: Mapping[int, int], scale: int = 1) -> None:
-        """Everything of the part counts `scale` times, the amounts once."""
-        self._part = part
-        self._amounts = amounts
-        self._scale = scale
-        self._room = {at: amount * scale for at, amount in part.room.items()}
-        self._open = sum([1 << at for at, amount in self._room.items() if amount])
-        self._spread: dict[int, Demand] = {}
-        self._network: Network | None = None
-        loads: Demand = {reach: amount * scale for reach, amount in part.taken.items()}
-        several, demands, frees, like = part.several, part.demands, part.free, part.spread
-        for at, amount in amounts.items():
-            demand = demands[at]
-            whole = several.get(at)
-            if whole is None:
-                (reach,) = demand
-                loads[reach] = loads.get(reach, 0) + amount
-                continue
-            rest = amount - frees.get(at, 0) * scale
-            if rest == whole * scale:
-                for reach, asked in demand.items():
-                    loads[reach] = loads.get(reach, 0) + asked * scale
-                continue
-            shares = self._spread[at] = _in_proportion(max(0, rest), like.get(at) or demand, demand, scale)
-            for reach, share in shares.items():
-                loads[reach] = loads.get(reach, 0) + share
-        self._order = sorted(loads, key=lambda reach: (reach.bit_count(), reach))
-        self._placed: list[tuple[int, int, int]] = []
-        self._stuck = {reach: left for reach in self._order if (left := self._place(reach, loads[reach]))}
-
-    def _place(self, reach: int, amount: int) -> int:
-        """Let a set fill the classes that have room, the lowest first; what it cannot place."""
-        room = self._room
-        while amount and (ways := reach & self._open):
-            at = (ways & -ways).bit_length() - 1
-            some = min(room[at], amount)
-            room[at] -= some
-            amount -= some
-            self._placed.append((reach, at, some))
-            if not room[at]:
-                self._open ^= 1 << at
-        return amount
-
-    def _made(self) -> Network:
-        """The network of what flows so far, made when it is first needed."""
-        network = self._network
-        if network is not None:
-            return network
-        part, scale = self._part, self._scale
-        first = _FIRST_CLASS + max(part.room, default=0) + 1
-        self._set_node = {reach: first + at for at, reach in enumerate(self._order)}
-        self._member_node = {at: first + len(self._order) + place for place, at in enumerate(self._spread)}
-        network = self._network = Network(first + len(self._order) + len(self._spread))
-        for at, left in self._room.items():
-            network.join(_FIRST_CLASS + at, SINK, left)
-        for reach, node in self._set_node.items():
-            network.open(node, reach << _FIRST_CLASS)
-        for reach, at, amount in self._placed:
-            network.join(_FIRST_CLASS + at, self._set_node[reach], amount)
-        for at, shares in self._spread.items():
-            node, demand = self._member_node[at], part.demands[at]
-            for reach, share in shares.items():
-                network.join(node, self._set_node[reach], demand[reach] * scale - share)
-                network.join(self._set_node[reach], node, share)
-        for reach, amount in self._stuck.items():
-            network.join(SOURCE, self._set_node[reach], amount)
-        return network
-
-    def push(self) -> int:
-        """Let as much flow as can; how much of the members' amounts that is."""
-        total = sum(self._amounts.values())
-        if self._stuck:
-            total += self._made().push() - sum(self._stuck.values())
-        return total
-
-    def spread(self) -> dict[int, Demand]:
-        """How what the members get flows to their sets, for those of several sets that do not get all."""
-        network = self._network
-        if network is None:
-            return self._spread
-        found: dict[int, Demand] = {}
-        for at, shares in self._spread.items():
-            node = self._member_node[at]
-            found[at] = {reach: network.left(self._set_node[reach], node) for reach in shares}
-        return found
-
-    def push_one(self, at: int) -> bool:
-        """One unit more for a member that does not get all it asks for, if it can flow."""
-        if self._amounts[at] < self._part.free.get(at, 0) * self._scale:
-            return True
-        network = self._made()
-        if at in self._spread:
-            return network.push_one(self._member_node[at])
-        (reach,) = self._part.demands[at]
-        return network.push_one(self._set_node[reach])
-
-    def reached(self) -> int:
-        """After `push`, the classes on the source's side of a minimum cut, as bits."""
-        if not self._stuck:
-            return 0
-        side = self._made().reached >> _FIRST_CLASS
-        return sum(1 << each for each in self._part.room if side >> each & 1)
-
-
-def _in_proportion(amount: int, like: Demand, demand: Demand, scale: int) -> Demand:
-    """An amount below `scale` times a demand, spread over its sets in the proportions of another, as far as it goes."""
-    whole = sum(like.values())
-    if not whole or not amount:
-        whole, like = 1, {}
-    shares: Demand = {}
-    rest = amount
-    for reach, asked in demand.items():
-        share = amount * like.get(reach, 0) // whole
-        if share > asked * scale:
-            share = asked * scale
-        shares[reach] = share
-        rest -= share
-    if rest:
-        for reach, asked in demand.items():
-            more = min(rest, asked * scale - shares[reach])
-            shares[reach] += more
-            rest -= more
-            if not rest:
-                break
-    return shares
+def _faster(part: Part) -> Part:
+    """A part in columns, if many members ask for several of few sets: a flow is fast with one set each."""
+    if isinstance(part, FlowPart) and len(part.several) >= SEVERAL:
+        return columns_of(part) or part
+    return part

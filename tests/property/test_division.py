@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from kbatch.model import division, unions
+from kbatch.model import division, unions, unions_many
 from kbatch.model.division import divide
 from kbatch.model.shares import Claim, water_fill
 from tests.examples import examples
@@ -132,17 +133,33 @@ def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int
 
 
 @settings(deadline=None, max_examples=examples(60))
-@given(constrained())
+@given(constrained(), st.booleans())
 def test_the_division_is_the_same_whether_flows_or_unions_of_sets_tell_what_can_be_served(
-    case: tuple[list[int], list[Claim], list[Parts]],
+    case: tuple[list[int], list[Claim], list[Parts]], large: bool
 ) -> None:
-    found = []
-    for several, few in ((10**9, 0), (0, 10**9), (0, 0)):
+    """With large numbers, products with weights and denominators leave the range of a column."""
+    rooms, claims, parts = case
+    if large:
+        rooms = [room * (2**46 + 1) for room in rooms]
+        claims = [replace(claim, weight=claim.weight * 10**8 + at, capability=None) for at, claim in enumerate(claims)]
+        parts = [{reach: {"cpu": each["cpu"] * (2**46 + 1)} for reach, each in part.items()} for part in parts]
+    wanted = None
+    for several, few, decided, widths in (
+        (10**9, 0, 0, ()),  # flows
+        (0, 10**9, 0, ()),  # unions one by one
+        (0, 0, 10**9, (4, 8)),  # collections of all sets
+        (0, 0, 0, (4, 8)),  # of those that are not decided before
+        (0, 0, 10**9, (1,)),  # demands of several sets looked at for each collection
+        (0, 0, 0, (1,)),
+    ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(division, "SEVERAL", several)
             patch.setattr(unions, "FEW_UNIONS", few)
-            found.append(shares_of(*case))
-    assert found[0] == found[1] == found[2]
+            patch.setattr(unions_many, "DECIDED_AT_ONCE", decided)
+            patch.setattr(unions_many, "WIDTHS", widths)
+            found = shares_of(rooms, claims, parts)
+            wanted = wanted or found
+            assert found == wanted
 
 
 @settings(deadline=None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kbatch.model import division
 from kbatch.model.division import divide
 from kbatch.model.flow import SINK, SOURCE, Network, bits
 from kbatch.model.shares import Claim
+from tests.bench.shares import ROWS, Row, case
 
 A, B, C = 1, 2, 4
 
@@ -75,6 +77,17 @@ def test_the_last_unit_goes_by_the_rules_of_the_plain_division() -> None:
     assert given(
         Claim("a", 1, {}), Claim("b", 1, {}, oldest_waiting=(1, "g")), Claim("c", 1, {}, oldest_waiting=(0, "h"))
     ) == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "row", [each for each in ROWS if each.sets == 16 and each.demands > 1], ids=lambda row: row.name
+)
+def test_many_queues_with_several_of_many_sets_get_the_same_by_unions_as_by_flows(
+    row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = divide(*case(row, 0))
+    monkeypatch.setattr(division, "SEVERAL", 10**9)
+    assert divide(*case(row, 0)) == found
 
 
 def test_a_flow_takes_back_what_it_sent_the_wrong_way() -> None:
