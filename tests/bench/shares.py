@@ -3,8 +3,8 @@
     python -m tests.bench.shares [--json FILE] [NAME ...]
 
 One division of three dimensions between 200 queues, by the number of distinct sets of nodes that work may use, however
-many of them one queue asks for: the median and the worst of several, in milliseconds of this process on the processor;
-and the longest of the pieces in which it is done.
+many of them one queue asks for, and whatever the weights, capabilities and sizes: the median and the worst of several,
+in milliseconds of this process on the processor; and the longest of the pieces in which it is done.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from kbatch.model.division import Parts, dividing
@@ -40,6 +40,11 @@ class Row:
         classes: node classes.
         demands: distinct sets that one queue asks for.
         draw: the sets, by number.
+        weights: what a queue's weight is drawn from.
+        nodes: how many times larger than usual the classes are: usual is up to 4 TiB of memory each.
+        alike: whether all queues ask for as much and nobody has waited longer.
+        capped: whether every second queue has a capability, of an equal part of the cluster.
+        mostly_one: whether only every tenth queue asks for more than one set.
     """
 
     name: str
@@ -47,6 +52,11 @@ class Row:
     classes: int
     demands: int
     draw: Callable[[random.Random, int, int], int]
+    weights: Sequence[int] = (1, 1, 2, 3, 10)
+    nodes: int = 1
+    alike: bool = False
+    capped: bool = False
+    mostly_one: bool = False
 
     @property
     def limit_ms(self) -> float:
@@ -88,6 +98,13 @@ ROWS = (
     Row("16 nested sets", 16, 16, 1, _nested),
     Row("16 sets, three for a queue", 16, 16, 3, _rare),
     Row("16 nested, three for a queue", 16, 16, 3, _nested),
+    Row("16 sets, five for a queue", 16, 16, 5, _rare),
+    Row("16 of half, three for a queue", 16, 32, 3, _mixed),
+    Row("16 sets, three, all alike", 16, 16, 3, _rare, weights=(1,), alike=True),
+    Row("16 sets, three, capabilities", 16, 16, 3, _rare, capped=True),
+    Row("16 sets, three, weights to 1000", 16, 16, 3, _rare, weights=range(1, 1001)),
+    Row("16 sets, three, large nodes", 16, 16, 3, _rare, nodes=100),
+    Row("16 sets, all for some queues", 16, 16, 16, _rare, mostly_one=True),
     Row("200 sets of half the nodes", 200, 64, 1, _mixed),
     Row("200 rare sets", 200, 64, 1, _rare),
     Row("200 nested sets", 200, 200, 1, _nested),
@@ -101,20 +118,29 @@ def case(row: Row, seed: int) -> tuple[list[Resources], list[Claim], list[Parts]
     dice = random.Random(seed)
     sets = [row.draw(dice, row.classes, at) for at in range(row.sets)]
     capacities = [
-        {"cpu": dice.randint(1, 64) * 10**5, "memory": dice.randint(1, 64) * 2**36, "gpu": dice.randint(0, 512)}
+        {
+            "cpu": dice.randint(1, 64) * 10**5 * row.nodes,
+            "memory": dice.randint(1, 64) * 2**36 * row.nodes,
+            "gpu": dice.randint(0, 512) * row.nodes,
+        }
         for _ in range(row.classes)
     ]
     totals = {name: sum(each[name] for each in capacities) for name in capacities[0]}
     claims: list[Claim] = []
     parts: list[Parts] = []
     for at in range(QUEUES):
-        claims.append(Claim(f"q{at:03}", dice.choice((1, 1, 2, 3, 10)), {}, oldest_waiting=(at, "g")))
+        claim = Claim(f"q{at:03}", dice.choice(row.weights), {}, oldest_waiting=None if row.alike else (at, "g"))
+        several = 1 if row.mostly_one and at % 10 else row.demands
         part: dict[int, Resources] = {}
-        for _ in range(row.demands):
-            reach = sets[at % row.sets] if row.demands == 1 else dice.choice(sets)
+        for place in range(several):
+            reach = sets[place] if several == row.sets else sets[at % row.sets] if several == 1 else dice.choice(sets)
             part[reach] = {
-                name: int(dice.random() * 4 * total / QUEUES / row.demands) for name, total in totals.items()
+                name: int((0.5 if row.alike else dice.random()) * 4 * total / QUEUES / several)
+                for name, total in totals.items()
             }
+        if row.capped and at % 2:
+            claim = replace(claim, capability={name: total // QUEUES for name, total in totals.items()})
+        claims.append(claim)
         parts.append(part)
     return capacities, claims, parts
 
