@@ -7,8 +7,9 @@ room, then those with the better nodes, then those that the plugin names first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from kbatch.engine.plugin import NodeSet, NodeSets
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.nodes import Column
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
+
+Capacity: TypeAlias = Callable[[TaskClass], Column]
+"""How many pods of a class each row has room for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +59,13 @@ class Unit:
     counted: Counted
 
 
-def units_of(session: Session, rankings: NodeRankings, job: JobState, when: When) -> list[Unit] | None:
-    """What is to stand together for the job's minimum: the job first, then roles, the largest first; None: nothing."""
+def units_of(
+    session: Session, rankings: NodeRankings, job: JobState, when: When, *, capacity: Capacity | None = None
+) -> list[Unit] | None:
+    """What is to stand together for the job's minimum: the job first, then roles, the largest first; None: nothing.
+
+    With `capacity` there is room for so many pods of each class on each row.
+    """
     if job.together is None or not session.gathering:
         return None
     kinds = kinds_of(job)
@@ -74,7 +83,7 @@ def units_of(session: Session, rankings: NodeRankings, job: JobState, when: When
         if mine:
             others = sum(count for role, count in spare.items() if role != name)
             least = job.missing() if name is None else max(own.get(name, 0), job.missing() - others)
-            unit = _unit(session, rankings, job, name, mine, least, when)
+            unit = _unit(session, rankings, job, name, mine, least, when, capacity)
             if unit is not None:
                 found.append(unit)
     found.sort(key=lambda unit: (unit.role is not None, -_size(rankings, unit)))
@@ -104,9 +113,10 @@ def _unit(
     kinds: list[Kind],
     least: int,
     when: When,
+    capacity: Capacity | None = None,
 ) -> Unit | None:
     """A unit with its sets; None where no plugin says anything of it."""
-    counted = count(rankings, kinds, when)
+    counted = count(rankings, kinds, when, capacity)
     placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
     for plugin in session.gathering:
@@ -141,16 +151,16 @@ def _both(one: NodeSets, other: NodeSets) -> NodeSets:
     )
 
 
-def count(rankings: NodeRankings, kinds: Sequence[Kind], when: When) -> Counted:
-    """The room for pods of these kinds as the session stands."""
+def count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: Capacity | None = None) -> Counted:
+    """The room for pods of these kinds as the session stands, or as `capacity` says."""
     fitting: Column | None = None
     largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
     room = np.zeros(len(rankings.every), np.int64)
     for kind in kinds:
-        capacity = rankings.of(kind.cls, when).capacity()
+        there = capacity(kind.cls) if capacity is not None else rankings.of(kind.cls, when).capacity()
         if kind is largest:
-            room = capacity
-        some = np.minimum(capacity, len(kind.tasks))
+            room = there
+        some = np.minimum(there, len(kind.tasks))
         fitting = some if fitting is None else fitting + some
     return Counted(fitting if fitting is not None else room, room)
 

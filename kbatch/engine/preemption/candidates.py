@@ -188,6 +188,10 @@ class CandidateIndex:
             count = np.maximum(count, -(-short // np.maximum(most, 1)))
         return count, possible
 
+    def gives(self, name: str) -> tuple[Index, Column]:
+        """The rows, and for each what its candidates, if they are single pods, give of a dimension together."""
+        return self._index, self._column(name)[1]
+
     def _column(self, name: str) -> tuple[Column, Column]:
         """By row the most that one candidate gives of a dimension, and what all give."""
         found = self._columns.get(name)

@@ -14,10 +14,12 @@ from typing import Final
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Transaction, Turn
-from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.gang import comparing, placing
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.together import Choice, keeping_to
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.clearing import clearing
+from kbatch.engine.preemption.closeness import choosing
 from kbatch.engine.preemption.goal import Attempt, Goal
 from kbatch.engine.preemption.polling import Evictor, Poll
 from kbatch.engine.preemption.reprieve import reprieve
@@ -89,13 +91,37 @@ class _Plan:
         self._searches = searches
 
     def units(self) -> Generator[Turn, None, list[Unit] | None]:
-        """The victims of the plan that the statement then holds; None: there is none."""
+        """The victims of the plan that the statement then holds; None: there is none.
+
+        Pods that must stand together are planned for in one set of nodes after the other, and victims sought there. For
+        those that only wish to, nobody goes: they stand where there is room, or can be made most cheaply.
+        """
+        goal, statement, job = self._goal, self._statement, self._statement.job
+        statement.apart = job.together is not None and not job.strict
+        if not job.strict or goal.single is not None:
+            return (yield from self._units())
+        if (yield from self._place((When.NOW, When.LATER))) and self._attempt.within():
+            return None
+        statement.rollback()
+        index = yield from self._searches.pool.index(goal.preemptor, self._donors())
+        yield from comparing(self._context.session, job)
+        for choice in (yield from choosing(self._context, job, index)):
+            statement.within = keeping_to(choice)
+            units = yield from self._units(choice)
+            if units:
+                return units
+            statement.rollback()
+            yield TURN
+        return None
+
+    def _units(self, choice: Choice | None = None) -> Generator[Turn, None, list[Unit] | None]:
+        """The victims, on the rows of the choice if there is one."""
         goal, statement = self._goal, self._statement
         placed = goal.single is None and (yield from self._place((When.NOW, When.LATER)))
         if placed and self._attempt.within():
             return None  # it fits as things are: nobody needs to go
         statement.pipeline_all()
-        search = yield from self._searches.search(goal.preemptor, self._donors)
+        search = yield from self._searches.search(goal.preemptor, self._donors, choice)
         if search.empty:
             return None
         yield TURN

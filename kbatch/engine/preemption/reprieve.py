@@ -71,6 +71,9 @@ class _Slack:
         self._room: dict[str, Column] = {name: session.room.future[name].copy() for name, _ in self._cls.needs}
         statement.rollback()
         allowed = context.rankings.static(self._cls)[0]
+        among = statement.rows(tasks[0]) if not job.job.roles else None
+        if among is not None:
+            allowed = allowed & among
         fitting = np.where(allowed, np.int64(self._wanted), np.int64(0))
         for name, amount in self._cls.needs:
             fitting = np.minimum(fitting, np.maximum(self._room[name], 0) // amount)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TypeAlias
 
+import numpy as np
+
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
+from kbatch.engine.placement.together import Choice
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidates import CandidatePool
 from kbatch.engine.preemption.goal import Budget
@@ -27,10 +30,14 @@ class Searches:
         self._evictor = evictor
         self._known: dict[_Mark, Search] = {}
 
-    def search(self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]]) -> Generator[Turn, None, Search]:
-        """That of the job's last step, of a step which no vote tells from it, or a new one."""
-        own: _Mark = (preemptor.job.key, *_asked(preemptor))
-        alike: _Mark = ("", *likeness(preemptor), *_asked(preemptor))
+    def search(
+        self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]], choice: Choice | None = None
+    ) -> Generator[Turn, None, Search]:
+        """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows."""
+        among = np.logical_or.reduce(list(choice.values())) if choice else None
+        where = among.tobytes() if among is not None else b""
+        own: _Mark = (preemptor.job.key, where, *_asked(preemptor))
+        alike: _Mark = ("", where, *likeness(preemptor), *_asked(preemptor))
         for mark in (own,) if preemptor.intra else (own, alike):
             found = self._known.get(mark)
             if found is not None and not found.over:
@@ -40,7 +47,7 @@ class Searches:
         else:
             index = yield from self.pool.index(preemptor, donors())
             yield from index.preparing(task.cls for task in preemptor.tasks)
-            found = Search(self._context, self._evictor, preemptor, index)
+            found = Search(self._context, self._evictor, preemptor, index, among)
         self._known[own] = found
         if not preemptor.intra:
             self._known[alike] = found

@@ -20,6 +20,7 @@ from kbatch.engine.preemption.candidates import CandidateIndex, Cost
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Evictor, Poll, Victim
 from kbatch.engine.session.statement import Statement
+from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 
 
@@ -36,8 +37,16 @@ class Search:
         coupled: pods elsewhere matter to some of the tasks.
     """
 
-    def __init__(self, context: CycleContext, evictor: Evictor, preemptor: Preemptor, index: CandidateIndex) -> None:
+    def __init__(
+        self,
+        context: CycleContext,
+        evictor: Evictor,
+        preemptor: Preemptor,
+        index: CandidateIndex,
+        among: Mask | None = None,
+    ) -> None:
         self.context = context
+        self._among = among
         self.session = context.session
         self.index = index
         self.poll = Poll(context, evictor, preemptor)
@@ -48,7 +57,9 @@ class Search:
         self._only = next(iter(classes)) if len(classes) == 1 else None
         """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
         self._dead: set[tuple[int, int]] = set()
-        self._heap: list[tuple[Cost, int]] = index.bounds(context, self._classes)
+        self._heap: list[tuple[Cost, int]] = [
+            (bound, row) for bound, row in index.bounds(context, self._classes) if among is None or among[row]
+        ]
         heapq.heapify(self._heap)
         self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
         """By what each row stands in the heap; entries with anything else are left over."""
@@ -66,7 +77,7 @@ class Search:
             self._cursor = len(log)
 
     def _push(self, bound: Cost, row: int) -> None:
-        if bound and self._stands.get(row) is not bound:
+        if bound and self._stands.get(row) is not bound and (self._among is None or self._among[row]):
             self._stands[row] = bound
             heapq.heappush(self._heap, (bound, row))
 
@@ -81,6 +92,7 @@ class Search:
             self._revive()
         nodes = NodeSearch(self.context, statement, self.poll, self.index, task)
         work = 40 if self.coupled else 1
+        among = statement.rows(task)
         seen: list[tuple[Cost, int]] = []
         best: tuple[Cost, int] | None = None
         found: list[Victim] = []
@@ -89,6 +101,9 @@ class Search:
             if self._stands.get(row) is not bound:
                 continue
             del self._stands[row]
+            if among is not None and not among[row]:
+                seen.append((bound, row))
+                continue
             self._tried.add(row)
             if self.session.due(work):
                 yield TURN

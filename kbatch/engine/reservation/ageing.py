@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from itertools import islice
+from typing import Final
 
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.clearable import clearable
 from kbatch.engine.placement.feasibility import Feasibility
-from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.gang import comparing, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.together import keeping_to
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.session import Session
@@ -27,6 +31,9 @@ from kbatch.engine.state.node_resources import Rows
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import total
+
+_SETS: Final = 64
+"""In so many sets of nodes room is looked for at most, for pods that must stand together."""
 
 
 def waits_for_room(session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState) -> bool:
@@ -154,13 +161,14 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
             if name not in left or left[name][row] < amount:
                 return []
             left[name][row] -= amount
-    if not any(rankings.of(cls, When.LATER).stepwise for cls in {task.cls.id: task.cls for task, _ in places}.values()):
+    stepwise = any(
+        rankings.of(cls, When.LATER).stepwise for cls in {task.cls.id: task.cls for task, _ in places}.values()
+    )
+    if not (stepwise or job.strict):
         return places
     statement = Statement(session, job)
-    for task, row in places:
-        statement.pipeline(task, row)
-    stand = True
-    for task, row in places:
+    stand = all(statement.pipeline(task, row) for task, row in places)
+    for task, row in places if stepwise else ():
         if stand and task.key in job.nominated:
             mark = len(statement)
             statement.withdraw(job, task)
@@ -176,23 +184,52 @@ def _places(
     """Rows that would hold the job's minimum if they were empty of our pods; those with the most room already first.
 
     The pods that are hardest to place come first: the fewest nodes that could ever take one, then the largest part of a
-    node. Beside other pods they must be allowed as these stand now.
+    node. Beside other pods they must be allowed as these stand now. Pods that must stand together are kept to one set
+    of nodes after the other, until one takes them.
     """
+    statement = Statement(session, job)
+    if not job.strict:
+        statement.apart = True
+        return (yield from _places_within(session, feasibility, rankings, statement))
+
+    def capacity(cls: TaskClass) -> Column:
+        session.room.ensure(cls)
+        none = np.zeros(len(session.nodes), np.int64)
+        found = np.where(rankings.static(cls)[0] & _undisturbed(session, rankings, cls), np.int64(1) << 32, none)
+        for name, amount in cls.needs:
+            found = np.minimum(found, session.nodes.capacity.get(name, none) // amount)
+        return found
+
+    yield from comparing(session, job)
+    for choice in islice(clearable(session, rankings, job, capacity), _SETS):
+        statement.within = keeping_to(choice)
+        found = yield from _places_within(session, feasibility, rankings, statement)
+        if found:
+            return found
+        yield TURN
+    return []
+
+
+def _places_within(
+    session: Session, feasibility: Feasibility, rankings: NodeRankings, statement: Statement
+) -> Generator[Turn, None, list[tuple[Task, int]]]:
+    """The same, on the rows that the statement keeps to; nothing stays in it."""
+    job = statement.job
     able = [task for task in unplaced(job) if feasibility.most(task.cls)]
     tasks = next_tasks(job, able)
     if len(tasks) < job.missing():
         return []
-    by_class: dict[int, list[Task]] = {}
+    by_class: dict[tuple[int, str], list[Task]] = {}
     for task in tasks:
-        by_class.setdefault(task.cls.id, []).append(task)
+        by_class.setdefault((task.cls.id, task.role if job.strict else ""), []).append(task)
     runs = sorted(by_class.values(), key=lambda run: _hardness(session, rankings, run[0].cls))
     left = {name: column.copy() for name, column in session.nodes.capacity.items()}
     found: list[tuple[Task, int]] = []
-    statement = Statement(session, job)
     stepwise = any(rankings.of(run[0].cls, When.LATER).stepwise for run in runs)
     for run in runs:
         while run:
-            rows = _rows_for(session, rankings, run[0].cls, 1 if stepwise else len(run), left)
+            among = statement.rows(run[0])
+            rows = _rows_for(session, rankings, run[0].cls, 1 if stepwise else len(run), left, among)
             if not rows:
                 statement.rollback()
                 return []
@@ -208,7 +245,7 @@ def _places(
 
 
 def _rows_for(
-    session: Session, rankings: NodeRankings, cls: TaskClass, wanted: int, left: dict[str, Column]
+    session: Session, rankings: NodeRankings, cls: TaskClass, wanted: int, left: dict[str, Column], among: Mask | None
 ) -> list[int]:
     """Rows for up to so many pods of a class, one element for each; what they need is taken off `left`."""
     room, count = session.room, len(session.nodes)
@@ -220,6 +257,8 @@ def _rows_for(
         np.minimum(most, (column if column is not None else np.zeros(count, np.int64)) // amount, out=most)
         np.minimum(already, np.maximum(room.future[name], 0) // amount, out=already)
     most[~(rankings.static(cls)[0] & _undisturbed(session, rankings, cls))] = 0
+    if among is not None:
+        most[~among] = 0
     found: list[int] = []
     for row in np.lexsort((np.arange(count), -np.minimum(already, most))).tolist():
         taken = min(wanted - len(found), int(most[row]))

@@ -353,7 +353,7 @@ def _bind_there(rankings: NodeRankings, statement: Statement, task: Task, row: i
 def _bind_one(rankings: NodeRankings, statement: Statement, task: Task, promised: int) -> bool:
     if _bind_there(rankings, statement, task, promised):
         return True
-    rows = rankings.for_job(task.cls, When.NOW, statement.job).choose(1)
+    rows = rankings.for_job(task.cls, When.NOW, statement.job).choose(1, statement.rows(task))
     if rows:
         statement.allocate(task, rows[0])
     return task.key in statement.job.placed

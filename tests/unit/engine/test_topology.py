@@ -209,3 +209,81 @@ def test_the_annotation_says_the_same_for_plain_pods() -> None:
     made.metadata.annotations = {"kbatch.dev/max-hops": "2"}
     found = run(world(queue(), _nodes(*TREE), made, members("g", 3)), _policy())
     assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+
+
+def _low(*places: str) -> list[Any]:
+    """A pod of low priority that may go, on each of these nodes."""
+    return [pod(f"low-{at}", on=name, priority=1) for at, name in enumerate(places)]
+
+
+def _high(*, count: int = 2) -> list[Any]:
+    return [pod(f"g-{at}", of="g", priority=100) for at in range(count)]
+
+
+def test_victims_are_sought_in_the_domain_where_the_fewest_have_to_go() -> None:
+    objects = (queue(), _nodes(*TREE), _low("a1", "a2", "b1", "c1", "c2", "d1"), _close(group("g", 2), 2), _high())
+    found = run(world(*objects), _policy())
+    assert found.evicted == ["low-2"]
+    assert set(found.nominated.values()) == {"b1", "b2"}
+
+
+def test_nobody_is_evicted_where_the_domain_cannot_be_had() -> None:
+    objects = (queue(), _nodes(*TREE), _low("a1", "b1", "c1", "d1"), _close(group("g", 3), 2), _high(count=3))
+    found = run(world(*objects), _policy())
+    assert found.evicted == []
+    assert isinstance(_reason(found), TopologyUnsatisfied)
+
+
+def test_preferred_never_evicts_for_closeness() -> None:
+    busy = _low("a1", "b1", "c1")
+    found = run(world(queue(), _nodes(*TREE), busy, _close(group("g", 2), 2, "Preferred"), _high()), _policy())
+    assert found.evicted == []
+    assert len(found.binds) == 2
+    full = _low("a1", "a2", "b1", "c1", "c2", "d1")
+    found = run(world(queue(), _nodes(*TREE), full, _close(group("g", 2), 2, "Preferred"), _high()), _policy())
+    assert len(found.evicted) == 1
+
+
+def test_reclaim_keeps_to_the_domain() -> None:
+    mine = [pod(f"x-{at}", on=name, of="x") for at, name in enumerate(("a1", "a2", "b1", "c1", "c2", "d1"))]
+    taker = _close(group("g", 2, queue="other"), 2)
+    objects = (queue(), queue("other"), _nodes(*TREE), group("x", 1), mine, taker, members("g", 2))
+    found = run(world(*objects), _policy())
+    assert found.evicted == ["x-2"]
+    assert set(found.nominated.values()) == {"b1", "b2"}
+
+
+def test_a_pod_above_the_minimum_evicts_within_the_bound() -> None:
+    standing = [pod("g-0", of="g", on="a1", priority=100)]
+    objects = (queue(), _nodes(*TREE), standing, _low("a2", "b1"), _close(group("g", 1), 2))
+    found = run(world(*objects, pod("g-1", of="g", priority=100)), _policy())
+    assert found.evicted == ["low-0"]
+
+
+def test_what_is_cleared_in_a_domain_is_taken_there() -> None:
+    objects = (queue(), _nodes(*TREE), _low("a1", "a2", "b1", "c1", "c2", "d1"), _close(group("g", 2), 2), _high())
+    sim = Simulation(world(*objects), _policy())
+    sim.run(5)
+    assert sim.running("g-") == ["g-0", "g-1"]
+    tasks = sim.model.tasks
+    assert {tasks[f"ns/g-{at}"].node for at in range(2)} == {"b1", "b2"}
+    assert len(sim.evictions) == 1
+
+
+def test_room_gathers_for_the_aged_in_one_domain() -> None:
+    busy = [pod(f"x-{at}", on=name) for at, name in enumerate(("a1", "b1", "b2", "c1"))]
+    coming = pod("new", at=690)
+    objects = (queue(), _nodes(*TREE), busy, _close(group("g", 2), 2), members("g", 2), coming)
+    found = run(world(*objects), _policy(ALLOCATE), now=700)
+    assert found.outcome is not None
+    gathered = found.outcome.state.gathered
+    assert gathered is not None
+    assert {node for _, node in gathered.places} == {"a1", "a2"}
+    assert found.binds["new"] in {"c2", "d1"}  # not a2, which is free
+
+
+def test_a_required_minimum_that_lost_members_keeps_their_surroundings() -> None:
+    standing = [pod(f"g-{at}", of="g", on=name) for at, name in enumerate(("a1", "a2"))]
+    objects = (queue(), _nodes(*TREE), standing, _close(group("g", 3), 4), pod("g-2", of="g"))
+    found = run(world(*objects), _policy())
+    assert found.binds["g-2"] in {"b1", "b2"}
