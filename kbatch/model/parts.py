@@ -30,6 +30,8 @@ def parts_of(job: Job, selections: SelectionTable) -> Parts:
     parts: Parts = {}
     rest = dict(job.request)
     for task in live:
+        if job.orphan and not (task.node or task.nominated):
+            continue  # it asks for nothing
         allocated, request = parts.setdefault((task.cls.selection,), ({}, {}))
         for name, amount in task.cls.request.items():
             rest[name] = rest.get(name, 0) - amount

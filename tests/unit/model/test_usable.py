@@ -15,6 +15,7 @@ from kbatch.api.objects import (
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    PodGroup,
     PodSpec,
     SubGroup,
     Taint,
@@ -116,6 +117,17 @@ def test_a_closed_queue_asks_for_what_it_holds() -> None:
     apply(model, pod("p", "2", queue="a", on="n1"), pod("q", "4", queue="a"), pod("r", "8", queue="b"))
     apply(model, pod("s", "4", queue="a", tolerations=ANYWAY))
     assert cores(model, "a", "b") == [2, 2]
+
+
+def test_pods_of_a_group_that_is_gone_ask_for_nothing() -> None:
+    """Whatever nodes they would need: their queue deserves what they hold."""
+    model = two_pools()
+    apply(model, group("x", queue="a"), group("y", queue="b"))
+    apply(model, pod("x-0", of="x", on="n1"), pod("x-1", "3", of="x"), pod("x-2", "4", of="x", tolerations=ANYWAY))
+    apply(model, *members("y", 8, tolerations=ANYWAY))
+    assert cores(model, "a", "b") == [4, 4]
+    model.apply(Delete(PodGroup, "ns", "x"))
+    assert cores(model, "a", "b") == [1, 7]
 
 
 def test_a_group_asks_ahead_of_its_pods_by_those_that_it_has() -> None:
