@@ -114,7 +114,7 @@ class _Admission:
         self.aged_is_in = False
         self._joined: list[JobState] = []
         self._refused: list[Entry] = []
-        self._stale = False
+        self._stale = self._moved = False
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
@@ -124,7 +124,7 @@ class _Admission:
         comers = self._comers(rows, standings)
         yield TURN
         yield from self._let_in_all(self._lines(fresh, comers))
-        if self._joined or self._refused:
+        if self._joined or self._refused or (self._moved and len(rows)):
             yield from self._make_rows()
             rows, standings = yield from self._standings(backlog.rows)
         self._wake(rows, standings)
@@ -324,7 +324,7 @@ class _Admission:
             state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
             before = len(trials)
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
-                self._stale = True
+                self._stale = self._moved = True
                 heapq.heapreplace(heap, (self._key(name), name))
                 if session.due(10 + len(state.waiting) // 10):
                     yield TURN

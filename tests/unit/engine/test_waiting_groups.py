@@ -9,7 +9,7 @@ import pytest
 
 from kbatch.api.conditions import merge
 from kbatch.api.configuration import parse
-from kbatch.api.objects import Pod, PodGroup, SubGroup
+from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason, WaitingInQueue
 from kbatch.engine import Memo, Policy, Report, Verdict, build_policy, verdict_conditions
 from kbatch.engine.plugin import NO_UNDO, Plugin, Undo
@@ -105,6 +105,33 @@ def test_a_group_that_goes_while_the_nodes_change_is_gone() -> None:
     assert found.outcome is not None
     assert found.outcome.gone == ("ns/g",)
     assert Report({}, whole=False, gone=found.outcome.gone).onto(dict(found.verdicts)) == {}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_one_that_another_has_come_in_before_is_told_why_it_waits(apart: bool) -> None:
+    """The room that had come for it is gone, so what is said is what would be said had it never come."""
+    waits = members("w", 2, at=5)
+    if apart:  # which its only node cannot do, though no sum says so
+        alike = LabelSelector(match_labels={"app": "w"})
+        term = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=alike)
+        for one in waits:
+            one.metadata.labels = {"app": "w"}
+            one.spec.affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    model = full(node("n", "1"), group("w", 2, at=5), waits)
+    sim = Simulation(model, policy(EVERYTHING))
+    for _ in range(2):  # told that it waits, it gets a row
+        sim.cycle()
+    sim.model.apply(Upsert(node("n", "6", labels={"kubernetes.io/hostname": "n"})))
+    first: list[Any] = [group("first", 3, at=1), *members("first", 3, at=1)]
+    for obj in first:
+        sim.model.apply(Upsert(obj))
+    alone = run(sim.model, sim.policy, now=sim.now)
+    found = sim.cycle()
+    assert len(found.binds) == 3
+    assert found.reason("w") == alone.reason("w") == ("NotEnoughResources" if apart else "WaitingInQueue")
+    assert found.outcome is not None
+    assert alone.outcome is not None
+    assert found.outcome.next_wake == alone.outcome.next_wake
 
 
 def test_of_a_group_that_comes_and_goes_no_age_is_left() -> None:
