@@ -247,7 +247,8 @@ class _Line:
         model, group = job.job, job.job.group
         if model.disruption == "Never" or (group is not None and group.spec.min_runtime_seconds):
             return False
-        if minimum and model.gang and model.disruption != "Whole":
+        ends = group is not None and group.spec.lifetime_seconds == 0  # at once: then it may go as a whole
+        if minimum and model.gang and model.disruption != "Whole" and not ends:
             return False
         return any(other.priority > job.priority for other in self._in_vain)
 
@@ -319,8 +320,8 @@ class _Line:
         full: set[int] = set()
         while rest:
             task = rest.pop()
-            if task.cls.id in full or task.key in job.nominated or job.full(task.role):
-                continue
+            if task.cls.id in full or task.key in job.placed or task.key in job.nominated or job.full(task.role):
+                continue  # what was above the minimum may have become part of it, where others have preempted
             statement = Statement(session, job)
             if statement.headroom(task) == 0:
                 full.add(task.cls.id)

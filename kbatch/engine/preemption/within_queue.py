@@ -55,12 +55,15 @@ def in_reach(session: Session, queue: QueueState, jobs: Iterable[JobState]) -> l
 
 
 def _gives(other: Job, priority: int) -> bool:
-    """Whether a group could give anything to one of this priority: to its equals, more than its only pod."""
+    """Whether a group could give anything to one of this priority: to its equals, more than its only pod, unless it
+    has a lifetime that may be over.
+    """
     if other.disruption == "Never" or other.priority > priority:
         return False
-    if other.gang and other.disruption != "Whole" and other.holding <= other.minimum:
+    ends = other.group is not None and other.group.spec.lifetime_seconds is not None
+    if other.gang and other.disruption != "Whole" and other.holding <= other.minimum and not ends:
         return False
-    return other.holding > (0 if other.priority < priority else 1)
+    return other.holding > (0 if other.priority < priority or ends else 1)
 
 
 def _least(job: JobState) -> Resources:

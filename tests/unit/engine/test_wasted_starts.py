@@ -78,6 +78,32 @@ def test_surplus_does_not_take_the_last_room_of_who_preempts() -> None:
     assert sim.running() == [*HIGH, "low-0"]
 
 
+@pytest.mark.parametrize("by", [ALL, NO_ENQUEUE])
+def test_who_may_be_preempted_from_the_start_is_not_started_before_who_preempts(by: Any) -> None:
+    """Gangs that go as a whole, though only since their lifetime is over: of the one that runs, and of the other."""
+    low, mid = gang("low", 2, at=10), gang("mid", 2, on="n1")
+    for some in (low, mid):
+        some[0].spec.disruption, some[0].spec.lifetime_seconds = Disruption.SURPLUS, 0
+    sim = Simulation(world(CLASSES, queue(), node("n1", "4"), mid, low, gang("high", 3, at=20)), by, recreate=False)
+    assert starts(sim) == HIGH
+    assert sim.running() == HIGH
+
+
+def test_a_pod_that_becomes_the_minimum_is_bound_once() -> None:
+    """Its group loses all that runs to who preempts, just before the pod was to be placed above the minimum."""
+    low = [*gang("low", 2, minimum=1), pod("low-large", "9", of="low", priority=1)]
+    for member in [*low[1:2], high := pod("high-0", of="high", at=20, priority=100)]:
+        member.spec.node_selector = {"fast": "yes"}
+    low[1].spec.node_name, low[1].status = "n1", PodStatus(phase="Running", start_time=stamp(0))
+    nodes = [node("n1", "1", labels={"fast": "yes"}), node("n2", "4")]
+    more = group("high", 1, at=20, priority_class_name="high")
+    sim = Simulation(world(CLASSES, queue(), nodes, low, more, high), NO_ENQUEUE, recreate=False)
+    sim.cycle()
+    assert sim.last.evicted == ["low-0"]
+    bound = [bind.pod for found in sim.last.transactions for bind in found.binds]
+    assert bound == ["ns/low-1"]
+
+
 def test_who_preempts_in_vain_keeps_nobody_from_room() -> None:
     sim = Simulation(
         world(
