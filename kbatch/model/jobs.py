@@ -54,7 +54,7 @@ class Job:
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
         claiming: how many of `waiting` have resource claims.
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
-        bound_since: since when the oldest of the members that hold a node does, binds under way included.
+        bound_since: since when the oldest of the members that hold a node does; None while no bind is confirmed.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
     """
 
@@ -137,7 +137,6 @@ class Job:
         placed: list[Task] = []
         ready: list[Task] = []
         failed = terminating = claiming = 0
-        bound_since: int | None = None
         starts: list[int] = []
         ended: list[int] = []
         for task in self.tasks.values():
@@ -152,9 +151,7 @@ class Job:
                 terminating += 1
             elif task.node:
                 placed.append(task)
-                if bound_since is None or task.started < bound_since:
-                    bound_since = task.started
-                if not task.assumed:
+                if not task.assumed:  # else nobody has said yet since when
                     starts.append(task.started)
             else:
                 waiting.append(task)
@@ -164,7 +161,7 @@ class Job:
         self.waiting, self.nominees = waiting, nominees
         self.holding, self.succeeded, self.failed, self.terminating = len(placed), len(ready), failed, terminating
         self.claiming = claiming
-        self.bound_since, self.started = bound_since, self._start(starts, ended) if placed else None
+        self.bound_since, self.started = min(starts, default=None), self._start(starts, ended) if placed else None
         self.bound, self.nominated, self.asked = _requests(placed), _requests(nominees), _requests(waiting)
         self.own = add(_requests(ready), self.bound) if ready else self.bound
         self.allocated = add(self.bound, self.nominated) if nominees else self.bound

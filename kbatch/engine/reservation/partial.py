@@ -86,7 +86,10 @@ def _confirmed(job: Job) -> bool:
 
 
 def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
-    """Place the rest before anything else; after the time-out take back what is bound."""
+    """Place the rest before anything else; after the time-out take back what is bound.
+
+    It is sent back when the last of it goes: not while binds are under way, or the API server refuses to evict a pod.
+    """
     statement = Statement(session, job)
     if job.possible:
         if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
@@ -104,8 +107,12 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
     if session.now < until:
         session.wake.append(until)
         return
+    stays = False
     for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
-        if task.holds and not task.assumed and task.key not in session.model.refusals.evictions:
+        if task.holds and (task.assumed or task.key in session.model.refusals.evictions):
+            stays = True
+        elif task.holds:
             statement.evict(job, task, "allocate")
     yield from statement.commit()
-    send_back(session, job)
+    if not stays:
+        send_back(session, job)

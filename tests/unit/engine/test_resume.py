@@ -18,8 +18,11 @@ from kbatch.api.objects import (
     Toleration,
 )
 from kbatch.api.reasons import SentBack
+from kbatch.engine import CycleState
 from kbatch.model.events import Delete, Upsert
+from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
+    EPOCH,
     EVERYTHING,
     Simulation,
     group,
@@ -83,6 +86,33 @@ def test_a_gang_that_stays_in_part_is_taken_back() -> None:
     assert found.transactions[0].evictions[0].beneficiary == ""
     assert found.verdicts["ns/g"].enqueued is False
     assert found.verdicts["ns/g"].attempts == 1
+
+
+def test_a_gang_in_part_is_not_late_while_its_other_binds_are_under_way() -> None:
+    """However long ago its pods were made. It came in queue once, and nothing is counted against it."""
+    model = world(queue(), node("n1", "2"), enqueued(group("g", 3)), members("g", 3))
+    for name in ("g-0", "g-1"):
+        model.assume(f"ns/{name}", f"u-{name}", "n1")
+    found = run(model, ALL, now=100, state=CycleState(binding=("ns/g",)))
+    assert found.transactions == []
+    assert (found.verdicts["ns/g"].enqueued, found.verdicts["ns/g"].attempts) == (True, 0)
+
+
+@pytest.mark.parametrize("members_bound", [1, 2])
+def test_a_gang_in_part_is_sent_back_once_when_the_last_of_it_goes(members_bound: int) -> None:
+    """Not in each cycle in which the API server refuses to evict what is left."""
+    bound = [pod(f"g-{at}", of="g", on="n1") for at in range(members_bound)]
+    rest = [pod(f"g-{at}", of="g") for at in range(members_bound, 3)]
+    sim = Simulation(world(queue(), node("n1", str(members_bound)), group("g", 3), bound, rest))
+    sim.model.refuse_eviction("ns/g-0", "u-g-0", EPOCH + 90 * SECOND)
+    told = []
+    for now in (0, 59, 60, 61, 62, 90, 91, 92):
+        while sim.now < now:
+            sim.tick()
+        found = sim.cycle()
+        told.append((found.verdicts["ns/g"].enqueued, found.verdicts["ns/g"].attempts))
+    assert told == [(True, 0)] * 5 + [(False, 1)] * 3
+    assert sim.evictions == [(60, f"ns/g-{at}") for at in range(1, members_bound)] + [(90, "ns/g-0")]
 
 
 def test_a_running_gang_that_lost_a_member_is_left_alone() -> None:
