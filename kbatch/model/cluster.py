@@ -435,7 +435,7 @@ class ClusterModel:
     def _by_class(self) -> list[str]:
         """The pods so that, read from the last to the first, their new classes are numbered as the old ones were.
 
-        Ties are decided by these numbers, and a model that was taken down and built again has them in this order only.
+        A model that was taken down and built again has them in this order, so whatever goes by it goes on as before.
         """
         pods: dict[int, list[str]] = {}
         for key, task in self._tasks.items():

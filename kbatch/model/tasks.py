@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import msgspec
@@ -56,6 +57,8 @@ class TaskClass:
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
         avoids: nodes that refused the pod: it is of a class of its own while they do. like: id of the class that it
             has without them.
+        order: made of the content alone: ties are decided by it, and so alike in every process, whereas `id` says in
+            which order this one met its classes.
     """
 
     id: int
@@ -69,6 +72,7 @@ class TaskClass:
     volumes: tuple[str, ...] = ()
     avoids: frozenset[str] = frozenset()
     like: int = 0
+    order: bytes = b""
 
     @property
     def best_effort(self) -> bool:
@@ -364,8 +368,9 @@ class ClassTable:
         variant = found.variants.get(key)
         if variant is None:
             variant = self._new(
-                base.request, spec, pod.metadata.namespace, dict(seen), base.volumes, couples=base.couples
-            )
+                base.request, spec, pod.metadata.namespace, dict(seen), base.volumes,
+                couples=base.couples, order=_order(found.key, _encode(key)),
+            )  # fmt: skip
             found.variants[key] = variant
             self._homes[variant.id] = found, key
             self._unused[variant.id] = None
@@ -379,7 +384,9 @@ class ClassTable:
         found = self._avoiding.get(key)
         if found is None:
             self._count += 1
-            found = self._avoiding[key] = replace(cls, id=self._count, avoids=nodes, like=cls.id)
+            found = self._avoiding[key] = replace(
+                cls, id=self._count, avoids=nodes, like=cls.id, order=_order(cls.order, _encode(sorted(nodes)))
+            )
             self._avoids[found.id] = key
             self._homes[found.id] = self._homes[cls.id][0], _AVOIDING
             self._unused[found.id] = None
@@ -404,7 +411,8 @@ class ClassTable:
             for selector, keys in _pod_selectors(spec):
                 couples = True
                 selects |= _labels_of(selector, keys)
-            base = self._new(request, spec, pod.metadata.namespace if volumes else "", {}, volumes, couples=couples)
+            namespace = pod.metadata.namespace if volumes else ""
+            base = self._new(request, spec, namespace, {}, volumes, couples=couples, order=_order(content))
             found = self._by_content[content] = _Content(base, content, selects=frozenset(selects))
             self._homes[base.id] = found, None
             self._unused[base.id] = None
@@ -430,12 +438,19 @@ class ClassTable:
         volumes: tuple[str, ...],
         *,
         couples: bool,
+        order: bytes,
     ) -> TaskClass:
         self._count += 1
         needs = tuple(sorted([*((name, amount) for name, amount in request.items() if amount > 0), (PODS, 1)]))
         return TaskClass(
-            self._count, request, needs, spec, namespace, labels, couples, self.selections.read(spec), volumes
-        )
+            self._count, request, needs, spec, namespace, labels, couples, self.selections.read(spec), volumes,
+            order=order,
+        )  # fmt: skip
+
+
+def _order(*content: bytes) -> bytes:
+    """The `order` of a class of this content."""
+    return blake2b(b"".join(content), digest_size=16).digest()
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:

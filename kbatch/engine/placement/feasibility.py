@@ -380,7 +380,7 @@ def _minimum_of(job: JobState, counts: _Counts) -> list[_Run]:
 
 def _size(cls: TaskClass) -> tuple[object, ...]:
     """An order of size over classes: by what is asked, dimension by dimension."""
-    return (*(amount for _, amount in sorted(cls.request.items())), cls.id)
+    return tuple(amount for _, amount in sorted(cls.request.items())), cls.order
 
 
 def _as_new(job: JobState, awaited: Sequence[Task]) -> JobState:

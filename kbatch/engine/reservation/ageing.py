@@ -284,14 +284,14 @@ def _undisturbed(session: Session, rankings: NodeRankings, cls: TaskClass) -> Ma
     return allowed
 
 
-def _hardness(session: Session, rankings: NodeRankings, cls: TaskClass) -> tuple[int, int, int]:
-    """Smaller: harder to place. How many nodes could ever take one; less the largest part of a node; its id."""
+def _hardness(session: Session, rankings: NodeRankings, cls: TaskClass) -> tuple[int, int]:
+    """Smaller: harder to place. How many nodes could ever take one; less the largest part of a node."""
     able = rankings.static(cls)[0].copy()
     part = 0
     for name, amount in cls.needs:
         column = session.nodes.allocatable.get(name)
         if column is None:
-            return 0, 0, cls.id
+            return 0, 0
         able &= column >= amount
         part = max(part, (amount << 32) // max(1, int(column.max(initial=0))))
-    return int(np.count_nonzero(able)), -part, cls.id
+    return int(np.count_nonzero(able)), -part

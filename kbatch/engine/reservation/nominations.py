@@ -146,7 +146,8 @@ def _drop_invalid(session: Session, rankings: NodeRankings, job: JobState) -> Ge
     over = _overcommitted(session)
     statement = Statement(session, job)
     heedful: list[tuple[list[Task], int]] = []
-    for number, ((cls_id, row), tasks) in enumerate(sorted(places.items()), start=1):
+    in_order = sorted(places.items(), key=lambda place: (classes[place[0][0]].order, place[0][1]))
+    for number, ((cls_id, row), tasks) in enumerate(in_order, start=1):
         cls = classes[cls_id]
         fit = rankings.of(cls, When.LATER)
         if not rankings.static(cls)[0][row]:

@@ -118,7 +118,7 @@ def _places(rankings: NodeRankings, statement: Statement) -> list[_Place]:
         place.tasks.append(task)
     return sorted(
         found.values(),
-        key=lambda place: (not place.stepwise, not _wants_company(place.cls), place.cls.id, place.row),
+        key=lambda place: (not place.stepwise, not _wants_company(place.cls), place.cls.order, place.row),
     )
 
 

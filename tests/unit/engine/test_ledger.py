@@ -118,6 +118,20 @@ def test_room_gathers_from_the_very_instant_for_which_the_cycle_asked_to_be_woke
     assert gathered(model, 600) == {"aged-0": "n1", "aged-1": "n1"}
 
 
+def test_where_room_gathers_does_not_depend_on_the_order_in_which_pods_were_met() -> None:
+    """Pods that ask for the same and differ in something else: another process may have met them in another order."""
+    pods = [pod(f"g-{at}", of="g", at=at, priority=at % 3) for at in range(4)]
+    nodes = [node(name, "2") for name in ("n1", "n2", "n3")]
+    runs = [pod(f"x{at}", on=f"n{at % 3 + 1}", at=700) for at in range(5)]
+    found = [
+        run(world(queue(), nodes, group("g", 4, priority_class_name=""), some, runs), now=900).outcome
+        for some in (pods, pods[::-1], [*pods[2:], *pods[:2]])
+    ]
+    kept = [outcome.state.gathered for outcome in found if outcome is not None]
+    assert kept[0] is not None
+    assert kept == kept[:1] * 3
+
+
 def test_no_room_gathers_for_a_group_that_the_cap_of_its_queue_keeps_out() -> None:
     model = world(
         queue(capability={"cpu": "2"}), node("n1", "2"), pod("x", on="n1"), group("aged", 2), members("aged", 2)
