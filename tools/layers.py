@@ -63,7 +63,7 @@ LAYERS = (
         "explore",
         (
             (PYTHON, "-m", "tests.explore", "--states", "20000", "--cap", "700"),
-            pytest("-n", "2", "--dist", "worksteal", "-m", "many", "tests/unit"),
+            pytest("-n", "2", "--dist", "worksteal", "-m", "many", "tests/unit", "tests/property"),
         ),
         180,
     ),
