@@ -778,6 +778,9 @@ class Judge:
             found = self.life.objects.get((PodGroup, one.metadata.namespace, of))
             if isinstance(found, PodGroup):
                 return found.spec.queue
+            gone = self.life.gone.get(f"{one.metadata.namespace}/{of}")
+            if gone is not None and not (one.metadata.labels or {}).get(QUEUE_LABEL):
+                return gone.spec.queue  # what is left of a group goes on to count there
         return (one.metadata.labels or {}).get(QUEUE_LABEL, "default")
 
     def _group(self, key: str) -> PodGroup | None:
@@ -919,7 +922,8 @@ class Judge:
         return {f"{one.metadata.namespace}/{one.metadata.name}" for one in self.life.pods()}
 
     def _sums(self, before: dict[str, Counter[str]]) -> None:
-        """No node, and no queue that has had something placed, holds more than it may."""
+        """No node, and no queue, holds more than it may of what this cycle has given of it."""
+        given = self._given()
         used: dict[str, Counter[str]] = {}
         later: dict[str, Counter[str]] = {}
         for key, where in self.where.items():
@@ -934,7 +938,7 @@ class Judge:
             room = {key: _plain(key, value) for key, value in (node_.status.allocatable or {}).items()}
             for sums, what in ((used, "holds"), (later, "is promised")):
                 for key, amount in sums.get(name, Counter()).items():
-                    if amount > room.get(key, 0) and name in self.new_on():
+                    if amount > room.get(key, 0) and (name, key) in given:
                         raise AssertionError(f"{name} {what} {amount} of {key}, has {room.get(key, 0)}")
         after = self._by_queue()
         for found in self.life.of(Queue):
@@ -944,12 +948,15 @@ class Judge:
                 more = held > before.get(name, Counter())[key]
                 assert held <= hard or not more, f"{name} holds {held} of {key}, may {hard}"
 
-    def new_on(self) -> set[str]:
-        """The nodes that this cycle has placed something on."""
-        return {where for key, where in (*self.where.items(), *self.promised.items())
-                if self.life.pod(key).spec.node_name != where
-                and self.life.flying.get(key, ("", ""))[1] != where
-                and self.life.pod(key).status.nominated_node_name != where}  # fmt: skip
+    def _given(self) -> set[tuple[str, str]]:
+        """Node and dimension of all that pods ask for that this cycle has placed."""
+        new = {
+            key: where for key, where in (*self.where.items(), *self.promised.items())
+            if self.life.pod(key).spec.node_name != where and self.life.flying.get(key, ("", ""))[1] != where
+            and self.life.pod(key).status.nominated_node_name != where
+        }  # fmt: skip
+        asked = {key: [name for name, amount in amounts(self.life.pod(key)).items() if amount] for key in new}
+        return {(where, name) for key, where in new.items() for name in ("pods", *asked[key])}
 
     def _roles(self) -> None:
         """No role has more than its maxMember, and no gang stands in part, by what this cycle has placed."""
