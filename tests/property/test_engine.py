@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.objects import AnyObject, Pod, PriorityClass
 from kbatch.engine import Memo, Policy, Transaction
+from kbatch.engine.placement import ranking
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from tests.examples import examples
@@ -156,11 +158,14 @@ class Remembering(Simulation):
         return found
 
     def _without_memory(self) -> Decisions:
-        """What would be decided by a process that has just begun: neither memo, nor what is kept with the nodes."""
+        """What would be decided by a process that has just begun: neither memo, nor what is kept with the nodes; and
+        that keeps one ranking of nodes at a time.
+        """
         table = self.model.table
         kept, made_of = table.static_cache, table.static_generation
         table.static_cache = {}
-        alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
+        with patch.object(ranking, "_MOST_CELLS", 0):
+            alone = run(self.model, self.policy, now=self.now, memo=Memo(), state=self.state)
         if table.static_generation == made_of:
             table.static_cache = kept
         return alone

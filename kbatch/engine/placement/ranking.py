@@ -14,9 +14,10 @@ other rows (`Scope.CLUSTER`), or a predicate on use, it is pod by pod indeed.
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -34,8 +35,13 @@ from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
 
+_C = TypeVar("_C", Column, Mask)
+
 SEARCHES: Final = 20
 """Gangs of one cycle for which another arrangement is searched, the first in order: each may cost 0.1 s."""
+_MOST_CELLS: Final = 1 << 23
+"""So many rows of rankings are kept at a time, some 100 MiB: of 10,000 nodes 800 rankings. The oldest goes first and is
+made again when it is asked for."""
 STEPS: Final = 300
 """Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
@@ -338,6 +344,8 @@ class NodeRankings:
         way = scoring.placement(job) if job is not None and scoring is not None and scoring.by_job else None
         found = self._fits.get((cls.id, when, way))
         if found is None:
+            if len(self._fits) * len(self.every) > _MOST_CELLS:
+                del self._fits[next(iter(self._fits))]
             self.room.ensure(cls)
             found = self._fits[cls.id, when, way] = NodeRanking(self, cls, when, way)
         return found
@@ -385,13 +393,21 @@ class NodeRankings:
         if found is None:
             rows = Rows(self.room, self.every, cls, whole=True, placement=way)
             allowed = self.allowed(cls) & ~self._refused(cls) if cls.avoids else self.allowed(cls)
-            score = np.zeros(len(self.every), np.int64)
+            score: Column | None = None
             for plugin in scored:
                 if plugin.score_scope(cls) is Scope.STATIC:
                     scores = plugin.node_order(cls, rows)
                     if scores is not None:
+                        score = np.zeros(len(self.every), np.int64) if score is None else score
                         score += scores
-            found = cache[key] = (allowed, score)
+            if score is None:
+                found = cache[key] = _one(cache, allowed), self._zeros(cache)
+            else:
+                found = cache[key] = _one(cache, allowed), _one(cache, score)
+        return found
+
+    def _zeros(self, cache: dict[Any, Any]) -> Column:
+        found: Column = cache.setdefault(("zeros",), np.zeros(len(self.every), np.int64))
         return found
 
     def _refused(self, cls: TaskClass) -> Mask:
@@ -414,7 +430,7 @@ class NodeRankings:
                 codes = plugin.predicate(cls, rows) if near else plugin.static_predicate(cls, rows)
                 if codes is not None:
                     found &= codes == 0
-            cache[key] = found
+            found = cache[key] = _one(cache, found)
         return found
 
     def hardness(self, cls: TaskClass) -> tuple[int, int]:
@@ -469,6 +485,13 @@ class NodeRankings:
             count(np.minimum(self.room.idle[name], self.room.future[name]) < amount, text)
         by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return int(np.count_nonzero(left)), tuple(by_count)
+
+
+def _one(cache: dict[Any, Any], column: _C) -> _C:
+    """The column, or another one that is equal and kept already: thousands of classes share a few answers."""
+    key = ("column", column.dtype.char, zlib.crc32(column))
+    known: _C = cache.setdefault(key, column)
+    return known if np.array_equal(known, column) else column
 
 
 def _short(reason: Reason) -> str:

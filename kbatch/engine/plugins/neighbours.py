@@ -53,11 +53,14 @@ class _Spread:
 
     def violated(self) -> Mask:
         """The rows on which one more pod would make the domains too uneven, or that stand in no domain."""
-        counts, domain = self.counter.counts, self.domain
+        counts = self.counter.counts
         least = 0
         if len(self.present) and len(self.present) >= (self.constraint.min_domains or 1):
             least = int(counts[self.present].min())
-        return (domain < 0) | (counts[domain] + self.own - least > self.constraint.max_skew)
+        full = counts + (self.own - least) > self.constraint.max_skew
+        full[-1] = True  # the cell of rows in no domain
+        mask: Mask = full[self.domain]
+        return mask
 
 
 @dataclass(slots=True)

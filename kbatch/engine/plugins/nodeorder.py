@@ -247,7 +247,7 @@ class NodeOrder(Plugin):
     def _static(self, cls: TaskClass) -> Column:
         found = self._statics.get(cls.id)
         if found is None:
-            key = ("nodeorder", self._weights, cls.id)
+            key = ("nodeorder", self._weights, _of_the_node(cls))
             found = self._statics[cls.id] = matching.cached(self._table, key, lambda: self._work_out(cls))
         return found
 
@@ -326,6 +326,13 @@ class NodeOrder(Plugin):
                     emptier = (high - counter.on(rows)) * _BEST // (high - low) if high > low else _BEST
                     even += np.where(counter.inside(rows), emptier, 0)
             score += self._weights.topology_spread * (even // len(preferences.spread))
+
+
+def _of_the_node(cls: TaskClass) -> Hashable:
+    """All of a class that `_work_out` reads."""
+    affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+    images = tuple(sorted({container.image for container in cls.spec.containers}))
+    return affinity.preferred if affinity is not None else None, cls.spec.tolerations or (), images
 
 
 def _used_part(rows: Rows, name: str, more: int) -> Column:

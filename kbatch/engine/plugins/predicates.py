@@ -240,7 +240,7 @@ class Predicates(Plugin):
         """Codes of all rows and the taint keys behind the last of them; kept until a node changes."""
         found = self._statics.get(cls.id)
         if found is None:
-            key = ("predicates", self.arguments, cls.id)
+            key = ("predicates", self.arguments, _of_the_node(cls))
             found = self._statics[cls.id] = matching.cached(self._table, key, lambda: self._work_out(cls))
         return found
 
@@ -269,10 +269,23 @@ class Predicates(Plugin):
         return codes, keys[:_MOST_TAINTS]
 
 
+def _of_the_node(cls: TaskClass) -> Hashable:
+    """All of a class that `_work_out` reads."""
+    spec = cls.spec
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return (
+        tuple(sorted((spec.node_selector or {}).items())), affinity.required if affinity is not None else None,
+        spec.tolerations or (), cls.volumes, not cls.request.keys() & {CPU, MEMORY},
+    )  # fmt: skip
+
+
 def _refuse(codes: Codes, mask: Mask, code: int) -> None:
     """Give rows of a mask a code, unless they have one."""
     codes[mask & (codes == 0)] = code
 
 
 def _code(reason: type[Reason]) -> int:
-    return Predicates.reasons.index(reason) + 1
+    return _CODES[reason]
+
+
+_CODES: Final = {reason: code for code, reason in enumerate(Predicates.reasons, start=1)}
