@@ -47,8 +47,8 @@ def what_if(
     from kbatch.simulator.run import Limits, simulate
 
     try:
-        _, policy = load_configuration(scheduler_conf)
         manifests = load(paths)
+        _, policy = load_configuration(scheduler_conf, manifests.configuration)
         live = ask(everything, kubeconfig, context)
         result = simulate(overlay(live, manifests), policy, Limits(until=round(until * SECOND)))
     except (InputError, ConfigurationError) as error:

@@ -203,10 +203,6 @@ class View(Protocol):
         """A queue; raises KeyError where there is none."""
         ...
 
-    def standing(self, job: JobState, role: str | None) -> list[int]:
-        """The rows of the job's pods, or of one role's, that hold a node, are placed or wait for one; one for each."""
-        ...
-
     def alone(self, job: JobState) -> Mapping[str, Sequence[int]]:
         """By role the rows on which the job's minimum would stand in the emptied cluster; empty where it would not, and
         where this is the emptied cluster. Only for jobs for which the plugin says so (`compares`).

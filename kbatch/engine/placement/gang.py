@@ -8,6 +8,10 @@ that plugins keep together are placed within their sets of nodes (see `together`
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
@@ -19,7 +23,11 @@ from kbatch.engine.placement.together import Choice, Together, fullest, keeping_
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
+
+_SETS: Final = 64
+"""In so many sets of nodes room is looked for at most for one pod above the minimum."""
 
 
 def place_minimum(rankings: NodeRankings, statement: Statement, when: Sequence[When]) -> bool:
@@ -91,18 +99,35 @@ def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
 def nearest(rankings: NodeRankings, statement: Statement, task: Task, when: When) -> list[int]:
     """The row for one pod above the minimum, in the first set of nodes that takes it; empty: there is none."""
     among = statement.rows(task)
-    job = statement.job
+    job, session = statement.job, statement.session
     fit = rankings.for_job(task.cls, when, job)
-    units = units_of_one(statement.session, rankings, job, task, when) if job.together is not None else None
-    if units is None:
+    if job.together is None:
         return fit.choose(1, among)
-    for choice in Together(rankings, statement, units, when, _nothing).masks():
-        mask = choice.get(task.role, choice.get(None))
-        if mask is not None:
-            rows = fit.choose(1, mask if among is None else mask & among)
-            if rows:
-                return rows
-    return []
+    # The sets around those that stand only grow, and those without room stay so, until something goes.
+    mark = job.key, task.role, task.cls.id, when
+    moves, masks = session.surroundings.get(mark, (-1, []))
+    if moves != session.room_moves or job.anchor(task.role) is None:
+        masks = _surroundings(rankings, statement, task, when)
+    while masks:
+        rows = fit.choose(1, masks[0] if among is None else masks[0] & among)
+        if rows:
+            break
+        masks = masks[1:]
+    else:
+        rows = []
+    if job.anchor(task.role) is not None:
+        session.surroundings[mark] = session.room_moves, masks
+    return rows
+
+
+def _surroundings(rankings: NodeRankings, statement: Statement, task: Task, when: When) -> list[Mask]:
+    """The sets for one more pod, one after the other."""
+    units = units_of_one(statement.session, rankings, statement.job, task, when)
+    if units is None:
+        return [np.ones(len(rankings.every), np.bool_)]
+    choices = Together(rankings, statement, units, when, _nothing).masks()
+    found = (choice.get(task.role, choice.get(None)) for choice in choices)
+    return [mask for mask in islice(found, _SETS) if mask is not None]
 
 
 def _nothing(_: Choice) -> Generator[Turn, None, bool]:

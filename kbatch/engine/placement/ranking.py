@@ -489,7 +489,7 @@ class NodeRankings:
 
 def _one(cache: dict[Any, Any], column: _C) -> _C:
     """The column, or another one that is equal and kept already: thousands of classes share a few answers."""
-    key = ("column", column.dtype.char, zlib.crc32(column))
+    key = ("column", column.dtype.char, zlib.crc32(column.data))
     known: _C = cache.setdefault(key, column)
     return known if np.array_equal(known, column) else column
 

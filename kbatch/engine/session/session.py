@@ -24,7 +24,7 @@ from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
-from kbatch.model.nodes import NodeTable, exact_sum
+from kbatch.model.nodes import Mask, NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
 from kbatch.times import SECOND
@@ -71,6 +71,7 @@ class Session:
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
             left out. caches: told to forget what an error may have left.
+        surroundings: the sets of nodes for further pods of a job, and the `room_moves` then; see `placement.gang`.
         trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
     """
 
@@ -119,6 +120,7 @@ class Session:
             if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
         }  # fmt: skip
         self.caches: list[Callable[[], None]] = []
+        self.surroundings: dict[object, tuple[int, list[Mask]]] = {}
         self.trying: Callable[[JobState], Generator[Turn, None, Mapping[str, Sequence[int]]]] | None = None
         self._load(policy)
 
@@ -254,10 +256,6 @@ class Session:
             state.stands = tuple(
                 (task, rows[task.node]) for task in state.job.tasks.values() if task.holds and task.node in rows
             )
-
-    def standing(self, job: JobState, role: str | None) -> list[int]:
-        """The rows of the job's pods, or of one role's, that hold a node, are placed or wait for one; one for each."""
-        return job.standing(role)
 
     def alone(self, job: JobState) -> Mapping[str, Sequence[int]]:
         """By role the rows on which the job's minimum would stand in the emptied cluster."""

@@ -108,7 +108,7 @@ class Statement:
         """
         if not tasks:
             return 0
-        if self.job.strict and len(rows) > 1 and not self.job.standing(tasks[0].role):
+        if self.job.strict and len(rows) > 1 and self.job.anchor(tasks[0].role) is None:
             # The first that stands binds the others to its surroundings.
             return self._place(tasks[:1], rows[:1], waits=waits) and 1 + self._place(tasks[1:], rows[1:], waits=waits)
         return self._place(tasks, rows, waits=waits)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
@@ -90,6 +91,13 @@ class JobState:
             if role is None or task.role == role:
                 found.append(row)
         return found
+
+    def anchor(self, role: str | None = None) -> int | None:
+        """The row of one of these; None: there is none."""
+        for task, row in chain(self.stands, self.placed.values(), self.nominated.values()):
+            if role in {None, task.role} and task.key not in self.evicted:
+                return row
+        return None
 
     def role_count(self, role: str) -> int:
         """Pods of a role that count towards its minimum."""

@@ -287,3 +287,20 @@ def test_a_required_minimum_that_lost_members_keeps_their_surroundings() -> None
     objects = (queue(), _nodes(*TREE), standing, _close(group("g", 3), 4), pod("g-2", of="g"))
     found = run(world(*objects), _policy())
     assert found.binds["g-2"] in {"b1", "b2"}
+
+
+def test_pods_above_the_minimum_join_those_of_their_role() -> None:
+    made = _close(group("g", 1, roles={"m": 1, "w": 0}), w=(None, "Preferred"))
+    sim = Simulation(world(queue(), _nodes(*TREE[:-1], a1="2"), made, _roles(3, 1)), _policy())
+    sim.settle()
+    nodes = [sim.model.tasks[f"ns/w-{at}"].node for at in range(3)]
+    assert all(nodes)
+    assert nodes[0][0] == nodes[1][0] != nodes[2][0]
+
+
+def test_members_that_run_too_far_apart_are_joined_by_none() -> None:
+    standing = [pod(f"g-{at}", of="g", on=name) for at, name in enumerate(("a1", "c1"))]
+    objects = (queue(), _nodes(*TREE, a2="2"), standing, _close(group("g", 3), 2), pod("g-2", of="g"))
+    found = run(world(*objects), _policy())
+    assert "g-2" not in found.binds
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "", "rack")

@@ -33,6 +33,9 @@ class Topology(Plugin):
         super().__init__(arguments, view)
         self._levels = arguments.levels
         self._wishes: dict[str, Wishes] = {}
+        self._bounds: dict[tuple[str, str | None], int] = {}
+        self._heights: dict[tuple[str, str | None], int] = {}
+        self._masks: dict[tuple[int, int, bool], Mask] = {}
 
     def prepare(self) -> Iterable[None]:
         """Make the tree, where nodes have changed in themselves."""
@@ -74,16 +77,20 @@ class Topology(Plugin):
         """The domains, of the height that is allowed, of the pods that stand."""
         found: Mask | None = None
         for role, wish in self._of(job):
-            if not wish.required or role not in {None, task.role}:
-                continue
-            rows = self.view.standing(job, role)
-            if not rows:
-                continue
-            tree, bound = self._tree, self._bound(job, role, wish)
-            mask = tree.mask(bound, int(tree.of[bound][rows[0]]))
-            if not mask[rows].all():
-                mask = np.zeros(len(mask), np.bool_)  # whoever came would be too far from one of them
-            found = mask if found is None else found & mask
+            if wish.required and role in {None, task.role}:
+                row = job.anchor(role)
+                if row is not None:
+                    mask = self._around(row, self._bound(job, role, wish), self._tallest(job, role))
+                    found = mask if found is None else found & mask
+        return found
+
+    def _around(self, row: int, bound: int, tallest: int) -> Mask:
+        """The domain of a row; empty where those that stand are too far apart already: so would be who joins them."""
+        found = self._masks.get((row, bound, tallest <= bound))
+        if found is None:
+            of = self._tree.of[bound]
+            found = of == of[row] if tallest <= bound else np.zeros(len(of), np.bool_)
+            self._masks[row, bound, tallest <= bound] = found
         return found
 
     def apart(self, job: JobState, role: str | None, needed: int, placeable: int, row: int) -> Reason | None:
@@ -115,9 +122,20 @@ class Topology(Plugin):
             return tree.top
         if wish.height is not None:
             return min(wish.height, tree.top)
-        alone = self.view.alone(job)
-        rows = [row for of, some in alone.items() if role in {None, of} for row in some]
-        if not rows:
-            return tree.top
-        # Those that stand may stand closer than the emptied cluster would have it: others may still join them.
-        return max(tree.height(rows), tree.height(self.view.standing(job, role)))
+        found = self._bounds.get((job.key, role))
+        if found is None:
+            rows = [row for of, some in self.view.alone(job).items() if role in {None, of} for row in some]
+            # Those that stand may stand closer than the emptied cluster would have it: others may still join them.
+            found = max(tree.height(rows), self._tallest(job, role)) if rows else tree.top
+            self._bounds[job.key, role] = found
+        return found
+
+    def _tallest(self, job: JobState, role: str | None) -> int:
+        """The height of the lowest domain of those that stood when the cycle began; whoever came since is within it, or
+        within the bound.
+        """
+        found = self._heights.get((job.key, role))
+        if found is None:
+            rows = [row for task, row in job.stands if role in {None, task.role}]
+            found = self._heights[job.key, role] = self._tree.height(rows)
+        return found
