@@ -168,6 +168,14 @@ class RefusedPod(NodeReason):
     words: ClassVar[str] = "refused the pod"
 
 
+@dataclass(frozen=True, slots=True)
+class NodeExclusive(NodeReason):
+    """Pods of an exclusive group stand on the node, or the pod's group is exclusive and others' pods stand there."""
+
+    code: ClassVar[str] = "NodeExclusive"
+    words: ClassVar[str] = "exclusive"
+
+
 NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     Insufficient,
     UntoleratedTaint,
@@ -185,5 +193,6 @@ NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     VolumeUnavailable,
     NodeReserved,
     RefusedPod,
+    NodeExclusive,
 )
 """All that nodes are counted under."""

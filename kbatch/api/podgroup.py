@@ -87,6 +87,8 @@ class SubGroup(ApiModel):
     """A pod template. With it the operator creates the pods when the group is in queue; without it others do."""
     topology: Topology | None = None
     """How close the pods of this role must stand to one another."""
+    exclusive: bool | None = None
+    """Whether the role's pods want their nodes for the group alone; see the group's."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -128,6 +130,10 @@ class PodGroupSpec(ApiModel):
     """What may be evicted. `Surplus`: pods above the minimum. `Whole`: these, or the group as one. `Never`: none."""
     topology: Topology | None = None
     """How close all pods of the group must stand."""
+    exclusive: bool | None = None
+    """Whether the group's pods want their nodes for themselves: no pod of another group that kbatch schedules stands
+    there, nor comes there later. Other schedulers' pods do.
+    """
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
     """How long the group may be in queue without being whole before its resources are released."""
 

@@ -9,6 +9,7 @@ dictionary operation per dimension of a pod); sums over a group are worked out a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
@@ -104,6 +105,11 @@ class ClusterModel:
         """Queues by name, sums up to date; also such as are only named by groups (`queue` is None)."""
         self.refresh()
         return self._groups.queues
+
+    @property
+    def exclusive(self) -> AbstractSet[str]:
+        """The keys of the groups of which some pods want nodes for their group alone."""
+        return self._groups.exclusive
 
     @property
     def live(self) -> Mapping[str, Job]:

@@ -36,6 +36,7 @@ class GroupIndex:
         jobs, queues: by key and by name, sums as of the last `refreshing`.
         live: the jobs that are not settled.
         changes: the keys of the jobs that changed or went.
+        exclusive: the keys of those of which some pods want nodes for their group alone.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class GroupIndex:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
+        self.exclusive: set[str] = set()
         self.changes: Final = Journal()
         self._default_queue: Final = default_queue
         self._others: Final = others
@@ -92,6 +94,7 @@ class GroupIndex:
             self.jobs[key] = job
         else:
             job.read(group)
+        (self.exclusive.add if job.wants_whole_nodes else self.exclusive.discard)(key)
         job.created = timestamp_us(meta.creation_timestamp) or 0
         self._enter(job, group.spec.queue or self._default_queue)
         self._touch(job)
@@ -102,6 +105,7 @@ class GroupIndex:
         job = self.jobs.get(key)
         if job is not None and job.group is not None:
             job.read(None)
+            self.exclusive.discard(key)
             self._touch(job)
             self._drop_if_empty(job)
 

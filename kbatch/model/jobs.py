@@ -116,6 +116,21 @@ class Job:
         """Surplus, Whole or Never."""
         return self.group.spec.disruption if self.group is not None else "Surplus"
 
+    def exclusive(self, role: str) -> bool:
+        """Whether its pods of a role want nodes for the group alone."""
+        if self.group is None:
+            return False
+        spec = self.group.spec
+        return spec.exclusive or any(sub.exclusive for sub in spec.sub_groups or () if sub.name == role)
+
+    @property
+    def wants_whole_nodes(self) -> bool:
+        """Whether any of its pods do."""
+        if self.group is None:
+            return False
+        spec = self.group.spec
+        return spec.exclusive or any(sub.exclusive for sub in spec.sub_groups or ())
+
     @property
     def gang(self) -> bool:
         """Whether there is anything to break: more than one pod, or roles."""

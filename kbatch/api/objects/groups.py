@@ -31,6 +31,7 @@ class SubGroup(Value, kw_only=True, frozen=True):
     max_member: int | None = None
     template: dict[str, Any] | None = None
     topology: GroupTopology | None = None
+    exclusive: bool = False
 
 
 class PodGroupSpec(Object, kw_only=True):
@@ -43,6 +44,7 @@ class PodGroupSpec(Object, kw_only=True):
     min_runtime_seconds: int = 0
     disruption: str = "Surplus"
     topology: GroupTopology | None = None
+    exclusive: bool = False
     schedule_timeout_seconds: int = 300
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from kbatch.engine.actions.base import Action
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.gang import nearest
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.statement import Statement
@@ -43,7 +44,7 @@ def _fill(context: CycleContext, job: JobState) -> Generator[Transaction | Turn,
     for task in unplaced(job):
         if not task.cls.best_effort or task.cls.id in full or job.full(task.role):
             continue
-        rows = context.rankings.for_job(task.cls, When.NOW, job).choose(1)
+        rows = nearest(context.rankings, statement, task, When.NOW)
         if not statement.place((task,), rows):
             full.add(task.cls.id)
         if session.due(10):

@@ -111,7 +111,8 @@ def _set_aside(
     session, single = context.session, wanted.single
     statement = Statement(session, job)
     if single is not None:
-        rows = context.rankings.for_job(single.cls, When.LATER, job).choose(1, statement.rows(single))
+        among = statement.rows(single, waits=True)
+        rows = context.rankings.for_job(single.cls, When.LATER, job).choose(1, among)
         if rows:
             statement.pipeline(single, rows[0])
         fits = single.key in job.nominated

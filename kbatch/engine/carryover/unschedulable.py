@@ -52,7 +52,7 @@ class UnschedulableCache:
                 return True
             if (
                 session.room_moves == 0
-                and self._before.shrinking.get((mark, session.stuck)) == session.snapshot.room_generation
+                and self._before.shrinking.get((mark, self._beside)) == session.snapshot.room_generation
             ):
                 self._shrinking[mark] = 0
                 return True
@@ -79,7 +79,7 @@ class UnschedulableCache:
     def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
         """What matters to pods of these classes besides what stands on the nodes."""
         depends = [plugin.depends(cls) for cls in classes for plugin in self._rankings.far(cls)]
-        return self._session.stuck, tuple(depends)
+        return self._beside, tuple(depends)
 
     def hopeless(self, key: object) -> bool:
         """Whether victims for the like of this were sought in vain since the last decision."""
@@ -93,9 +93,14 @@ class UnschedulableCache:
         """Put into the next cycle's memo what may hold then."""
         snapshot = self._session.snapshot
         room, standing = snapshot.room_generation, snapshot.standing_generation
-        stuck = self._session.stuck
-        memo.shrinking = {(mark, stuck): room for mark, moves in self._shrinking.items() if not moves}
+        beside = self._beside
+        memo.shrinking = {(mark, beside): room for mark, moves in self._shrinking.items() if not moves}
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
+
+    @property
+    def _beside(self) -> Hashable:
+        """What matters to any pods besides what stands on the nodes."""
+        return self._session.stuck, self._session.whole_nodes.mark
 
     def _independent(self, job: JobState, classes: Sequence[TaskClass]) -> bool:
         """Whether with less room the job's minimum never fits where it did not."""

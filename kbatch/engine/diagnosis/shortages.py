@@ -141,7 +141,7 @@ def explaining(context: CycleContext, job: JobState, when: Sequence[When]) -> Ge
     left = easiest_first(context.rankings, job)
     placeable = len(tasks) - len(left)
     stuck = _stuck(job, left) or (left or tasks)[0]
-    fitting, counts = context.rankings.histogram(stuck.cls)
+    fitting, counts = context.rankings.histogram(stuck.cls, session.whole_nodes.rows(job, stuck))
     short, missing = shortage(session.nodes, session.room, next_tasks(job, left))
     plan.rollback()
     role = stuck.role if any(known.name == stuck.role for known in job.job.roles) else ""

@@ -157,7 +157,7 @@ class _Search:
         for at, kind in enumerate(self._kinds):
             if wanted.of(kind.role) and self._left(at):
                 open_rows = self._fits[at].refresh() >= 0
-                among = self._statement.rows(kind.tasks[0])
+                among = self._statement.rows(kind.tasks[0], waits=self._when is When.LATER)
                 rows = np.flatnonzero(open_rows if among is None else open_rows & among)
                 if len(rows):
                     open_.append((len(rows), at, rows))

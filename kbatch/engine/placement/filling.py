@@ -70,7 +70,7 @@ def fill(
     if not left:
         return 0
     placed = 0
-    among = statement.rows(kind.tasks[0])
+    among = statement.rows(kind.tasks[0], waits=when is When.LATER)
     while placed < left:
         rows = fit.choose(min(left - placed, _AT_ONCE), among)
         if not rows:

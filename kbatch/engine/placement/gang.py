@@ -98,7 +98,7 @@ def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:
 
 def nearest(rankings: NodeRankings, statement: Statement, task: Task, when: When) -> list[int]:
     """The row for one pod above the minimum, in the first set of nodes that takes it; empty: there is none."""
-    among = statement.rows(task)
+    among = statement.rows(task, waits=when is When.LATER)
     job, session = statement.job, statement.session
     fit = rankings.for_job(task.cls, when, job)
     if job.together is None:

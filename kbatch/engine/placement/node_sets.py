@@ -117,6 +117,10 @@ def _unit(
 ) -> Unit | None:
     """A unit with its sets; None where no plugin says anything of it."""
     counted = count(rankings, kinds, when, capacity)
+    if session.whole_nodes.active and capacity is None:
+        masks = [session.whole_nodes.rows(job, kind.tasks[0], waits=when is When.LATER) for kind in kinds]
+        some = np.logical_or.reduce([mask for mask in masks if mask is not None])
+        counted = Counted(np.where(some, counted.fitting, np.int64(0)), np.where(some, counted.room, np.int64(0)))
     placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
     for plugin in session.gathering:

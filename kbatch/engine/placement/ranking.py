@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from kbatch.api.node_reasons import Insufficient, NodeReason, RefusedPod, TooManyPods
+from kbatch.api.node_reasons import Insufficient, NodeExclusive, NodeReason, RefusedPod, TooManyPods
 from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import emptying
@@ -457,8 +457,11 @@ class NodeRankings:
         """Whether one pod of the class fits that row."""
         return bool(self.of(cls, when).refresh()[row] >= 0)
 
-    def histogram(self, cls: TaskClass) -> tuple[int, tuple[tuple[str, int], ...]]:
-        """How many nodes take one pod of the class now, and the others counted by the first reason against them."""
+    def histogram(self, cls: TaskClass, open_to: Mask | None = None) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """How many nodes take one pod of the class now, and the others counted by the first reason against them.
+
+        Rows that are not `open_to` the pod are other groups' own, or not its group's alone.
+        """
         self.room.ensure(cls)
         left = np.ones(len(self.every), np.bool_)
         counts: dict[str, int] = {}
@@ -483,6 +486,8 @@ class NodeRankings:
         for name, amount in cls.needs:
             text = TooManyPods().short if name == PODS else Insufficient(name).short
             count(np.minimum(self.room.idle[name], self.room.future[name]) < amount, text)
+        if open_to is not None:
+            count(~open_to, NodeExclusive().short)
         by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return int(np.count_nonzero(left)), tuple(by_count)
 

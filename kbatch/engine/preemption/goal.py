@@ -129,7 +129,8 @@ class Attempt:
         """Place the step, or of a minimum as much as there is room for; whether all is placed."""
         rankings, statement, single = self.context.rankings, self.statement, self.goal.single
         if single is not None:
-            rows = rankings.for_job(single.cls, When.LATER, statement.job).choose(1, statement.rows(single))
+            among = statement.rows(single, waits=True)
+            rows = rankings.for_job(single.cls, When.LATER, statement.job).choose(1, among)
             if rows:
                 statement.pipeline(single, rows[0])
             return single.key in statement.job.nominated

@@ -40,6 +40,7 @@ class NodeSearch:
         self._room = context.session.room
         self._names = context.session.nodes.names
         self._room.ensure(task.cls)
+        self._whole = context.session.whole_nodes
         self._fit = context.rankings.of(task.cls, When.LATER)
         self._allowed = context.rankings.static(task.cls)[0]
         self._votes: dict[int, tuple[int | None, Resources]] = {}
@@ -118,7 +119,7 @@ class NodeSearch:
 
     def _helps(self, candidate: Candidate, short: Sequence[str]) -> bool:
         """Whether its going could help: where only room matters and some is short, it must give of that."""
-        if candidate.task is None or self._fit.stepwise or not short:
+        if candidate.task is None or self._fit.stepwise or self._whole.active or not short:
             return True
         request = candidate.task.cls.request
         return any(name == PODS or request.get(name, 0) for name in short)
@@ -136,7 +137,7 @@ class NodeSearch:
 
     def _needed(self, row: int, victims: list[Victim], mark: int) -> list[Victim]:
         """Leave out those that need not go, the dearest first."""
-        if self._fit.stepwise:
+        if self._fit.stepwise or self._whole.active:
             return self._needed_of(row, victims, self._evict, mark)
         spare = {name: int(self._room.future[name][row]) - amount for name, amount in self._task.cls.needs}
         kept = list(victims)
@@ -254,4 +255,6 @@ class NodeSearch:
 
     def _fits(self, row: int) -> bool:
         """Whether the row, which the pod may use at all, takes it; scores do not matter here."""
+        if self._whole.active and not self._statement.may(self._task, row, waits=True):
+            return False
         return self._fit.fits(row)

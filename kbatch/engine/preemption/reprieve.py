@@ -63,7 +63,7 @@ class _Slack:
         self._cls = tasks[0].cls
         self._knows = all(task.cls is self._cls for task in tasks)
         fit = context.rankings.of(self._cls, When.LATER)
-        self._knows = self._knows and not fit.stepwise
+        self._knows = self._knows and not fit.stepwise and not session.whole_nodes.active
         if not self._knows:
             return
         attempt.evict(units)

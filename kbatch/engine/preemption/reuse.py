@@ -64,7 +64,8 @@ def likeness(preemptor: Preemptor) -> _Mark:
     Its own pods are no victims of its own; they are none of one like it either, which holds as much.
     """
     job = preemptor.job
-    return job.queue, job.priority, preemptor.never, ends(job), tuple(sorted(preemptor.held.items()))
+    alone = job.key if job.job.wants_whole_nodes else ""
+    return job.queue, job.priority, preemptor.never, ends(job), tuple(sorted(preemptor.held.items())), alone
 
 
 def ends(job: JobState) -> bool:

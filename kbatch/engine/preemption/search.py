@@ -92,7 +92,11 @@ class Search:
             self._revive()
         nodes = NodeSearch(self.context, statement, self.poll, self.index, task)
         work = 40 if self.coupled else 1
-        among = statement.rows(task)
+        among = statement.within(task) if statement.within is not None else None
+        for limit in self.session.limits:
+            if limit.keeps_together:
+                rows = limit.rows(statement.job, task)
+                among = rows if among is None else among if rows is None else among & rows
         seen: list[tuple[Cost, int]] = []
         best: tuple[Cost, int] | None = None
         found: list[Victim] = []

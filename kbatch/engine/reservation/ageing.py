@@ -228,7 +228,7 @@ def _places_within(
     stepwise = any(rankings.of(run[0].cls, When.LATER).stepwise for run in runs)
     for run in runs:
         while run:
-            among = statement.rows(run[0])
+            among = _rows_to_gather(session, statement, run[0])
             rows = _rows_for(session, rankings, run[0].cls, 1 if stepwise else len(run), left, among)
             if not rows:
                 statement.rollback()
@@ -241,6 +241,16 @@ def _places_within(
             if stepwise:
                 yield TURN
     statement.rollback()
+    return found
+
+
+def _rows_to_gather(session: Session, statement: Statement, task: Task) -> Mask | None:
+    """The rows that the limits, and what the statement keeps to, leave to the task, once others have ended."""
+    found = statement.within(task) if statement.within is not None else None
+    masks = [limit.rows(statement.job, task, waits=True) for limit in session.limits if limit.keeps_together]
+    for mask in (*masks, session.whole_nodes.gatherable(statement.job)):
+        if mask is not None:
+            found = mask if found is None else found & mask
     return found
 
 

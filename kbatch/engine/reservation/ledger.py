@@ -220,3 +220,4 @@ class Ledger:
     def _apply(self, sign: int) -> None:
         for task, row in self._places:
             self.session.room.pipeline(task.cls, row, sign)
+            self.session.whole_nodes.hold(task, row, sign)

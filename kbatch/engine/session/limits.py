@@ -28,8 +28,8 @@ class Limit:
         """How many more tasks of this one's class and role the job may place now; None: as many as it likes."""
         return None
 
-    def rows(self, job: JobState, task: Task) -> Mask | None:
-        """The nodes (rows of the table) that the task may be placed on; None: all."""
+    def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
+        """The nodes (rows of the table) that the task may be placed on, or (`waits`) wait for; None: all."""
         return None
 
     def refusal(self, job: JobState, task: Task) -> Reason:
@@ -97,7 +97,7 @@ class Together(Limit):
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = plugins
 
-    def rows(self, job: JobState, task: Task) -> Mask | None:
+    def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
         """What all of the plugins allow."""
         if job.together is None or not job.strict:
             return None

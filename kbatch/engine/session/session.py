@@ -18,6 +18,7 @@ from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.limits import Capability, Limit, RoleMaximum, Together
 from kbatch.engine.session.voting import Voting
+from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources
@@ -72,6 +73,7 @@ class Session:
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
             left out. caches: told to forget what an error may have left.
         surroundings: the sets of nodes for further pods of a job, and the `room_moves` then; see `placement.gang`.
+        whole_nodes: what stands on nodes beside exclusive groups.
         trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
     """
 
@@ -122,6 +124,9 @@ class Session:
         self.caches: list[Callable[[], None]] = []
         self.surroundings: dict[object, tuple[int, list[Mask]]] = {}
         self.trying: Callable[[JobState], Generator[Turn, None, Mapping[str, Sequence[int]]]] | None = None
+        self.whole_nodes = WholeNodes(self.model, self.nodes, emptied=self.emptied)
+        if self.whole_nodes.active:
+            self.limits.append(self.whole_nodes)
         self._load(policy)
 
     def _load(self, policy: Policy) -> None:
@@ -154,6 +159,9 @@ class Session:
             (plugin.follows, plugin.placed) for plugin in those("placed")
         ]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
+        if self.whole_nodes.active:
+            self.placed_hooks.append(self.whole_nodes.placed)
+            self.removed_hooks.append(self.whole_nodes.removed)
         self.voting = Voting(policy, self._plugins)
 
     def open(self, awake: Iterable[Job] | None = None) -> Iterator[Turn]:
@@ -163,6 +171,7 @@ class Session:
         for plugin in self._plugins:
             for _ in plugin.prepare():
                 yield TURN
+        yield from self.whole_nodes.preparing()
         found: list[JobState] = []
         for job in sorted(self.model.live.values() if awake is None else awake, key=_age):
             state = self._jobs[job.key] = self._state(job)

@@ -77,20 +77,20 @@ class Statement:
                 least = found if least is None else min(least, found)
         return least
 
-    def rows(self, task: Task) -> Mask | None:
-        """The rows that the limits, and `within`, leave to the task; None: all."""
+    def rows(self, task: Task, *, waits: bool = False) -> Mask | None:
+        """The rows that the limits, and `within`, leave to the task, to be bound or (`waits`) nominated; None: all."""
         allowed = self.within(task) if self.within is not None else None
         for limit in self.session.limits:
-            found = limit.rows(self.job, task) if not (self.apart and limit.keeps_together) else None
+            found = None if self.apart and limit.keeps_together else limit.rows(self.job, task, waits=waits)
             if found is not None:
                 allowed = found if allowed is None else allowed & found
         return allowed
 
-    def may(self, task: Task, row: int) -> bool:
-        """Whether the limits let the statement's job place a waiting task on a row now."""
+    def may(self, task: Task, row: int, *, waits: bool = False) -> bool:
+        """Whether the limits let the statement's job place a waiting task on a row now, or (`waits`) let it wait."""
         if self.headroom(task) == 0:
             return False
-        allowed = self.rows(task)
+        allowed = self.rows(task, waits=waits)
         return allowed is None or bool(allowed[row])
 
     def allocate(self, task: Task, row: int) -> bool:
@@ -115,7 +115,7 @@ class Statement:
 
     def _place(self, tasks: Sequence[Task], rows: Sequence[int], *, waits: bool) -> int:
         first = tasks[0]
-        allowed, most = self.rows(first), self.headroom(first)
+        allowed, most = self.rows(first, waits=waits), self.headroom(first)
         count = len(rows) if most is None else min(most, len(rows))
         if allowed is not None:
             count = next((at for at in range(count) if not allowed[rows[at]]), count)

@@ -38,7 +38,13 @@ def signature(job: JobState, tasks: Sequence[Task]) -> object:
     """
     runs = [(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])]
     caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
-    return tuple(runs), tuple(shortfalls(job)), tuple(caps), _kept_together(job)
+    return (
+        tuple(runs),
+        tuple(shortfalls(job)),
+        tuple(caps),
+        _kept_together(job),
+        job.key if job.job.wants_whole_nodes else "",
+    )
 
 
 def _kept_together(job: JobState) -> object:
