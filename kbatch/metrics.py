@@ -300,6 +300,16 @@ class SchedulerMetrics:
             "Age of the oldest group that waits; 0 if none does",
             registry=registry,
         )
+        self.fragmentation: Final = Gauge(
+            "kbatch_scheduler_fragmentation_ratio",
+            "The part of what is idle that the pods that wait cannot use, of cpu and of extended resources: the mean "
+            "over the classes of pods that ask for it; 0 while none does",
+            ["resource"],
+            registry=registry,
+        )
+        self.nodes_opened: Final = Gauge(
+            "kbatch_scheduler_nodes_opened", "Nodes that may be used and hold pods of this scheduler", registry=registry
+        )
         self.in_flight: Final = Gauge(
             "kbatch_scheduler_writes_in_flight", "Binds and evictions not answered yet", registry=registry
         )

@@ -158,6 +158,19 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "Packing",
+        (
+            Panel(
+                "Fragmentation: idle, and of no use to who waits",
+                (Query("max by (resource) (kbatch_scheduler_fragmentation_ratio)", "{{resource}}"),),
+                unit="percentunit",
+                width=12,
+                text="Of what is idle, the part that the pods that wait cannot use: the mean over their classes.",
+            ),
+            Panel("Nodes in use", (Query("max(kbatch_scheduler_nodes_opened)"),), width=12),
+        ),
+    ),
+    Row(
         "Decisions and what became of them",
         (
             Panel("Decisions", (_rate("kbatch_scheduler_decisions_total", "decision"),), unit="ops", width=6),

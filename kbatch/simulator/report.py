@@ -55,8 +55,16 @@ def _headline(result: Result, console: Console) -> None:
             f"        last event at {_seconds(result.makespan)}, pods waited {_seconds(result.mean_wait)} on average",
         )
     )
+    console.print(Text.assemble(("Nodes", "bold"), f"       {_packing(result)}"))
     if result.limited:
         console.print(Text("The run was cut off by the limit on cycles; this is how far it came.", style="bold red"))
+
+
+def _packing(result: Result) -> str:
+    """How many nodes were in use, and what of the idle room those that waited could not use."""
+    parts = [f"{part:.0%} of idle {name}" for name, part in result.fragmentation.items()]
+    told = f"; pods that waited could not use {', '.join(parts)}" if parts else ""
+    return f"{result.nodes_opened} in use at some time{told}"
 
 
 def _queues(result: Result, console: Console) -> None:

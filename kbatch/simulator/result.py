@@ -134,7 +134,10 @@ class Result:
         makespan: time of the last event, in microseconds.
         mean_wait: of the pods that were bound, from arrival to bind, in microseconds; 0 if none was.
         utilisation: by resource, allocated over capacity on [0, makespan].
-        uses: the steps that this is the integral of.
+        fragmentation: by resource, the part of what was idle that pods that waited could not use; see
+            `kbatch.model.fragmentation`. The mean over the time in which any waited.
+        nodes_opened: how many nodes held a pod at any time.
+        uses: the steps that `utilisation` is the integral of.
         engine_seconds: spent in cycles; longest_slice: the longest stretch of that without a turn for the shell.
         idle_cycle_seconds: mean of the extra cycles; None if there were none.
         limited: the run was cut off by the limit on cycles.
@@ -152,6 +155,8 @@ class Result:
     uses: tuple[Use, ...]
     engine_seconds: float
     longest_slice: float
+    fragmentation: dict[str, float] = field(default_factory=dict)
+    nodes_opened: int = 0
     idle_cycle_seconds: float | None = None
     limited: bool = False
     warnings: tuple[str, ...] = field(default=())
@@ -165,6 +170,8 @@ class Result:
             "makespan": self.makespan / SECOND,
             "mean_wait": round(self.mean_wait / SECOND, 6),
             "utilisation": self.utilisation,
+            "fragmentation": self.fragmentation,
+            "nodes_opened": self.nodes_opened,
             "engine_seconds": round(self.engine_seconds, 6),
         }
         if self.idle_cycle_seconds is not None:

@@ -18,6 +18,7 @@ from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
+from kbatch.simulator.packing import PackingSums
 from kbatch.simulator.records import PodRecord
 from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
 from kbatch.times import SECOND
@@ -95,6 +96,7 @@ class _Run:
     held: dict[str, Resources] = field(default_factory=dict)
     integrals: dict[str, Resources] = field(default_factory=dict)
     accounted: int = 0
+    packing: PackingSums = field(default_factory=PackingSums)
     seen: set[Hashable] = field(default_factory=set)
     seen_at: int = -1
 
@@ -241,7 +243,9 @@ class _Run:
         model = self.cluster.store.model
         if self.cluster.last_event > self.accounted:
             self._integrate(self.cluster.last_event - self.accounted)
+            self.packing.passed(self.cluster.last_event - self.accounted)
             self.accounted = self.cluster.last_event
+        self.packing.look(model)
         self.held = {name: dict(record.allocated) for name, record in model.queues.items() if record.allocated}
         for record in model.queues.values():
             self.dimensions.update(record.request)
@@ -274,6 +278,8 @@ class _Run:
             makespan=cluster.last_event,
             mean_wait=sum(waits) / len(waits) if waits else 0.0,
             utilisation=self._utilisation(),
+            fragmentation=self.packing.fragmentation(),
+            nodes_opened=len(self.packing.opened),
             uses=tuple(self.uses),
             engine_seconds=self.engine_seconds,
             longest_slice=self.longest_slice,

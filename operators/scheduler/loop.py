@@ -35,6 +35,7 @@ from kbatch.engine.decisions import Observer
 from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
+from operators.scheduler.packed import Packed
 from operators.scheduler.story import Story
 from operators.scheduler.tally import Tally
 
@@ -128,6 +129,7 @@ class Scheduler:
         self._story = Story()
         self._reasons: set[str] = set()
         self._tally = Tally()
+        self._packed = Packed(metrics)
         metrics.oldest.set_function(self._oldest_age)
 
     def failing(self) -> str | None:
@@ -226,6 +228,8 @@ class Scheduler:
                 self._metrics.group_errors.labels(error.phase).inc()
                 self._failed(error)
             for _ in self._report(report):
+                await slices.turn(TURN_SECONDS)
+            for _ in self._packed.look(model):
                 await slices.turn(TURN_SECONDS)
             for _ in self._cache.catching_up():
                 await slices.turn(TURN_SECONDS)

@@ -133,6 +133,8 @@ def test_the_whole_json_of_a_small_run(simulate: Simulate) -> None:
             "makespan": 15.0,
             "mean_wait": 3.333333,  # 0, 0 and 10
             "utilisation": {"cpu": 0.4},  # 2 of 4 for 12 of 15 s
+            "fragmentation": {"cpu": 1.0},  # while `late` waited for three cores, the two idle ones were of no use
+            "nodes_opened": 1,
         },
     }
 
