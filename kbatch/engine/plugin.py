@@ -352,8 +352,8 @@ class Plugin:
         return tuple(reason() for reason in self.reasons)
 
     def node_order(self, cls: TaskClass, rows: Rows) -> Scores | None:
-        """How good each row is, 0..100 times the plugin's weights; None: no opinion. Never normalised over the rows
-        asked about, unless the scope is CLUSTER (then all rows are asked about).
+        """How good each row is, 0..100 times the plugin's weights, or finer; None: no opinion. Never normalised over
+        the rows asked about, unless the scope is CLUSTER (then all rows are asked about).
         """
         return None
 

@@ -17,6 +17,8 @@ from kbatch.model.tasks import TaskClass
 from kbatch.resources import CPU, MEMORY
 
 _RESOURCE: Final = "binpack.resources."
+_STRANDED: Final = 10
+"""How often an extended resource counts that has no cpu or memory beside it any more; docs/packing.md has the study."""
 _POINT: Final = 16
 """Fixed point of the proportions between resources."""
 
@@ -47,15 +49,15 @@ class BinpackArguments(BaseModel):
 
 
 class Binpack(Plugin):
-    """How little the pod leaves on the node of all that the node has: 100 where nothing is left, 0 at the worst.
+    """How little the pod leaves on the node of all that the node has: 10,000 where nothing is left, 0 at the worst.
 
     What is left counts in parts of the largest node, the mean over the resources by their weights: cpu, memory and
     every extended resource (its name has a `/`), whether or not the pod asks for it. Extended resources are protected
     besides: a node that has some free comes after those that have none for a pod that does not ask for it; and it
-    counts once more for how much of it the pod leaves without cpu or memory beside it, in the proportion that the
+    counts many times how much more of it the pod leaves without cpu or memory beside it, in the proportion that the
     cluster has of them.
 
-    Arguments, whole numbers: `binpack.weight` 1 of the whole, which also makes the score finer; `binpack.cpu` 1,
+    Arguments, whole numbers: `binpack.weight` 1 of the whole; `binpack.cpu` 1,
     `binpack.memory` 1 and `binpack.resources.<name>` of each resource, such as `binpack.resources.nvidia.com/gpu: 5`;
     extended resources have 1, and 0 leaves one out. `binpack.resources` names further ones, divided by commas, with
     weight 1.
@@ -66,7 +68,7 @@ class Binpack(Plugin):
     name: ClassVar[str] = "binpack"
     Arguments: ClassVar[type[BaseModel]] = BinpackArguments
     scope: ClassVar[Scope] = Scope.NODE
-    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {Placement.PACK: {"binpack.weight": 10}}
+    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {Placement.PACK: {}}
 
     def __init__(self, arguments: BinpackArguments, view: View) -> None:
         super().__init__(arguments, view)
@@ -76,7 +78,7 @@ class Binpack(Plugin):
         self._counting = [(each, weights[name]) for name, each in found.items()]
         self._beside = [found[name] for name in (CPU, MEMORY) if name in found]
         self._guard = sum(weight for _, weight in self._counting) + sum(
-            2 * weight for each, weight in self._counting if extended(each.name)
+            2 * _STRANDED * weight for each, weight in self._counting if extended(each.name)
         )
         """More than all else that may be lost on a node."""
 
@@ -96,8 +98,9 @@ class Binpack(Plugin):
             lost += weight * after
             most += weight * WHOLE
             if extended(each.name):
-                lost += weight * (WHOLE + self._stranded(each, parts, 1) - self._stranded(each, parts, 0))
-                most += 2 * weight * WHOLE
+                more = self._stranded(each, parts, 1) - self._stranded(each, parts, 0)
+                lost += _STRANDED * weight * (WHOLE + more)
+                most += 2 * _STRANDED * weight * WHOLE
                 if each.name not in request:
                     lost += (before > 0) * (self._guard * WHOLE)
                     most += self._guard * WHOLE

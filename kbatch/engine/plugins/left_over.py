@@ -19,10 +19,10 @@ from kbatch.model.nodes import Column, NodeTable, exact_sum
 _FINE: Final = 20
 WHOLE: Final = 1 << _FINE
 """What the largest node offers."""
-BEST: Final = 100
-"""The best score, before a plugin's weight."""
-_BITS: Final = 34
-"""A sum of this many bits can be multiplied by the largest weight of a plugin, times 100, in 64 bits."""
+BEST: Final = 10_000
+"""The best score, before a plugin's weight: differences between nodes are small against the range."""
+_BITS: Final = 28
+"""A sum of this many bits can be multiplied by `BEST` and the largest weight of a plugin in 64 bits."""
 
 
 class Dimension:
@@ -60,7 +60,7 @@ def left(rows: Rows, name: str, request: int | Column) -> Column:
 
 
 def score(lost: Column, most: int, weight: int) -> Column:
-    """From 0, where `most` is lost, to 100 times the weight, where nothing is. The weight also makes it finer."""
+    """From 0, where `most` is lost, to `BEST` times the weight, where nothing is."""
     shift = max(0, most.bit_length() - _BITS)
     found: Column = (np.maximum(most - lost, 0) >> shift) * (BEST * weight) // max(1, most >> shift)
     return found

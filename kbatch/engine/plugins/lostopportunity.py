@@ -40,13 +40,14 @@ class LostOpportunityArguments(BaseModel):
 
 
 class LostOpportunity(Plugin):
-    """What a pod leaves on its node is lost to others: the less, the better, of every resource by its weight.
+    """What a pod leaves on its node is lost to others: the less, the better, of every resource by its weight; 10,000
+    where nothing is.
 
     A node on which the pod's job has pods already costs nothing more: it has the full score. On any other counts what
     is left when as many of the job's like pods have come there as are to be placed and have room, for each of them. So
     a gang opens those nodes that it fills.
 
-    Arguments, whole numbers: `lostopportunity.weight` 1 of the whole, which also makes the score finer;
+    Arguments, whole numbers: `lostopportunity.weight` 1 of the whole;
     `lostopportunity.cpu` for a core, `lostopportunity.memory` for a GiB, `lostopportunity.resources.<name>` for one of
     any other resource. Those that are not given: cpu, memory and every extended resource (its name has a `/`) are worth
     the same in the whole cluster, so that what is scarce is dear; other resources count for nothing.
@@ -56,7 +57,7 @@ class LostOpportunity(Plugin):
     Arguments: ClassVar[type[BaseModel]] = LostOpportunityArguments
     scope: ClassVar[Scope] = Scope.NODE
     own_nodes: ClassVar[bool] = True
-    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {Placement.LEAST_LOST: {"lostopportunity.weight": 10}}
+    stands_in: ClassVar[Mapping[Placement, Mapping[str, Any]]] = {Placement.LEAST_LOST: {}}
 
     def __init__(self, arguments: LostOpportunityArguments, view: View) -> None:
         super().__init__(arguments, view)

@@ -50,13 +50,13 @@ def first(found: dict[str, int]) -> str:
 
 
 def test_binpack_prefers_the_fullest_that_fits() -> None:
-    assert packed(*MACHINES, *BUSY, ONE) == {"empty": 10, "half": 60, "full": 100}
+    assert packed(*MACHINES, *BUSY, ONE) == {"empty": 1000, "half": 6000, "full": 10_000}
 
 
 def test_binpack_counts_what_the_pod_does_not_request() -> None:
     cores_only = pod("p", requests={"cpu": "1"})
     busy = pod("a", "half", requests={"memory": "90"})
-    assert packed(*MACHINES, busy, cores_only) == {"empty": 5, "half": 50, "full": 5}
+    assert packed(*MACHINES, busy, cores_only) == {"empty": 500, "half": 5000, "full": 500}
 
 
 def test_binpack_compares_nodes_by_what_is_left_not_by_the_part_used() -> None:
@@ -66,20 +66,20 @@ def test_binpack_compares_nodes_by_what_is_left_not_by_the_part_used() -> None:
 def test_binpack_weighs_resources() -> None:
     machines = (node("cores"), node("bytes"))
     busy = (pod("a", "cores", requests={"cpu": "5"}), pod("b", "bytes", requests={"memory": "50"}))
-    assert packed(*machines, *busy, ONE) == {"cores": 35, "bytes": 35}
+    assert packed(*machines, *busy, ONE) == {"cores": 3500, "bytes": 3500}
     heavy: dict[str, Any] = {"binpack.cpu": 3}
     fine: dict[str, Any] = {"binpack.memory": 0, "binpack.weight": 10}
-    assert packed(*machines, *busy, ONE, **heavy) == {"cores": 47, "bytes": 22}
-    assert packed(*machines, *busy, ONE, **fine) == {"cores": 600, "bytes": 100}
+    assert packed(*machines, *busy, ONE, **heavy) == {"cores": 4750, "bytes": 2250}
+    assert packed(*machines, *busy, ONE, **fine) == {"cores": 60_000, "bytes": 10_000}
 
 
 def test_binpack_counts_further_resources_where_they_are_named() -> None:
     disks = {"allocatable": {"cpu": "10", "memory": "100", "pods": "9", "ephemeral-storage": "100"}}
     machines = (node("n1", status=disks), node("n2", status=disks))
     busy = pod("a", "n1", requests={"ephemeral-storage": "50"})
-    assert packed(*machines, busy, ONE) == {"n1": 10, "n2": 10}
+    assert packed(*machines, busy, ONE) == {"n1": 1000, "n2": 1000}
     also: dict[str, Any] = {"binpack.resources": "ephemeral-storage"}
-    assert packed(*machines, busy, ONE, **also) == {"n1": 23, "n2": 6}
+    assert packed(*machines, busy, ONE, **also) == {"n1": 2333, "n2": 666}
 
 
 @pytest.mark.parametrize("cores", [2, 9])
@@ -96,7 +96,7 @@ def test_binpack_leaves_gpus_the_cpu_that_they_need() -> None:
     # 16 cores and 8 GPUs in all. Weighed alone, 4 cores and 0 GPUs left are as little as 0 cores and 2 GPUs.
     machines = (machine("bare", 4, 800, 3), machine("cores", 8, 800, 1), machine("other", 4, 10, 4))
     wide = pod("p", requests={"cpu": "4", "memory": "1", GPU: "1"})
-    fine: dict[str, Any] = {"binpack.weight": 100, "binpack.memory": 0}
+    fine: dict[str, Any] = {"binpack.memory": 0}
     found = packed(*machines, wide, **fine)
     assert found["bare"] < found["cores"], "two GPUs would have no core beside them"
 
@@ -143,12 +143,12 @@ def test_the_nodes_of_the_job_cost_nothing_more() -> None:
     rows.opened = np.array([True, False])
     found = plugin.node_order(cls, rows)
     assert found is not None
-    assert found.tolist()[0] == 100
-    assert found.tolist()[1] < 100
+    assert found.tolist()[0] == 10_000
+    assert found.tolist()[1] < 10_000
 
 
 def test_a_node_that_is_filled_exactly_is_not_better_than_one_of_the_job() -> None:
-    assert least_lost(machine("a", 1, 10), ONE) == {"a": 99}
+    assert least_lost(machine("a", 1, 10), ONE) == {"a": 9999}
 
 
 def test_what_comes_together_is_counted_together() -> None:
@@ -158,4 +158,4 @@ def test_what_comes_together_is_counted_together() -> None:
     rows.coming = np.array([8, 3])
     found = plugin.node_order(cls, rows)
     assert found is not None
-    assert found.tolist() == [99, 99]
+    assert found.tolist() == [9999, 9999]

@@ -16,7 +16,7 @@ tiers:
   - {name: gang}
   - {name: predicates}
   - {name: nodeorder, arguments: {leastrequested.weight: 0, balancedresource.weight: 0}}
-  - {name: binpack, arguments: {binpack.weight: 10}}
+  - {name: binpack}
 """
 LEAST_LOST = PACKING.replace("binpack", "lostopportunity")
 
