@@ -32,6 +32,9 @@ MAX_HOPS_ANNOTATION: Final = "kbatch.dev/max-hops"
 IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
 """A scheduling gate on pods that wait for their group."""
 
+LAST_CHECKPOINT_ANNOTATION: Final = "kbatch.dev/last-checkpoint"
+"""On a PodGroup or a pod: when its work was last saved (RFC 3339). What it did since is lost if it is evicted."""
+
 REPLACED_ANNOTATION: Final = "kbatch.dev/replaced"
 """On a PodGroup with templates: how many of its members failed and were made again."""
 

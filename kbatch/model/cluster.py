@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME
+from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, LAST_CHECKPOINT_ANNOTATION
 from kbatch.api.objects import AnyObject, Node, Pod, PodGroup, PriorityClass, Queue
 from kbatch.api.objects import Job as BatchJob
 from kbatch.model.demand import Demand
@@ -45,6 +45,8 @@ class ClusterModel:
         standing_generation: moves with every change of what stands on nodes or is nominated to them, and of the nodes.
         capacity_generation: moves with every change of what nodes offer were this scheduler's pods all gone.
         unreadable: why objects were left out, by type and key.
+        checkpointed: keys of the pods and PodGroups that say when their work was last saved; those of groups begin with
+            `#`, which no pod's does.
         classes: the pods' classes.
         refusals: what the API server refused to do, as long as that holds.
     """
@@ -58,6 +60,7 @@ class ClusterModel:
         self.capacity_generation = 0
         self.unreadable: dict[tuple[type[AnyObject], str], str] = {}
         self.classes = ClassTable()
+        self.checkpointed: set[str] = set()
         self._tasks: dict[str, Task] = {}
         self._others = OtherObjects()
         self._nodes = NodeIndex()
@@ -217,7 +220,8 @@ class ClusterModel:
         if self._nodes.upsert(node):
             self._room_changed()
 
-    def _upsert_group(self, group: PodGroup, _key: str) -> None:
+    def _upsert_group(self, group: PodGroup, key: str) -> None:
+        self._note_checkpoint(group, f"#{key}")
         if self._groups.upsert_group(group):
             self.generation += 1
 
@@ -263,6 +267,7 @@ class ClusterModel:
                 self._room_changed()
         elif kind is PodGroup:
             self._groups.remove_group(key)
+            self.checkpointed.discard(f"#{key}")
             self.generation += 1
         elif kind is Queue:
             self._groups.remove_queue(key)
@@ -339,10 +344,18 @@ class ClusterModel:
         """What no object says: binds under way (uid and node by pod) and evictions under way (uid by pod)."""
         return self._assumed, self._evicting
 
+    def _note_checkpoint(self, obj: Pod | PodGroup, key: str) -> None:
+        """Whether it says when its work was last saved."""
+        if LAST_CHECKPOINT_ANNOTATION in (obj.metadata.annotations or ()):
+            self.checkpointed.add(key)
+        else:
+            self.checkpointed.discard(key)
+
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _upsert_pod(self, pod: Pod, key: str) -> None:
         old = self._tasks.get(key)
+        self._note_checkpoint(pod, key)
         cls: TaskClass | None = None
         if old is not None:
             if same_task(old, pod):
@@ -365,6 +378,7 @@ class ClusterModel:
 
     def _remove_pod(self, key: str) -> None:
         old = self._tasks.pop(key, None)
+        self.checkpointed.discard(key)
         self._assumed.pop(key, None)
         self._evicting.pop(key, None)
         self.refusals.drop(key)

@@ -62,7 +62,7 @@ MUTANTS: Final = (
     # --- candidates ---------------------------------------------------------------------------------------------------
     Mutant(
         "oldest-goes-first", _CANDIDATES,
-        "unit.priority, -started, -created", "unit.priority, started, created",
+        "lost, -started, -created", "lost, started, created",
         "the pod that has run longest is evicted",
     ),
     Mutant(

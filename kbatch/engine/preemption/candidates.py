@@ -73,9 +73,14 @@ class Candidate:
 
 
 def order_of(unit: Unit) -> tuple[Any, ...]:
-    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the youngest."""
+    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, what is lost, the latest.
+
+    Nothing counts as lost where nobody in the cluster says when work was saved.
+    """
     started, created, name = max((task.started, task.created, task.key) for task in unit.tasks)
-    return unit.job.priority, unit.whole, unit.priority, -started, -created, _Last(name)
+    work = unit.job.lost_work
+    lost = work.of(unit.job.job, unit.tasks) if work is not None else 0
+    return unit.job.priority, unit.whole, unit.priority, lost, -started, -created, _Last(name)
 
 
 def _single(job: JobState, task: Task) -> Unit:

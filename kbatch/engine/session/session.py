@@ -21,6 +21,7 @@ from kbatch.engine.session.voting import Voting
 from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.lost_work import LostWork
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
@@ -87,6 +88,7 @@ class Session:
         self.room = emptied if emptied is not None else NodeResources(snapshot.table)
         self._usable = snapshot.table.open & snapshot.table.ready & ~snapshot.table.cordoned
         self.total: Resources = snapshot.capacity
+        self._lost_work = LostWork(self.now, self.total) if self.model.checkpointed else None
         deserved = self.model.deserved()
         # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
         nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
@@ -160,7 +162,7 @@ class Session:
         ]
         self.removed_hooks: list[Callable[[Task, int], Undo]] = [plugin.removed for plugin in those("removed")]
         if self.whole_nodes.active:
-            self.placed_hooks.append(self.whole_nodes.placed)
+            self.following.append((lambda _: True, self.whole_nodes.placed))
             self.removed_hooks.append(self.whole_nodes.removed)
         self.voting = Voting(policy, self._plugins)
 
@@ -218,7 +220,7 @@ class Session:
         return found
 
     def _state(self, job: Job) -> JobState:
-        state = JobState(job, job.queue, dict(job.bound))
+        state = JobState(job, job.queue, dict(job.bound), lost_work=self._lost_work)
         state.bound = job.holding + job.succeeded
         waiting = [task for task in job.waiting if not task.gated]
         state.gated = len(job.waiting) - len(waiting)

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import chain
 
+from kbatch.engine.state.lost_work import LostWork
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources
@@ -28,6 +29,7 @@ class JobState:
         asks: the dimensions that its waiting pods ask for.
         in_queue: its phase lets it be placed. possible: nothing that it names is missing.
         backing_off: was sent back and must not come in queue yet. attempts: how often it was.
+        lost_work: what is lost with its pods; None where nobody in the cluster says when work was saved.
         members_lost: its minimum was placed once, and pods of it were lost; what is left runs on.
         together: what plugins that keep its pods together depend on; None where none has anything to say about it.
         strict: whether the pods must stand so. stands: the pods that hold a node, with their rows, as the snapshot has
@@ -53,6 +55,7 @@ class JobState:
     together: Hashable | None = None
     strict: bool = False
     stands: tuple[tuple[Task, int], ...] = ()
+    lost_work: LostWork | None = None
 
     @property
     def key(self) -> str:

@@ -29,6 +29,17 @@ def test_the_youngest_goes_first(simulate: Callable[..., Any], conf: str | None)
 
 
 @evicting
+def test_who_loses_least_work_goes_first(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("least-work-is-lost", conf)
+    assert [(each["pod"], each["time"]) for each in outcome.evictions] == [
+        ("default/saved", 600.0),
+        ("default/large", 601.0),
+        ("default/member", 610.0),
+        ("default/silent", 620.0),
+    ]
+
+
+@evicting
 def test_each_goes_to_the_node_it_was_promised(simulate: Callable[..., Any], conf: str | None) -> None:
     outcome = simulate("each-goes-to-the-node-it-was-promised", conf)
     promised = {each["pod"]: each["node"] for cycle in outcome.cycles for each in cycle["nominations"]}
