@@ -247,6 +247,10 @@ class GroupIndex:
                 queue.count(*job.counted[1:], -1)
             job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
             queue.count(*job.counted[1:], 1)
+            if job.holding or job.terminating:
+                queue.holders[job.key] = job
+            else:
+                queue.holders.pop(job.key, None)
             if (job.waiting or job.outstanding) and not (job.orphan or job.settled):
                 queue.ages.put((job.created, job.key))
             else:
@@ -284,6 +288,7 @@ class GroupIndex:
             queue.count(*job.counted[1:], -1)
             job.counted = None
         queue.jobs.pop(job.key, None)
+        queue.holders.pop(job.key, None)
         queue.ages.drop(job.key)
         queue.generation += 1
         if not queue.jobs and queue.queue is None:

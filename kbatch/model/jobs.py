@@ -278,6 +278,7 @@ class QueueRecord:
     """A queue and the sums of its groups. Without `queue` it is only named by groups and does not exist.
 
     Attributes:
+        holders: of its groups those with pods that hold a node, or are terminating: few, where many have completed.
         allocated: what its pods hold and are nominated to, terminating ones left out.
         request: `allocated` and all that its groups ask for besides.
         parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
@@ -294,6 +295,7 @@ class QueueRecord:
     open: bool = True
     placement: Placement | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
+    holders: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
     parts: Parts = field(default_factory=dict)

@@ -51,6 +51,8 @@ def validate(model: ClusterModel) -> None:
                 for name, amount in part[at].items():
                     added[name] = added.get(name, 0) + amount
             _check(added == whole, queue.name)
+        holders = {key for key, job in queue.jobs.items() if job.holding or job.terminating}
+        _check(queue.holders.keys() == holders, queue.name)
         asked = add(*(job.request for job in queue.jobs.values()))
         _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
 

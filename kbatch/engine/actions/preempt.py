@@ -57,7 +57,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     session.caches.append(searches.forget)
     for line in sorted(lines.values(), key=lambda line: session.queue_key(line.queue)):
         queue = line.queue
-        gives = any(other.holding for other in queue.record.jobs.values())
+        gives = any(other.holding for other in queue.record.holders.values())
         while line:
             job = line.next()
             pods = coming.pop(job.key, None)

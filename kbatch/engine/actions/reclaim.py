@@ -152,6 +152,8 @@ def _take_from(
     context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     session, single = context.session, wanted.single
+    if all(searches.barren(other) for other in session.queues.values() if other is not queue):
+        return False
     preemptor = Preemptor(
         job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
@@ -202,5 +204,5 @@ def _donors(session: Session, receiver: QueueState, preemptor: Preemptor) -> lis
         if queue is receiver:
             continue
         if _gives(queue, preemptor.lacks):
-            found.extend(session.job(key) for key, job in queue.record.jobs.items() if job.holding)
+            found.extend(session.job(key) for key, job in queue.record.holders.items() if job.holding)
     return found

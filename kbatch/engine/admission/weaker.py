@@ -74,7 +74,7 @@ def _levels(record: QueueRecord, now: int) -> Levels:
     """The sums of a queue's groups as they are."""
     levels: dict[int, Level] = {}
     until: int | None = None
-    for job in record.jobs.values():
+    for job in record.holders.values():
         if not job.holding or job.disruption == "Never":
             continue
         level = levels.get(job.priority)

@@ -20,6 +20,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
+from kbatch.model.jobs import Job
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import PODS, add
@@ -81,6 +82,20 @@ def order_of(unit: Unit) -> tuple[Any, ...]:
     work = unit.job.lost_work
     lost = work.of(unit.job.job, unit.tasks) if work is not None else 0
     return unit.job.priority, unit.whole, unit.priority, lost, -started, -created, _Last(name)
+
+
+def may_give(job: Job) -> bool:
+    """Whether anything of the group could be a candidate in this cycle, whoever asks: a quick no, without votes.
+
+    A gang that has no pod beyond its minimum, and is not to go as a whole, gives nothing. One of which the time decides
+    is looked at in earnest.
+    """
+    if job.disruption == "Never" or not job.holding:
+        return False
+    if not job.gang or job.disruption == "Whole" or job.holding + job.succeeded + len(job.waiting) > job.minimum:
+        return True
+    spec = job.group.spec if job.group is not None else None
+    return spec is not None and (spec.lifetime_seconds is not None or spec.min_runtime_seconds > 0)
 
 
 def _single(job: JobState, task: Task) -> Unit:
@@ -275,7 +290,7 @@ class CandidatePool:
             model = job.job
             if model.disruption == "Never" or model.holding == 0 or consent.too_young(job):
                 continue
-            if not model.gang or job.ready > job.minimum or model.roles:
+            if not model.gang or job.ready > job.minimum:
                 kinds = yield from self._kinds_of(job)
                 for kind, tasks in kinds.tasks.items():
                     task, _ = next(iter(tasks.values()))

@@ -11,11 +11,12 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.together import Choice
 from kbatch.engine.plugin import Preemptor
-from kbatch.engine.preemption.candidates import CandidatePool
+from kbatch.engine.preemption.candidates import CandidatePool, may_give
 from kbatch.engine.preemption.goal import Budget
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
 
 _Mark: TypeAlias = tuple[object, ...]
 
@@ -29,6 +30,7 @@ class Searches:
         self._context = context
         self._evictor = evictor
         self._known: dict[_Mark, Search] = {}
+        self._barren: dict[str, bool] = {}
 
     def search(
         self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]], choice: Choice | None = None
@@ -51,6 +53,13 @@ class Searches:
         self._known[own] = found
         if not preemptor.intra:
             self._known[alike] = found
+        return found
+
+    def barren(self, queue: QueueState) -> bool:
+        """Whether no group of the queue could give anything, whoever asks: no victims are to be sought there."""
+        found = self._barren.get(queue.name)
+        if found is None:
+            found = self._barren[queue.name] = not any(may_give(job) for job in queue.record.holders.values())
         return found
 
     def forget(self) -> None:

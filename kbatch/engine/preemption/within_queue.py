@@ -45,7 +45,7 @@ def in_reach(session: Session, queue: QueueState, jobs: Iterable[JobState]) -> l
         lower = held.get(job.priority)
         if lower is None:
             lower = held[job.priority] = add(
-                *(other.bound for other in queue.record.jobs.values() if _gives(other, job.priority))
+                *(other.bound for other in queue.record.holders.values() if _gives(other, job.priority))
             )
         if lower and _enough(queue, _least(job), free, lower):
             found.append(job)
@@ -86,6 +86,8 @@ def preempting(
     context: CycleContext, queue: QueueState, job: JobState, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was made for one."""
+    if searches.barren(queue):
+        return False
     for wanted in next_steps(context, job):
         with keeping_to(job, wanted):
             preemptor = preemptor_of(context, job, wanted.tasks)
@@ -131,4 +133,4 @@ def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single
 
 def rivals(session: Session, queue: QueueState, job: JobState) -> list[JobState]:
     """The other jobs of the queue that hold something."""
-    return [session.job(key) for key, other in queue.record.jobs.items() if other.holding and key != job.key]
+    return [session.job(key) for key, other in queue.record.holders.items() if other.holding and key != job.key]

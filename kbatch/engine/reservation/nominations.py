@@ -241,7 +241,7 @@ def awaits_capability(session: Session, job: JobState) -> bool:
         return False
     asked = {name for task, _ in job.nominated.values() for name in task.cls.request}
     leaving: dict[str, int] = {}
-    for other in queue.record.jobs.values():
+    for other in queue.record.holders.values():
         if other.terminating or (session.leaving and other.holding):
             for task in other.tasks.values():
                 goes = task.terminating or task.key in session.leaving
