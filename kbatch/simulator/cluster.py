@@ -18,6 +18,7 @@ from kbatch.api import conditions
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
 from kbatch.api.objects import (
     AnyObject,
+    Condition,
     Job,
     Metadata,
     Namespace,
@@ -94,6 +95,8 @@ class SimulatedCluster:
         self.awaited = manifests.pods
         self.last_event = 0
         self._controllers = Controllers(self.store)
+        self._said: dict[str, tuple[Verdict, tuple[Condition, ...]]] = {}
+        """The last verdict on each group that waits, and the conditions that it left."""
         self._in_namespace: dict[str, dict[tuple[str, str], AnyObject]] = defaultdict(dict)
         self._prepare(manifests)
 
@@ -169,12 +172,8 @@ class SimulatedCluster:
                     self.arrivals[f"{meta.namespace}/{meta.name}"] = now
                     self.store.put_group(obj)
                     continue
-                case ResourceQuota():
-                    self._controllers.quotas[meta.namespace][meta.name] = obj
-                    self.store.dirty_namespaces.add(meta.namespace)
-                case PodDisruptionBudget():
-                    self._controllers.budgets[meta.namespace][meta.name] = obj
-                    self.store.dirty_namespaces.add(meta.namespace)
+                case ResourceQuota() | PodDisruptionBudget():
+                    self._controllers.guard(obj)
                 case Node():
                     obj = replace(
                         obj, metadata=replace(obj.metadata, labels={_HOSTNAME: meta.name, **(meta.labels or {})})
@@ -217,6 +216,7 @@ class SimulatedCluster:
                 self._remove_owned(Owner(type(obj).__name__, meta.namespace, meta.name), now)
                 if isinstance(obj, PodGroup):
                     self.store.groups.pop(f"{meta.namespace}/{meta.name}", None)
+                    self._said.pop(f"{meta.namespace}/{meta.name}", None)
                 for other in list(self._in_namespace[meta.namespace].values()):
                     if any(reference.uid == (meta.uid or uid_of(obj)) for reference in other.metadata.owner_references):
                         self._depart(other, now)
@@ -228,10 +228,8 @@ class SimulatedCluster:
                     self._depart(other, now)
                 for key in list(self.store.by_namespace[meta.name]):
                     self.store.remove(key, now)
-            case ResourceQuota():
-                self._controllers.quotas[meta.namespace].pop(meta.name, None)
-            case PodDisruptionBudget():
-                self._controllers.budgets[meta.namespace].pop(meta.name, None)
+            case ResourceQuota() | PodDisruptionBudget():
+                self._controllers.unguard(obj)
             case _:
                 pass
         self.store.model.apply(Delete(type(obj), meta.namespace, meta.name))
@@ -379,10 +377,17 @@ class SimulatedCluster:
         if verdict.scheduled:
             self.starts.setdefault(verdict.group, now)
         standing = group.status.conditions or ()
+        said = self._said.get(verdict.group)
+        if said is not None and said[1] is standing and said[0] == verdict:
+            enqueued = conditions.is_true(standing, conditions.ENQUEUED)
+            return enqueued, enqueued
         merged = conditions.merge(standing, verdict_conditions(verdict, group.metadata.generation), timestamp(now))
         if merged != standing or verdict.attempts != group.status.scheduling_attempts:
             status = replace(group.status, conditions=merged, scheduling_attempts=verdict.attempts)
             self.store.put_group(replace(group, status=status))
+            self._said[verdict.group] = verdict, merged
+        elif verdict.scheduled:
+            self._said.pop(verdict.group, None)  # there will hardly be another one
         return conditions.is_true(standing, conditions.ENQUEUED), conditions.is_true(merged, conditions.ENQUEUED)
 
 

@@ -7,6 +7,7 @@ say, the phase for `kbatch.model.phase`. Here is who is asked when, and what bec
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,10 +16,11 @@ from kbatch.api import conditions
 from kbatch.api.names import SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ResourceQuota
 from kbatch.model.events import Upsert
+from kbatch.model.jobs import Job as GroupOfModel
 from kbatch.model.jobs_release import HELD, RELEASED
 from kbatch.model.phase import Phase
 from kbatch.simulator import pods as changes
-from kbatch.simulator.controllers import Maker, maker_of_job, maker_of_replica_set, with_allowance, with_usage
+from kbatch.simulator.controllers import Maker, QuotaUse, maker_of_job, maker_of_replica_set, with_allowance
 from kbatch.simulator.groups import ending, phase_of
 from kbatch.simulator.members import MemberError, has_templates, planned
 from kbatch.simulator.names import timestamp
@@ -34,13 +36,12 @@ class Controllers:
 
     Attributes:
         adopted: how many pods of the input say that they belong to a controller.
-        quotas, budgets: those that exist, by namespace and name.
     """
 
     def __init__(self, store: Store) -> None:
         self.adopted: dict[Owner, int] = defaultdict(int)
-        self.quotas: dict[str, dict[str, ResourceQuota]] = defaultdict(dict)
-        self.budgets: dict[str, dict[str, PodDisruptionBudget]] = defaultdict(dict)
+        self._quotas: dict[str, dict[str, QuotaUse]] = defaultdict(dict)
+        self._budgets: dict[str, dict[str, PodDisruptionBudget]] = defaultdict(dict)
         self._store = store
         self._makers: dict[Owner, Maker] = {}
         self._makers_of_group: dict[str, list[Maker]] = defaultdict(list)
@@ -77,21 +78,35 @@ class Controllers:
             self._store.dirty_groups.add(maker.group)
         return maker.make(self._store.taken)
 
+    def guard(self, obj: ResourceQuota | PodDisruptionBudget) -> None:
+        """A quota or budget is there from now on: it counts the pods of its namespace."""
+        namespace, name = obj.metadata.namespace, obj.metadata.name
+        if isinstance(obj, ResourceQuota):
+            self._quotas[namespace][name] = QuotaUse(obj)
+        else:
+            self._budgets[namespace][name] = obj
+        self._store.dirty_pods[namespace].update(self._store.by_namespace[namespace])
+
+    def unguard(self, obj: ResourceQuota | PodDisruptionBudget) -> None:
+        """It is there no more."""
+        held = self._quotas if isinstance(obj, ResourceQuota) else self._budgets
+        held[obj.metadata.namespace].pop(obj.metadata.name, None)
+
     def settle(self, now: int) -> None:
         """Let controllers answer to what changed, until they have nothing more to do."""
         while self._store.dirty_groups:
             dirty, self._store.dirty_groups = sorted(self._store.dirty_groups), set()
+            jobs = self._store.model.jobs  # brings sums up to date; what a group's controllers do is about no other
             for key in dirty:
                 group = self._store.groups.get(key)
                 if group is not None:
-                    self._derive(key, group, now)
-        dirty, self._store.dirty_namespaces = sorted(self._store.dirty_namespaces), set()
-        for namespace in dirty:
-            self._count(namespace)
+                    self._derive(key, group, jobs[key], now)
+        touched, self._store.dirty_pods = self._store.dirty_pods, defaultdict(set)
+        for namespace in sorted(touched):
+            self._count(namespace, touched[namespace])
 
-    def _derive(self, key: str, group: PodGroup, now: int) -> None:
+    def _derive(self, key: str, group: PodGroup, job: GroupOfModel, now: int) -> None:
         """The podgroup operator's part: the phase, and the members that wait for it."""
-        job = self._store.model.jobs[key]
         standing = group.status.conditions or ()
         ongoing = any(maker.ongoing for maker in self._makers_of_group.get(key, ()))
         phase = phase_of(job, standing, group.status.phase, ongoing=ongoing)
@@ -148,20 +163,20 @@ class Controllers:
             metadata = replace(job.metadata, annotations=annotations)
             self._store.model.apply(Upsert(replace(job, metadata=metadata, spec=replace(job.spec, suspend=suspend))))
 
-    def _count(self, namespace: str) -> None:
+    def _count(self, namespace: str, touched: Iterable[str]) -> None:
         """Quota and disruption controllers: what is used of the namespace, and what may be evicted of it."""
-        quotas, budgets = self.quotas.get(namespace), self.budgets.get(namespace)
-        if not quotas and not budgets:
-            return
-        pods = [record.pod for record in self._store.by_namespace[namespace].values()]
-        for name, quota in (quotas or {}).items():
-            counted = with_usage(quota, pods)
-            (quotas or {})[name] = counted
-            self._store.model.apply(Upsert(counted))
-        for name, budget in (budgets or {}).items():
-            allowed = with_allowance(budget, pods)
-            (budgets or {})[name] = allowed
-            self._store.model.apply(Upsert(allowed))
+        records = self._store.by_namespace[namespace]
+        for use in self._quotas.get(namespace, {}).values():
+            for key in touched:
+                record = records.get(key)
+                use.count(key, None if record is None else record.pod)
+            self._store.model.apply(Upsert(use.stated()))
+        budgets = self._budgets.get(namespace)
+        if budgets:
+            pods = [record.pod for record in records.values()]
+            for name, budget in budgets.items():
+                budgets[name] = with_allowance(budget, pods)
+                self._store.model.apply(Upsert(budgets[name]))
 
     def replace_pod(self, record: PodRecord, now: int) -> None:
         """The pod's controller makes another one in its place, if it has a controller that still exists."""

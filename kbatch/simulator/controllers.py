@@ -25,7 +25,7 @@ from kbatch.api.objects import (
 )
 from kbatch.model.quota import hard_limits, usage
 from kbatch.model.selectors import selector_matches
-from kbatch.resources import format_quantity
+from kbatch.resources import Resources, format_quantity
 from kbatch.simulator.names import FOR_PODS
 from kbatch.simulator.pods import Owner, from_template
 
@@ -154,15 +154,37 @@ def _template(template: PodTemplate, annotations: dict[str, str] | None, labels:
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
-def with_usage(quota: ResourceQuota, pods: Iterable[Pod]) -> ResourceQuota:
-    """The quota with what these pods of its namespace use of it."""
-    hard = hard_limits(quota)
-    used = dict.fromkeys(hard, 0) | usage(quota, pods)
-    written: dict[str, str | int | float] = {
-        name: format_quantity(name.removeprefix("requests.").removeprefix("limits."), amount)
-        for name, amount in sorted(used.items())
-    }
-    return replace(quota, status=ResourceQuotaStatus(hard=quota.spec.hard, used=written))
+class QuotaUse:
+    """A quota, and what the pods of its namespace use of it, kept pod by pod: a change costs what it changes."""
+
+    def __init__(self, quota: ResourceQuota) -> None:
+        self._quota = replace(quota, status=ResourceQuotaStatus(hard=quota.spec.hard))
+        self._used: Resources = dict.fromkeys(hard_limits(self._quota), 0)
+        self._charged: dict[str, tuple[str, Resources]] = {}
+
+    def count(self, key: str, pod: Pod | None) -> None:
+        """The pod of this key is this one now; None: there is none."""
+        if pod is not None and pod.status.phase in {"Succeeded", "Failed"}:
+            pod = None
+        uid, amounts = self._charged.get(key, ("", {}))
+        if pod is not None and pod.metadata.uid == uid:
+            return  # what it asks for does not change
+        for name, amount in amounts.items():
+            self._used[name] -= amount
+        self._charged.pop(key, None)
+        if pod is not None:
+            amounts = usage(self._quota, [pod])
+            for name, amount in amounts.items():
+                self._used[name] += amount
+            self._charged[key] = pod.metadata.uid, amounts
+
+    def stated(self) -> ResourceQuota:
+        """The quota with what is used of it."""
+        written: dict[str, str | int | float] = {
+            name: format_quantity(name.removeprefix("requests.").removeprefix("limits."), amount)
+            for name, amount in sorted(self._used.items())
+        }
+        return replace(self._quota, status=replace(self._quota.status, used=written))
 
 
 def with_allowance(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisruptionBudget:

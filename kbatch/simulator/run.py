@@ -19,7 +19,6 @@ from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
 from kbatch.simulator.packing import PackingSums
-from kbatch.simulator.records import PodRecord
 from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
 from kbatch.times import SECOND
 
@@ -213,13 +212,17 @@ class _Run:
         if cluster.last_event != self.seen_at:
             self.seen.clear()
             self.seen_at = cluster.last_event
+        # Of groups and pods that want nothing any more, nothing changes without an event.
+        model, groups = cluster.store.model, cluster.store.groups
+        model.refresh()
+        live = sorted(model.live.items())
         state = (
             tuple(
-                (key, *((each.type, each.status, each.reason) for each in group.status.conditions or ()))
-                for key, group in sorted(cluster.store.groups.items())
+                (key, *((each.type, each.status, each.reason) for each in groups[key].status.conditions or ()))
+                for key, _ in live if key in groups
             ),
-            tuple(sorted((key, record.pod.status.nominated_node_name) for key, record in cluster.store.pods.items())),
-        )
+            tuple(sorted((task.key, task.nominated) for _, job in live for task in job.waiting)),
+        )  # fmt: skip
         if state in self.seen:
             return self.now >= self._last_set_time()
         self.seen.add(state)
@@ -264,8 +267,8 @@ class _Run:
         """All that there is to say."""
         self._account()
         cluster = self.cluster
-        records = [*cluster.store.pods.values(), *cluster.store.departed]
-        waits = [record.bound - record.arrival for record in records if record.bound is not None]
+        waits = self._waits()
+        waited = [wait for each in waits.values() for wait in each]
         return Result(
             cycles=tuple(self.cycles),
             cycle_count=self.count,
@@ -274,9 +277,9 @@ class _Run:
                 for key, record in sorted(cluster.store.pods.items())
             },
             groups=self._groups(),
-            queues=self._queues(records),
+            queues=self._queues(waits),
             makespan=cluster.last_event,
-            mean_wait=sum(waits) / len(waits) if waits else 0.0,
+            mean_wait=sum(waited) / len(waited) if waited else 0.0,
             utilisation=self._utilisation(),
             fragmentation=self.packing.fragmentation(),
             nodes_opened=len(self.packing.opened),
@@ -308,13 +311,17 @@ class _Run:
             groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started, stands)
         return dict(sorted(groups.items()))
 
-    def _queues(self, records: list[PodRecord]) -> dict[str, QueueResult]:
-        model = self.cluster.store.model
-        deserved = model.deserved()
-        waits: dict[str, list[int]] = {}
-        for record in records:
+    def _waits(self) -> dict[str, list[int]]:
+        """How long the pods waited that were bound, by the queue that they were bound in."""
+        waits = {name: list(gone) for name, gone in self.cluster.store.waits.items()}
+        for record in self.cluster.store.pods.values():
             if record.bound is not None:
                 waits.setdefault(record.queue, []).append(record.bound - record.arrival)
+        return waits
+
+    def _queues(self, waits: dict[str, list[int]]) -> dict[str, QueueResult]:
+        model = self.cluster.store.model
+        deserved = model.deserved()
         dimensions = self.dimensions & model.capacity.keys()
 
         def shown(amounts: Resources) -> Resources:

@@ -29,11 +29,13 @@ class Store:
         timeline: what is still to happen by itself.
         pods: all pods that exist, and the evicted or lost ones that did, by key.
         by_node, by_owner, by_namespace: the pods that exist, by key; by node only while they run there.
-        departed: pods that were deleted, for the sums over the whole run.
+        waits: of the pods that were deleted after they had been bound: how long they waited, by the queue that they
+            were bound in.
         groups: the PodGroups that exist, by key.
         shadow_conditions: what the engine said of groups that have no object, by their key in the model.
         taken: names of pods (`namespace/name`) that a controller must not use again.
-        dirty_groups, dirty_namespaces: where something changed that controllers have not answered yet.
+        dirty_groups: where something changed that controllers have not answered yet. dirty_pods: the keys of the pods
+            of which the same holds, by namespace.
         warnings: what goes otherwise than the input seems to mean.
     """
 
@@ -44,12 +46,12 @@ class Store:
         self.by_node: dict[str, dict[str, PodRecord]] = defaultdict(dict)
         self.by_owner: dict[Owner, dict[str, PodRecord]] = defaultdict(dict)
         self.by_namespace: dict[str, dict[str, PodRecord]] = defaultdict(dict)
-        self.departed: list[PodRecord] = []
+        self.waits: dict[str, list[int]] = defaultdict(list)
         self.groups: dict[str, PodGroup] = {}
         self.shadow_conditions: dict[str, tuple[Condition, ...]] = {}
         self.taken: set[str] = set()
         self.dirty_groups: set[str] = set()
-        self.dirty_namespaces: set[str] = set()
+        self.dirty_pods: dict[str, set[str]] = defaultdict(set)
         self.warnings: list[str] = []
         self._uids: dict[str, int] = defaultdict(int)
 
@@ -113,7 +115,8 @@ class Store:
             record.finished = now
             return
         del self.pods[key]
-        self.departed.append(record)
+        if record.bound is not None:
+            self.waits[record.queue].append(record.bound - record.arrival)
 
     def forget(self, record: PodRecord) -> None:
         """The pod does not exist any more."""
@@ -157,7 +160,7 @@ class Store:
         self._touched(record)
 
     def _touched(self, record: PodRecord) -> None:
-        self.dirty_namespaces.add(record.pod.metadata.namespace)
+        self.dirty_pods[record.pod.metadata.namespace].add(record.key)
         if record.group:
             self.dirty_groups.add(record.group)
 
