@@ -22,6 +22,7 @@ from kbatch.engine.actions.common import Line, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import nearest, placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.preemption.reuse import Searches
@@ -276,7 +277,8 @@ class _Line:
         known = not failed.empty and failed.known(job, signature(job, tasks), tasks)
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
-        if not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
+        hopeless = known or (self._unlimited(statement, tasks) and not could_fit(context.rankings, job))
+        if not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             if session.due(len(statement)):
                 yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
@@ -305,6 +307,13 @@ class _Line:
             failed.note(job, signature(job, tasks), tasks)
         session.refuse_room(job)
         return False
+
+    def _unlimited(self, statement: Statement, tasks: Sequence[Task]) -> bool:
+        """Whether nothing but the nodes' room decides where these tasks go: no limit has a word to say, no promise."""
+        if self.context.ledger:
+            return False
+        kinds = {(task.cls.id, task.role): task for task in tasks}
+        return all(statement.headroom(task) is None and statement.rows(task) is None for task in kinds.values())
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool | None]:
         """One pod above the minimum; classes that do not fit are left out for the rest of the action.

@@ -17,6 +17,7 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
@@ -118,7 +119,8 @@ def _set_aside(
         fits = single.key in job.nominated
     else:
         known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
-        fits = not known and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
+        hopeless = known or not could_fit(context.rankings, job)
+        fits = not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
     if not fits:
         statement.rollback()
         return False

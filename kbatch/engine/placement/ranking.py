@@ -46,6 +46,9 @@ STEPS: Final = 300
 """Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
 
+_ENDLESS: Final = 2**53
+
+
 class When(Enum):
     """Room that is there now, or that will be once what terminates is gone."""
 
@@ -322,6 +325,7 @@ class NodeRankings:
         self.every: Index = np.arange(len(room.table), dtype=np.intp)
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When, Placement | None], NodeRanking] = {}
+        self._most: dict[int, tuple[int, int]] = {}
         self.searches = SEARCHES
         self.steps = STEPS
 
@@ -356,6 +360,22 @@ class NodeRankings:
         if found.own_nodes and self._scoring is not None and self._scoring.own_nodes is not None:
             return JobRanking(found, self._scoring.own_nodes.rows(job))
         return found
+
+    def most(self, cls: TaskClass) -> int:
+        """How many pods of the class there is room for at most, now or once what terminates is gone: as though no other
+        pod was in the way.
+        """
+        moment = len(self.room.log)
+        found = self._most.get(cls.id)
+        if found is None or found[0] != moment:
+            self.room.ensure(cls)
+            least: Column | None = None
+            for name, amount in cls.needs:
+                fitting: Column = self.room.future[name] // amount
+                least = fitting if least is None else np.minimum(least, fitting)
+            many = _ENDLESS if least is None else int(np.maximum(least[self.static(cls)[0]], 0).sum())
+            found = self._most[cls.id] = moment, many
+        return found[1]
 
     def coupled(self, cls: TaskClass) -> bool:
         """Whether placing one pod can open a node for another of this class."""

@@ -1,0 +1,23 @@
+"""A quick no: whether a group's minimum could find room at all, by counting."""
+
+from __future__ import annotations
+
+from kbatch.engine.placement.kinds import kinds_of
+from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import shortfalls
+
+
+def could_fit(rankings: NodeRankings, job: JobState) -> bool:
+    """Whether there may be room, now or once what terminates is gone, for what the job's minimum lacks.
+
+    Each class of its pods is counted as though it had the nodes to itself, and no other pod mattered to it: False is
+    sure, and costs far less than to place what fits.
+    """
+    placeable: dict[str, int] = {}
+    for kind in kinds_of(job):
+        count = min(len(kind.tasks), rankings.most(kind.cls))
+        placeable[kind.role] = placeable.get(kind.role, 0) + count
+    if any(role is not None and placeable.get(role, 0) < count for role, count in shortfalls(job)):
+        return False
+    return sum(placeable.values()) >= job.missing()

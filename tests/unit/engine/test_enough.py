@@ -1,0 +1,51 @@
+"""A gang for which there is too little room by counting is known for that before any of it is placed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbatch.engine import take_snapshot
+from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.gang import place_minimum
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
+from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, world
+
+
+def in_roles(master: str, worker: str) -> tuple[Any, ...]:
+    whole = group("g", 3, roles={"master": 1, "worker": 2})
+    return whole, members("g", 2, worker, role="worker"), pod("m", master, of="g", role="master")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "could", "fits"),
+    [
+        ((group("g", 4), members("g", 4, "2")), True, True),
+        ((group("g", 5), members("g", 5, "2")), False, False),
+        ((group("g", 4), members("g", 9, "2")), True, True),  # of nine any four
+        ((group("g", 3), members("g", 3, "3")), False, False),  # enough in all, in pieces too small
+        ((group("g", 3), members("g", 3, "2", node_selector={"kind": "a"})), False, False),
+        (in_roles("4", "2"), True, True),
+        (in_roles("5", "2"), False, False),
+        (in_roles("4", "3"), True, False),
+        ((group("g", 2), members("g", 2, "0")), True, True),
+    ],
+)  # fmt: skip
+def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: bool, fits: bool) -> None:
+    nodes = [node("a", "4", labels={"kind": "a"}), node("b", "4")]
+    snapshot = take_snapshot(world(nodes, *waiting), EPOCH)
+    assert list(snapshot.open()) is not None
+    by = policy()
+    session = Session(snapshot, by)
+    assert list(session.open()) is not None
+    rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
+    job = session.job("ns/g")
+    assert could_fit(rankings, job) is could
+    statement = Statement(session, job)
+    assert place_minimum(rankings, statement, (When.NOW, When.LATER)) is fits
+    assert could_fit(rankings, job) is fits  # where it is whole, nothing lacks any more
+    statement.rollback()
+    assert could_fit(rankings, job) is could
