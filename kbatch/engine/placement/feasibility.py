@@ -8,6 +8,7 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
@@ -203,8 +204,11 @@ class Feasibility:
 
     @property
     def trials(self) -> dict[object, Trial]:
-        """The trials made or asked for in this session, for the next while the capacity of the nodes stays as it is."""
-        return self._trials
+        """The trials for the next session, while the capacity of the nodes stays as it is: those made or asked for in
+        this one, and of earlier ones, the latest first, as many as there are groups that may still ask for them.
+        """
+        earlier = (pair for pair in self._before.items() if pair[0] not in self._trials)
+        return self._trials | dict(islice(earlier, max(0, len(self._session.model.live) - len(self._trials))))
 
     def _needs(self, job: JobState) -> tuple[_Counts, object]:
         """The pods that a trial is about, and what it depends on: what the snapshot says, so it is counted once."""

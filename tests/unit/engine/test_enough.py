@@ -8,6 +8,7 @@ import pytest
 
 from kbatch.engine import take_snapshot
 from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.feasibility import Feasibility, Trial
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.session import Session
@@ -49,3 +50,16 @@ def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: boo
     assert could_fit(rankings, job) is fits  # where it is whole, nothing lacks any more
     statement.rollback()
     assert could_fit(rankings, job) is could
+
+
+def test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again() -> None:
+    snapshot = take_snapshot(world(node("a"), group("g"), members("g", 1), group("h"), members("h", 1)), EPOCH)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, policy())
+    assert list(session.open()) is not None
+    before: dict[object, Trial] = {"latest": Trial(3, 1), "earlier": Trial(2, 1)}
+    feasibility = Feasibility(session, before)
+    assert feasibility.trials == before
+    assert feasibility.attempt(session.job("ns/g")).fits
+    assert list(feasibility.trials)[1:] == ["latest"]
+    feasibility.close()
