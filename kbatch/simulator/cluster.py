@@ -384,11 +384,19 @@ class SimulatedCluster:
         merged = conditions.merge(standing, verdict_conditions(verdict, group.metadata.generation), timestamp(now))
         if merged != standing or verdict.attempts != group.status.scheduling_attempts:
             status = replace(group.status, conditions=merged, scheduling_attempts=verdict.attempts)
-            self.store.put_group(replace(group, status=status))
+            again = verdict.attempts == group.status.scheduling_attempts and _but_for_words(merged, standing)
+            self.store.put_group(replace(group, status=status), words=again)
             self._said[verdict.group] = verdict, merged
         elif verdict.scheduled:
             self._said.pop(verdict.group, None)  # there will hardly be another one
         return conditions.is_true(standing, conditions.ENQUEUED), conditions.is_true(merged, conditions.ENQUEUED)
+
+
+def _but_for_words(some: Sequence[Condition], others: Sequence[Condition]) -> bool:
+    """Whether these conditions differ in their messages at most."""
+    return len(some) == len(others) and all(
+        one == other or one == replace(other, message=one.message) for one, other in zip(some, others, strict=True)
+    )
 
 
 def _standing(manifests: Manifests) -> Iterator[AnyObject]:

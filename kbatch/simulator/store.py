@@ -164,10 +164,14 @@ class Store:
         if record.group:
             self.dirty_groups.add(record.group)
 
-    def put_group(self, group: PodGroup) -> None:
-        """The PodGroup is new, or another one than before."""
+    def put_group(self, group: PodGroup, *, words: bool = False) -> None:
+        """The PodGroup is new, or another one than before. Of another message alone (`words`) neither the model nor a
+        controller is told: nothing depends on it.
+        """
         key = f"{group.metadata.namespace}/{group.metadata.name}"
         self.groups[key] = group
+        if words:
+            return
         self.dirty_groups.add(key)
         self.model.apply(Upsert(group))
 
