@@ -91,8 +91,9 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     if refusals.evictions:
         consent.guards.append(RefusedVictims(refusals.evictions))
     session.wake.extend(refusals.ends())
-    trials = memo.trials if memo.trials_at == snapshot.capacity_generation else {}
-    feasibility = Feasibility(session, trials)
+    standing = memo.trials_at == snapshot.capacity_generation
+    trials, alike = (memo.trials, memo.alike) if standing else ({}, {})
+    feasibility = Feasibility(session, trials, alike)
     session.trying = feasibility.standing
     return CycleContext(
         session,
@@ -144,6 +145,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
+    after.alike = context.feasibility.alike
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)

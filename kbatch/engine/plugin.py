@@ -341,6 +341,13 @@ class Plugin:
         """
         return False
 
+    def alike(self, classes: Sequence[TaskClass]) -> Hashable:
+        """What decides the answers of `predicate`, `one_by_one` and `told_apart` about pods of these classes on the
+        emptied nodes, where none are placed but pods of these classes: for other classes of which this is equal they
+        are equal, class by class. By default each class is one of its own.
+        """
+        return tuple(cls.id for cls in classes)
+
     def told_apart(self, cls: TaskClass) -> Sequence[Column] | None:
         """For a class of scope CLUSTER a column for each thing by which, besides its labels and its room, a row differs
         from others to the class; None: any two rows may differ. It saves a search from trying what is alike.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from kbatch.api.reasons import Reason
@@ -18,7 +19,8 @@ class Memo:
         shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
             while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
         shortages: what groups lacked, while `standing_generation` is `shortages_at`.
-        trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`.
+        trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`; of
+            those that the last cycle asked about. alike: the same for all, by what a group's answer depends on.
         idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
@@ -30,6 +32,7 @@ class Memo:
     shortages: dict[object, Reason] = field(default_factory=dict)
     shortages_at: int = -1
     trials: dict[object, Trial] = field(default_factory=dict)
+    alike: dict[Hashable, Trial] = field(default_factory=dict)
     trials_at: int = -1
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None

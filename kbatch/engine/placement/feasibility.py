@@ -7,7 +7,7 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -19,7 +19,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.gang import placing, why_apart
-from kbatch.engine.placement.kinds import easiest_first
+from kbatch.engine.placement.kinds import easiest_first, kinds_of
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.shortage import shortage, shortage_of
 from kbatch.engine.session.session import Session
@@ -39,6 +39,9 @@ their number must not depend on what is remembered."""
 
 _MOST_TO_COME: Final = 2_000
 """More pods that do not exist yet are not placed one by one: they fill the nodes class after class."""
+
+_MOST_ALIKE: Final = 10_000
+"""So many trials are kept for groups that are alike."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -77,7 +80,7 @@ class Trial(msgspec.Struct, frozen=True):
 class Feasibility:
     """One session's emptied nodes."""
 
-    def __init__(self, session: Session, before: Mapping[object, Trial]) -> None:
+    def __init__(self, session: Session, before: Mapping[object, Trial], alike: dict[Hashable, Trial]) -> None:
         self._session = session
         table = session.nodes
         self._room = NodeResources(table)
@@ -95,6 +98,7 @@ class Feasibility:
         self._most: dict[int, int] = {}
         self._trials: dict[object, Trial] = {}
         self._before = before
+        self._alike = alike
         self._hopeless: dict[object, bool] = {}
         self._counts: dict[str, tuple[_Counts, object]] = {}
 
@@ -210,6 +214,11 @@ class Feasibility:
         earlier = (pair for pair in self._before.items() if pair[0] not in self._trials)
         return self._trials | dict(islice(earlier, max(0, len(self._session.model.live) - len(self._trials))))
 
+    @property
+    def alike(self) -> dict[Hashable, Trial]:
+        """The trials made since the capacity of the nodes changed, by all that they depend on; so many at most."""
+        return self._alike
+
     def _needs(self, job: JobState) -> tuple[_Counts, object]:
         """The pods that a trial is about, and what it depends on: what the snapshot says, so it is counted once."""
         found = self._counts.get(job.key)
@@ -289,6 +298,10 @@ class Feasibility:
     def _attempt(self, job: JobState, awaited: Sequence[Task]) -> Generator[Turn, None, Trial]:
         session, rankings = yield from self._ground()
         state = _as_new(job, awaited)
+        likeness = _likeness(session, state)
+        known = self._alike.get(likeness)
+        if known is not None:
+            return known
         begun = state.missing()
         absent = begun - len(next_tasks(state, state.waiting))  # pods that nobody knows of count as placed
         statement = Statement(session, state)
@@ -311,6 +324,10 @@ class Feasibility:
                 found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
         finally:
             statement.rollback()
+        if not session.gathering:  # sets of nodes may depend on anything about the group
+            if len(self._alike) >= _MOST_ALIKE:
+                self._alike.clear()
+            self._alike[likeness] = found
         return found
 
     def _apart(self, statement: Statement) -> Generator[Turn, None, Reason | None]:
@@ -339,7 +356,7 @@ class Feasibility:
 
 def _content(job: JobState, counts: _Counts) -> object:
     """What a trial depends on, but for the nodes."""
-    roles = tuple((role.name, role.min_member - _succeeded(job, role.name)) for role in job.job.roles)
+    roles = tuple((role.name, role.min_member, role.max_member, _succeeded(job, role.name)) for role in job.job.roles)
     pods = sorted((cls.id, role, count) for (cls, role), count in counts.items())
     return tuple(pods), roles, job.minimum, job.job.succeeded, job.together
 
@@ -352,6 +369,22 @@ def _stands(job: JobState) -> tuple[tuple[str, tuple[int, ...]], ...]:
     for task, row in job.placed.values():
         found.setdefault(task.role, set()).add(row)
     return tuple((role, tuple(sorted(rows))) for role, rows in sorted(found.items()))
+
+
+def _likeness(session: Session, state: JobState) -> Hashable:
+    """All that a trial depends on, but for the nodes: groups of which it is equal get the same answer, whatever names
+    and labels they have. What plugins read of the pods they say themselves.
+    """
+    kinds = kinds_of(state)
+    classes = list({kind.cls.id: kind.cls for kind in kinds}.values())
+    number = {cls.id: at for at, cls in enumerate(classes)}
+    return (
+        tuple((number[kind.cls.id], kind.role, len(kind.tasks)) for kind in kinds),
+        tuple((tuple(sorted(cls.request.items())), cls.avoids) for cls in classes),
+        tuple((role.name, role.min_member, role.max_member, state.by_role.get(role.name)) for role in state.job.roles),
+        (state.minimum, state.pipelined, state.job.succeeded),
+        tuple(plugin.alike(classes) for plugin in session.predicates),
+    )
 
 
 def _succeeded(job: JobState, role: str) -> int:

@@ -115,13 +115,14 @@ class NodeRanking:
         late = self.when is When.LATER
         rows = Rows(self._room, self._every, self.cls, whole=True, later=late, placement=self._way)
         key = near.copy()
-        more = np.zeros(len(key), np.int64)
-        for plugin in self._far_scores:
-            scores = plugin.node_order(self.cls, rows)
-            if scores is not None:
-                more += scores
-        key += more * np.int64(len(key))
-        key[near < 0] = -1
+        if self._far_scores:
+            more = np.zeros(len(key), np.int64)
+            for plugin in self._far_scores:
+                scores = plugin.node_order(self.cls, rows)
+                if scores is not None:
+                    more += scores
+            key += more * np.int64(len(key))
+            key[near < 0] = -1
         for plugin in self._far_predicates:
             codes = plugin.predicate(self.cls, rows)
             if codes is not None:
@@ -514,7 +515,7 @@ class NodeRankings:
 
 def _one(cache: dict[Any, Any], column: _C) -> _C:
     """The column, or another one that is equal and kept already: thousands of classes share a few answers."""
-    key = ("column", column.dtype.char, zlib.crc32(column.data))
+    key = ("column", column.dtype.char, zlib.crc32(column.tobytes()))
     known: _C = cache.setdefault(key, column)
     return known if np.array_equal(known, column) else column
 

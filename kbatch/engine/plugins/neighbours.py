@@ -6,7 +6,7 @@ places and removes pods, and takes that back at its end.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -229,6 +229,41 @@ class Neighbours:
         counters = (*(each.counter for each in coupled.spread), *coupled.anti, *coupled.facing, *coupled.affinity)
         kept = self._kept or self._counters()
         return kept.standing.moves(other, counters)
+
+    def alike(self, classes: Sequence[TaskClass]) -> Hashable:
+        """Which of these classes look at which, and how. Where they look at pods that stand, or others are known whose
+        pods would look at theirs, each class is one of its own.
+        """
+        kept = self._kept or self._counters()
+        carried = {(term.topology_key, who_of(term, cls)) for cls in classes for term in required_terms(cls.spec)[1]}
+        found: list[Hashable] = []
+        for cls in classes:
+            facing = kept.standing.facing(cls, _ANTI)
+            if len(facing) != sum(1 for _, who in carried if who.match(cls, kept.namespace_labels)):
+                return tuple(each.id for each in classes)
+            coupled = kept.coupled(cls) if self.concern(cls) else _Coupled()
+            counters = (*coupled.affinity, *coupled.anti_now, *facing, *(each.counter for each in coupled.spread))
+            if any(counter.total for counter in counters):
+                return tuple(each.id for each in classes)
+            found.append(self._demands(cls, classes))
+        return tuple(found)
+
+    def _demands(self, cls: TaskClass, classes: Sequence[TaskClass]) -> Hashable:
+        """What a class demands, with "which of the classes are meant" in the place of selectors."""
+        labels_of = (self._kept or self._counters()).namespace_labels
+        affinity, anti = required_terms(cls.spec)
+
+        def meant(who: Who) -> tuple[bool, ...]:
+            return tuple(who.match(each, labels_of) for each in classes)
+
+        near = (tuple(term.topology_key for term in affinity), meant(who_of_all(affinity, cls))) if affinity else None
+        far = tuple((term.topology_key, meant(who_of(term, cls))) for term in anti)
+        spread = tuple(
+            (each.topology_key, each.max_skew, each.min_domains, each.node_affinity_policy, each.node_taints_policy,
+             meant(who_alike(each.label_selector, each.match_label_keys, cls)))
+            for each in hard_constraints(cls.spec)
+        )  # fmt: skip
+        return near, far, spread
 
     def told_apart(self, cls: TaskClass) -> list[Column]:
         """Columns: to the class, as far as other pods go, rows are alike that are equal in all of them.

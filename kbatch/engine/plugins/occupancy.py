@@ -160,6 +160,10 @@ class Occupancy:
             self._taken = kept, occupants, occupants.version
         return self._taken[0]
 
+    def ports_of(self, cls: TaskClass) -> frozenset[HostPort]:
+        """The host ports of a class."""
+        return self._kept.ports_of(cls)
+
     def matters(self, cls: TaskClass) -> bool:
         """Whether pods of the class may keep others, or one another, off a node by ports or attach limits."""
         return bool(self._kept.ports_of(cls)) or (bool(cls.volumes) and self._kept.attached()[0].limited(cls))

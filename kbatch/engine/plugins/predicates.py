@@ -201,6 +201,11 @@ class Predicates(Plugin):
             return False
         return self._neighbours is None or self._neighbours.on_own_kind(cls) <= 1
 
+    def alike(self, classes: Sequence[TaskClass]) -> Hashable:
+        """What they ask of nodes, their ports and claims; and which of them look at which, where no others matter."""
+        near = self._neighbours.alike(classes) if self._neighbours is not None else None
+        return tuple((_of_the_node(cls), self._occupancy.ports_of(cls)) for cls in classes), near
+
     def told_apart(self, cls: TaskClass) -> Sequence[Column]:
         """What the counters of other pods say of the rows; ports and volumes show in `predicate`."""
         return self._neighbours.told_apart(cls) if self._neighbours is not None else ()
