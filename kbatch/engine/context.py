@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog, Entry
+from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
@@ -31,6 +32,7 @@ class CycleContext:
         ledger: which room is kept, and for whom.
         unschedulable: what was tried in vain.
         backlog: the groups that wait to come in queue, and that the session does not look at.
+        holdings: by queue what its groups hold, as far as anybody has asked.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
     """
@@ -43,6 +45,7 @@ class CycleContext:
     unschedulable: UnschedulableCache
     backlog: Backlog
     state: CycleState
+    holdings: dict[str, Holdings] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 
     def close(self) -> None:

@@ -104,6 +104,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         UnschedulableCache(session, rankings, memo),
         backlog_of(memo, snapshot),
         snapshot.state,
+        memo.holdings,
     )
 
 
@@ -149,6 +150,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)
+    after.holdings = {name: known for name, known in context.holdings.items() if name in session.queues}
     awake.leave(after, session)
     state = yield from _state_after(context)
     outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -150,6 +150,22 @@ class Unit:
     def priority(self) -> int:
         """The highest priority among its pods."""
         return max(task.priority for task in self.tasks)
+
+
+class Holder(NamedTuple):
+    """What is known of a group that holds something, before any vote on it.
+
+    Attributes:
+        priority: of the group.
+        alone: it holds a single pod, and no other of it waits.
+        ends: it has a lifetime.
+        minimal: it is a gang that goes pod by pod or not at all, and holds no more than its minimum.
+    """
+
+    priority: int
+    alone: bool
+    ends: bool
+    minimal: bool
 
 
 @dataclass(frozen=True)
@@ -440,6 +456,14 @@ class Plugin:
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """Whether the unit may go for a preemptor of another queue, against the state after those already chosen."""
         return ABSTAIN
+
+    def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
+        """The most that its vote (`ballot`: preemptable, reclaimable) could be on any unit of any such group, but for
+        the preemptor's own, whatever has gone before. VETO: it forbids all; ABSTAIN: it consents to none.
+
+        Where only groups could give anything that are sure not to, no victims are sought.
+        """
+        return Vote.YES if self.consents(ballot) else Vote.ABSTAIN
 
     # --- a plugin's own indexes ---------------------------------------------------------------------------------------
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest import mock
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbatch.api.names import GROUP_NAME_ANNOTATION
+from kbatch.api.objects import Node, Pod, PodGroup
 from kbatch.engine import Policy
+from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRanking
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Victim
-from tests.property.test_engine import POLICIES, World, relaxed
-from tests.property.test_memo import coupled
+from tests.examples import examples
+from tests.property.test_engine import POLICIES, World, worlds
+from tests.property.test_engine import relaxed as few
+from tests.property.test_memo import HOST, STYLES, ZONE, coupled, styled
 from tests.property.test_victims_help import contested
 from tests.unit.engine.worlds import Simulation
+
+relaxed = settings(few, max_examples=examples(80))
 
 _CHEAPEST = NodeSearch.cheapest
 _FITS = NodeRanking.fits
@@ -38,11 +49,78 @@ def _as_ranked(ranking: NodeRanking, row: int) -> bool:
     return found
 
 
+@st.composite
+def kindred(draw: st.DrawFn) -> World:
+    """A world in which pods that run, too, speak of others, and many are of one kind."""
+    found = draw(worlds())
+    kinds = {name: draw(st.sampled_from(STYLES[:5])) for name in ("a", "b")}
+    apps: dict[str, str] = {}
+    for number, obj in enumerate(found.objects):
+        if isinstance(obj, Node):
+            obj.metadata.labels = {HOST: obj.metadata.name, ZONE: draw(st.sampled_from(["z0", "z1"]))}
+        elif isinstance(obj, Pod):
+            of = (obj.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
+            app = apps.setdefault(of, draw(st.sampled_from("aab")))
+            styled(obj, app, kinds[app], number)
+    return found
+
+
 @relaxed
-@given(st.one_of(coupled(), contested(coupled=True), contested()), st.sampled_from(POLICIES))
+@given(kindred(), st.sampled_from(POLICIES))
 def test_nodes_that_are_left_out_could_not_have_been_opened(found: World, by: Policy) -> None:
     sim = Simulation(found.model(), by)
     with mock.patch.object(NodeSearch, "cheapest", _with_all_tried), mock.patch.object(NodeRanking, "fits", _as_ranked):
         for _ in range(3):
+            sim.settle()
+            sim.tick()
+
+
+@contextmanager
+def sought_all_the_same() -> Iterator[None]:
+    """Victims are sought even where sums say no; what they said must be right then."""
+    said: list[bool] = []
+
+    def ask(asked: Callable[..., bool]) -> Callable[..., bool]:
+        def asking(*arguments: Any) -> bool:
+            said.append(asked(*arguments))
+            return True
+
+        return asking
+
+    def make(making: Callable[..., Generator[Transaction | Turn, None, bool]]) -> Callable[..., Any]:
+        def compared(*arguments: Any) -> Generator[Transaction | Turn, None, bool]:
+            possible = said.pop() if said else True  # nobody asks where a group's own pods are to go
+            found = yield from making(*arguments)
+            assert possible or not found, "room was made where sums said that none could be"
+            return found
+
+        return compared
+
+    with ExitStack() as stack:
+        for name in ("preemption.within_queue", "actions.reclaim"):  # where both are asked for
+            module: Any = importlib.import_module(f"kbatch.engine.{name}")
+            stack.enter_context(mock.patch.object(module, "within_reach", ask(module.within_reach)))
+            stack.enter_context(mock.patch.object(module, "making_room", make(module.making_room)))
+        yield
+
+
+@st.composite
+def mortal(draw: st.DrawFn) -> World:
+    """A world in which some groups have a lifetime."""
+    found = draw(worlds())
+    for obj in found.objects:
+        if isinstance(obj, PodGroup) and draw(st.booleans()):
+            obj.spec.lifetime_seconds = draw(st.integers(1, 4))
+    return found
+
+
+@relaxed
+@given(
+    st.one_of(worlds(), mortal(), kindred(), coupled(), contested(coupled=True), contested()), st.sampled_from(POLICIES)
+)
+def test_nobody_is_told_no_who_could_have_room(found: World, by: Policy) -> None:
+    sim = Simulation(found.model(), by)
+    with sought_all_the_same():
+        for _ in range(6):
             sim.settle()
             sim.tick()

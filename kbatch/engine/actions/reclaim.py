@@ -24,6 +24,7 @@ from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.reach import within_reach
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
@@ -159,7 +160,10 @@ def _take_from(
     preemptor = Preemptor(
         job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
-    if not any(_gives(other, preemptor.lacks) for other in session.queues.values() if other is not queue):
+    giving = [
+        other.record for other in session.queues.values() if other is not queue and _gives(other, preemptor.lacks)
+    ]
+    if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):
         return False
     mark = (
         "reclaim", likeness(preemptor), signature(job, wanted.tasks if single is not None else unplaced(job)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog
+from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.placement.feasibility import Trial
 
 
@@ -24,6 +25,7 @@ class Memo:
         idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
+        holdings: by queue what its groups hold; each says itself what it holds for.
     """
 
     policy: str = ""
@@ -36,3 +38,4 @@ class Memo:
     trials_at: int = -1
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
+    holdings: dict[str, Holdings] = field(default_factory=dict)

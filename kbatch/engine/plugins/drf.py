@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote, dominant_ordinal
+from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, Vote, dominant_ordinal
 from kbatch.engine.state.jobs import JobState
 from kbatch.resources import add, subtract
 
@@ -33,9 +33,19 @@ class Drf(Plugin):
             or (_ends(preemptor.job) and not _ends(unit.job))
         ):
             return ABSTAIN
-        ours = dominant_ordinal(add(preemptor.held, preemptor.request), self.view.total)
+        ours = self._after(preemptor)
         theirs = dominant_ordinal(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
+
+    def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
+        """Who holds one pod has no share without it: only such as ask for nothing may take it."""
+        if ballot != "preemptable" or holder.priority != preemptor.job.priority:
+            return ABSTAIN
+        return ABSTAIN if holder.alone and self._after(preemptor) else Vote.YES
+
+    def _after(self, preemptor: Preemptor) -> int:
+        """The preemptor's share with what it asks for."""
+        return dominant_ordinal(add(preemptor.held, preemptor.request), self.view.total)
 
 
 def _ends(job: JobState) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
-from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, View, Vote
+from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, View, Vote
 from kbatch.engine.state.jobs import JobState
 
 
@@ -62,6 +62,10 @@ class Gang(Plugin):
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return self._vote(unit)
+
+    def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
+        """Nobody goes who is needed for a minimum."""
+        return Vote.VETO if holder.minimal else ABSTAIN
 
     def _vote(self, unit: Unit) -> Vote:
         job = unit.job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kbatch.engine.plugin import ABSTAIN, Key, Plugin, Preemptor, Unit, Vote
+from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 
@@ -37,3 +37,10 @@ class Priority(Plugin):
         if theirs < ours:
             return Vote.YES
         return Vote.VETO if theirs > ours else ABSTAIN
+
+    def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
+        """It depends on the priority alone."""
+        priority, ours = holder.priority, preemptor.job.priority
+        if ballot != "preemptable" or priority == ours:
+            return ABSTAIN
+        return Vote.YES if priority < ours else Vote.VETO

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kbatch.api.configuration import Switch
-from kbatch.engine.plugin import Plugin, Preemptor, Unit, Vote
+from kbatch.engine.plugin import Holder, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.policy.policy import Policy
 
 SWITCHES: Final[Mapping[str, Switch]] = {"preemptable": Switch.PREEMPTABLE, "reclaimable": Switch.RECLAIMABLE}
@@ -22,6 +22,7 @@ class Voting:
     def __init__(self, policy: Policy, plugins: Sequence[Plugin]) -> None:
         self._asked: dict[str, list[tuple[int, Callable[[Preemptor, Unit], Vote]]]] = {}
         self._by_class: dict[str, bool] = {}
+        self._voters: dict[str, list[Plugin]] = {}
         self._parts = tuple(zip(policy.plugins, plugins, strict=True))
 
     def ask(self, ballot: str, preemptor: Preemptor, unit: Unit) -> tuple[bool, int | None]:
@@ -34,6 +35,11 @@ class Voting:
             if vote is Vote.YES and tier is None:
                 tier = at
         return True, tier
+
+    def best(self, ballot: str, preemptor: Preemptor, holder: Holder) -> list[Vote]:
+        """The most that each plugin could say of units of such groups; see `Plugin.best_vote`."""
+        self._of(ballot)
+        return [plugin.best_vote(ballot, preemptor, holder) for plugin in self._voters[ballot]]
 
     def by_class(self, ballot: str) -> bool:
         """Whether all votes on a pod depend, of the pod, only on its class, role and priority."""
@@ -49,10 +55,12 @@ class Voting:
                 if plugin.answers(ballot) and (switch is None or part.enabled(switch))
             ]  # fmt: skip
             found = self._asked[ballot] = [(tier, getattr(plugin, ballot)) for tier, plugin in voters]
+            self._voters[ballot] = [plugin for _, plugin in voters]
             self._by_class[ballot] = all(plugin.votes_by_class for _, plugin in voters)
         return found
 
     def close(self) -> None:
         """Let go of the plugins."""
         self._asked.clear()
+        self._voters.clear()
         self._parts = ()

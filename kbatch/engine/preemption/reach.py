@@ -1,0 +1,119 @@
+"""A quick no to who wants room: were all gone that could go, it would still not do.
+
+Room on each node, and what groups hold there that votes do not exclude beforehand, are added up. It counts how many
+pods of each class that would hold, and what it is in all: more than victims could ever free. So a no is final; a yes
+means only that victims are to be sought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from kbatch.engine.carryover.holdings import Known, holdings_of
+from kbatch.engine.context import CycleContext
+from kbatch.engine.plugin import Holder, Preemptor, Vote
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import shortfalls, unplaced
+from kbatch.model.jobs import QueueRecord
+from kbatch.model.nodes import Column, Mask, exact_sum
+from kbatch.model.tasks import Task, TaskClass
+
+_Free: TypeAlias = dict[str, Column]
+_Kind: TypeAlias = tuple[int, str]
+
+
+def within_reach(
+    context: CycleContext, ballot: str, preemptor: Preemptor, single: Task | None, queues: Iterable[QueueRecord]
+) -> bool:
+    """Whether the preemptor's step (one pod, `single`, or its minimum) could have room, were all gone from these queues
+    that could go for it.
+    """
+    if preemptor.never:
+        return False
+    session, job = context.session, preemptor.job
+    tasks = [single] if single is not None else unplaced(job)
+    classes = {task.cls.id: task.cls for task in tasks}
+    free = _free(session, classes.values())
+    for record in queues:
+        _give_back(session, ballot, preemptor, record, context.holdings, free)
+    allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
+    most = {
+        key: _fitting(cls, allowed[key], free, sum(1 for task in tasks if task.cls.id == key))
+        for key, cls in classes.items()
+    }  # fmt: skip
+    if single is not None:
+        return most[single.cls.id] > 0
+    return _hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), free)
+
+
+def _free(session: Session, classes: Iterable[TaskClass]) -> _Free:
+    """What is free on nodes, once all has ended that is about to, in what the classes ask for."""
+    found: _Free = {}
+    for cls in classes:
+        session.room.ensure(cls)
+        for name, _ in cls.needs:
+            if name not in found:
+                found[name] = session.room.future[name].copy()
+    return found
+
+
+def _give_back(
+    session: Session, ballot: str, preemptor: Preemptor, record: QueueRecord, known: Known, free: _Free
+) -> None:
+    """Add what could be taken from the groups of a queue."""
+    for holder, held in holdings_of(record, session.nodes, known).held:
+        if _may_go(session, ballot, preemptor, holder):
+            for name, column in free.items():
+                amounts = held.amounts.get(name)
+                if amounts is not None:
+                    column[held.rows] += amounts
+
+
+def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder) -> bool:
+    """Whether units of such groups could have consent, as far as it can be told beforehand."""
+    votes = session.voting.best(ballot, preemptor, holder)
+    if Vote.VETO in votes:
+        return False
+    return Vote.YES in votes or holder.ends or preemptor.ahead  # some need no consent
+
+
+def _fitting(cls: TaskClass, allowed: Mask, free: _Free, most: int) -> int:
+    """How many pods of the class, up to `most`, the rows would hold, were no others placed."""
+    fitting = np.where(allowed, np.int64(most), np.int64(0))
+    for name, amount in cls.needs:
+        np.minimum(fitting, np.maximum(free[name], 0) // amount, out=fitting)
+    return min(most, int(fitting.sum()))
+
+
+def _hold(job: JobState, tasks: Sequence[Task], most: dict[int, int]) -> bool:
+    """Whether there would be place for as many pods as are missing, of each role and of the group."""
+    counts: dict[_Kind, int] = {}
+    for task in tasks:
+        counts[task.cls.id, task.role] = counts.get((task.cls.id, task.role), 0) + 1
+    for role, wanted in shortfalls(job):
+        if role is not None and wanted > sum(
+            min(count, most[cls]) for (cls, of), count in counts.items() if of == role
+        ):
+            return False
+    return sum(most.values()) >= job.missing()
+
+
+def _suffice(job: JobState, tasks: Sequence[Task], allowed: Iterable[Mask], free: _Free) -> bool:
+    """Whether there would be as much in all as the missing pods ask for at least, whichever of them are taken."""
+    together = np.logical_or.reduce(list(allowed))
+    for name, column in free.items():
+        least = 0
+        for role, wanted in shortfalls(job):
+            asked = sorted(_asked(task, name) for task in tasks if role is None or task.role == role)
+            least = least + sum(asked[:wanted]) if role is not None else max(least, sum(asked[: job.missing()]))
+        if least > exact_sum(np.maximum(column[together], 0)):
+            return False
+    return True
+
+
+def _asked(task: Task, name: str) -> int:
+    return next((amount for needed, amount in task.cls.needs if needed == name), 0)

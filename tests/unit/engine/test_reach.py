@@ -1,0 +1,89 @@
+"""Where sums say that no victims could make room, none are sought; where they do not, they are."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from kbatch.api.objects import AnyObject
+from kbatch.engine.preemption.reuse import Searches
+from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, priority_class, queue, run, world
+
+PREEMPT = """
+actions: "allocate, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: drf}, {name: predicates}, {name: proportion}]
+"""
+RECLAIM = PREEMPT.replace("allocate, preempt", "reclaim, allocate")
+ROLES = {"master": 1, "worker": 1}
+
+
+def tried(text: str, *objects: AnyObject) -> tuple[int, Decisions]:
+    """How often victims were sought in a cycle, and what it decided."""
+    model = world(priority_class("low", 1), priority_class("high", 9), *objects)
+    with mock.patch.object(Searches, "search", autospec=True, side_effect=Searches.search) as search:
+        found = run(model, policy(text))
+    assert found.outcome is not None
+    assert not found.outcome.errors
+    return search.call_count, found
+
+
+def full(*groups: tuple[str, dict[str, Any]]) -> list[AnyObject]:
+    """Two nodes of two CPUs, and on each of them a pod of a CPU of each of two groups."""
+    found: list[AnyObject] = [node("n0", "2"), node("n1", "2"), queue()]
+    for name, more in groups:
+        found.append(group(name, **more))
+        found += [pod(f"{name}-{at}", of=name, on=f"n{at}") for at in range(2)]
+    return found
+
+
+HIGH = group("h", 1, priority_class_name="high")
+LOW: dict[str, Any] = {"priority_class_name": "low"}
+EQUAL: dict[str, Any] = {"priority_class_name": "high", "min_member": 2}
+
+
+@pytest.mark.parametrize(
+    ("others", "evicted"),
+    [
+        ((("a", LOW), ("b", LOW)), 2),
+        ((("a", LOW), ("b", EQUAL)), 0),
+        ((("a", LOW), ("b", {**LOW, "min_member": 2})), 0),
+        ((("a", LOW), ("b", {**LOW, "disruption": "Never"})), 0),
+        ((("a", LOW), ("b", {**LOW, "min_member": 2, "disruption": "Whole"})), 3),
+    ],
+    ids=["both may go", "an equal that is no more than its minimum", "a gang", "never", "a gang that goes whole"],
+)
+def test_a_pod_that_takes_both_of_a_node(others: tuple[tuple[str, dict[str, Any]], ...], evicted: int) -> None:
+    searches, found = tried(PREEMPT, *full(*others), HIGH, *members("h", 1, "2"))
+    assert (searches > 0) == (evicted > 0)
+    assert len(found.evicted) == evicted
+
+
+def test_what_several_kinds_of_pods_ask_for_together() -> None:
+    """Of each kind the cluster would hold enough, but not of both."""
+    roles = group("h", 0, roles=ROLES, priority_class_name="high")
+    master, worker = pod("m", "2", of="h", role="master"), pod("w", "1", of="h", role="worker")
+    nodes: list[AnyObject] = [node("n0", "2"), node("n1", "2"), queue()]
+    nodes += [group("a", **LOW), *(pod(f"a-{at}", of="a", on="n0") for at in range(2))]
+    nodes += [group("b", **EQUAL), *(pod(f"b-{at}", of="b", on="n1") for at in range(2))]
+    searches, found = tried(PREEMPT, *nodes, roles, master, worker)
+    assert (searches, found.evicted) == (0, [])
+    searches, found = tried(PREEMPT, *full(("a", LOW), ("b", LOW)), roles, master, worker)
+    assert searches > 0
+    assert len(found.evicted) == 3
+
+
+@pytest.mark.parametrize(("cpu", "evicted"), [("1", 1), ("2", 0)])
+def test_what_other_queues_could_give(cpu: str, evicted: int) -> None:
+    """The one that is above its share has a pod on each node; the other on them is not to be asked."""
+    kept = queue("kept", reclaimable=False)
+    taken = [pod(f"k-{at}", of="k", on=f"n{at}") for at in range(2)]
+    above = [pod(f"a-{at}", of="a", on=f"n{at}") for at in range(2)]
+    searches, found = tried(
+        RECLAIM, node("n0", "2"), node("n1", "2"), queue(), queue("b", 3), kept, group("k", queue="kept"), *taken,
+        group("a"), *above, group("h", queue="b"), *members("h", 1, cpu),
+    )  # fmt: skip
+    assert (searches > 0) == (evicted > 0)
+    assert len(found.evicted) == evicted
