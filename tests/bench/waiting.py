@@ -73,6 +73,7 @@ from kbatch.times import SECOND
 from tests.bench.engine import NOW, STAMP
 
 NAMESPACES = 20
+SIZES = (8, 27)
 WARM_UP = 60
 """So many cycles at most go by before the first that is timed: until one decides nothing."""
 
@@ -141,10 +142,11 @@ class Figure:
     met: bool
 
 
-def shapes_of(row: Row, chance: random.Random, *, affinity: bool) -> list[Shape]:
+def shapes_of(count: int, chance: random.Random, *, affinity: bool, sizes: tuple[int, int] = SIZES) -> list[Shape]:
+    """So many shapes, of gangs of at least and at most so many pods."""
     found = []
-    for at in range(row.shapes):
-        size = chance.randint(8, 27)
+    for at in range(count):
+        size = chance.randint(*sizes)
         roles: tuple[tuple[str, int, int], ...] = (("", size, chance.choice((1, 1, 2, 4))),)
         if at % 4 == 3:
             masters = chance.randint(1, 3)
@@ -201,13 +203,35 @@ def waiting_group(name: str, namespace: str, shape: Shape, queue: str, stamp: st
     )
 
 
+def cluster_of(nodes: int, cpus: int, queues: int) -> Iterator[AnyObject]:
+    """Priority classes, queues, quotas and nodes of so many CPUs: what is there before any pod."""
+    for name, value in (("low", 1), ("mid", 10), ("high", 100)):
+        yield PriorityClass(metadata=Metadata(name=name), value=value)
+    for index in range(queues):
+        capability: dict[str, str | int | float] | None = None
+        if index % 5 == 4:
+            capability = {"cpu": str(32 * nodes // 4)}
+        yield Queue(metadata=Metadata(name=f"q{index}"), spec=QueueSpec(weight=1 + index % 3, capability=capability))
+    for index in range(0, NAMESPACES, 4):
+        hard: dict[str, str | int | float] = {"requests.cpu": str(32 * nodes // 2)}
+        yield ResourceQuota(metadata=Metadata(name="quota", namespace=f"ns{index}"), spec=ResourceQuotaSpec(hard=hard))
+    for index in range(nodes):
+        labels = {
+            "kubernetes.io/hostname": f"n{index:05}", "zone": f"z{index % 8}", "kind": "ab"[index % 2],
+        }  # fmt: skip
+        yield Node(
+            metadata=Metadata(name=f"n{index:05}", labels=labels),
+            status=NodeStatus(allocatable={"cpu": str(cpus), "memory": "256Gi", "pods": "110"}),
+        )
+
+
 class World:
     """The cluster of a row, and the changes that befall it."""
 
     def __init__(self, row: Row, *, affinity: bool, seed: int = 1) -> None:
         self.row = row
         self.chance = random.Random(seed)
-        self.shapes = shapes_of(row, self.chance, affinity=affinity)
+        self.shapes = shapes_of(row.shapes, self.chance, affinity=affinity)
         self.model = ClusterModel()
         self.running: list[str] = []
         self.pods = 0
@@ -219,29 +243,7 @@ class World:
 
     def _standing(self) -> Iterator[AnyObject]:
         row = self.row
-        for name, value in (("low", 1), ("mid", 10), ("high", 100)):
-            yield PriorityClass(metadata=Metadata(name=name), value=value)
-        for index in range(row.queues):
-            capability: dict[str, str | int | float] | None = None
-            if index % 5 == 4:
-                capability = {"cpu": str(32 * row.nodes // 4)}
-            yield Queue(
-                metadata=Metadata(name=f"q{index}"), spec=QueueSpec(weight=1 + index % 3, capability=capability)
-            )
-        for index in range(0, NAMESPACES, 4):
-            hard: dict[str, str | int | float] = {"requests.cpu": str(32 * row.nodes // 2)}
-            yield ResourceQuota(
-                metadata=Metadata(name="quota", namespace=f"ns{index}"), spec=ResourceQuotaSpec(hard=hard)
-            )
-        for index in range(row.nodes):
-            labels = {
-                "kubernetes.io/hostname": f"n{index:05}", "zone": f"z{index % 8}", "kind": "ab"[index % 2],
-            }  # fmt: skip
-            cpus = str(row.running // row.nodes)
-            yield Node(
-                metadata=Metadata(name=f"n{index:05}", labels=labels),
-                status=NodeStatus(allocatable={"cpu": cpus, "memory": "256Gi", "pods": "110"}),
-            )
+        yield from cluster_of(row.nodes, row.running // row.nodes, row.queues)
         wanted = ResourceRequirements(requests={"cpu": "1", "memory": "2Gi"})
         spec = [
             PodSpec(
