@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from kbatch.api.objects import PodDisruptionBudget
 from kbatch.engine.carryover.awake import Awake, backlog_of
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
@@ -84,9 +85,10 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         session.room, session.predicates, session.scores, policy.fingerprint, scoring=Scoring(session)
     )
     consent = Consent(session)
-    budgets = Budgets(session.model)
-    consent.guards.append(budgets)
-    session.removed_hooks.append(budgets.removed)
+    if session.model.objects.get(PodDisruptionBudget):
+        budgets = Budgets(session.model)
+        consent.guards.append(budgets)
+        session.removed_hooks.append(budgets.removed)
     refusals = session.model.refusals
     if refusals.evictions:
         consent.guards.append(RefusedVictims(refusals.evictions))

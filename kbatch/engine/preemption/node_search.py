@@ -61,9 +61,9 @@ class NodeSearch:
             return None
         if self._fits(row):
             return []
-        candidates: Sequence[Candidate] = self._index.rows.get(row, ())
-        if self._kept_out is not None and self._kept_out[row] and not any(map(self._is_heeded, candidates)):
+        if self.closed(row):
             return None
+        candidates: Sequence[Candidate] = self._index.rows.get(row, ())
         self._lowers = False
         for below in (False, True):
             found = self._in_order(row, candidates, below=below)
@@ -82,6 +82,12 @@ class NodeSearch:
         if found is None:
             found = self._heeded[cls.id] = self._heeds(self._task.cls, cls)
         return found
+
+    def closed(self, row: int) -> bool:
+        """Whether pods keep this one from the row, and still would, whoever of the candidates there went."""
+        if self._kept_out is None or not self._kept_out[row]:
+            return False
+        return not any(map(self._is_heeded, self._index.rows.get(row, ())))
 
     # --- in order -----------------------------------------------------------------------------------------------------
 

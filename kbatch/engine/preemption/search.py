@@ -53,12 +53,11 @@ class Search:
         classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self.coupled = any(context.rankings.coupled(cls) for cls in classes.values())
         self.over = False
-        self._classes = list(classes.values())
         self._only = next(iter(classes)) if len(classes) == 1 else None
         """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
         self._dead: set[tuple[int, int]] = set()
         self._heap: list[tuple[Cost, int]] = [
-            (bound, row) for bound, row in index.bounds(context, self._classes) if among is None or among[row]
+            (bound, row) for bound, row in index.bounds(context, classes.values()) if among is None or among[row]
         ]
         heapq.heapify(self._heap)
         self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
@@ -88,9 +87,9 @@ class Search:
 
     def make_room(self, statement: Statement, task: Task) -> Generator[Turn, None, int | None]:
         """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
-        if self.coupled:
-            self._revive()
         nodes = NodeSearch(self.context, statement, self.poll, self.index, task)
+        if self.coupled:
+            self._revive(nodes, task)
         work = 40 if self.coupled else 1
         among = statement.within(task) if statement.within is not None else None
         for limit in self.session.limits:
@@ -129,11 +128,14 @@ class Search:
             self.poll.take(statement, victim)
         return best[1]
 
-    def _revive(self) -> None:
-        """Look at every node again that could have the room for one of the tasks."""
+    def _revive(self, nodes: NodeSearch, task: Task) -> None:
+        """Look at every node again that could have the room for the task, and is not closed to it."""
         self._dead.clear()
-        for bound, row in self.index.bounds(self.context, self._classes):
-            self._push(bound, row)
+        self._heap = [
+            (bound, row) for bound, row in self.index.bounds(self.context, (task.cls,)) if not nodes.closed(row)
+        ]  # fmt: skip
+        heapq.heapify(self._heap)
+        self._stands = {row: bound for bound, row in self._heap}
 
 
 def _cost(victims: Sequence[Victim]) -> tuple[Any, ...]:
