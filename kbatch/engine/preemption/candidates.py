@@ -256,7 +256,8 @@ class CandidatePool:
         self._consent = context.consent
         self._ballot = ballot
         self._kinds: dict[str, _Kinds] = {}
-        self._indexes: dict[object, CandidateIndex] = {}
+        self._indexes: dict[tuple[tuple[str, object, int], ...], CandidateIndex] = {}
+        """By job, kind and rank of the candidates."""
         self._gone: set[str] = set()
         self._numbers: dict[tuple[str, object], int] = {}
         """One for each job and kind of its pods: searches look them up by the hundred thousand."""
@@ -268,6 +269,7 @@ class CandidatePool:
         if not new:
             return
         self._gone |= new
+        emptied: set[tuple[str, object]] = set()
         for key in new:
             task = session.model.tasks[key]
             kinds = self._kinds.get(task.job)
@@ -276,9 +278,15 @@ class CandidatePool:
                 kinds.tasks.get(kind, {}).pop(key, None)
                 if not kinds.tasks.get(kind, True):
                     del kinds.tasks[kind]
+                    emptied.add((task.job, kind))
             row = session.nodes.row.get(task.node, -1)
             for index in self._indexes.values():
                 index.drop(row, key)
+        if emptied:
+            self._indexes = {
+                tuple([each for each in mark if each[:2] not in emptied]): index
+                for mark, index in self._indexes.items()
+            }
 
     def index(self, preemptor: Preemptor, donors: Iterable[JobState]) -> Generator[Turn, None, CandidateIndex]:
         """The candidates among the donors for a preemptor; in pieces."""
