@@ -12,3 +12,5 @@ MILLISECOND: Final = 1_000
 """Microseconds in a millisecond."""
 SECOND: Final = 1_000_000
 """Microseconds in a second."""
+HOUR: Final = 3_600 * SECOND
+"""Microseconds in an hour."""

@@ -47,6 +47,10 @@ class QueueSpec(ApiModel):
     ones; `Spread`: the emptiest; `LeastLost`: where the least is left that others could have used. Absent: as the
     scheduler's configuration says.
     """
+    evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, json_schema_extra={"format": "int32"})] | None = None
+    """How many of the queue's groups may be evicted as wholes in any hour; 0: none. Absent: any number. Pods above a
+    group's minimum do not count.
+    """
     parent: DnsName | None = None
     """The queue that this one shares its part with others under. Not used yet."""
 

@@ -16,6 +16,7 @@ from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.consent import Consent
+from kbatch.engine.session.hourly import HourlyLimit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import CycleState
 
@@ -32,6 +33,7 @@ class CycleContext:
         ledger: which room is kept, and for whom.
         unschedulable: what was tried in vain.
         backlog: the groups that wait to come in queue, and that the session does not look at.
+        hourly: how often groups may be evicted as wholes.
         holdings: by queue what its groups hold, as far as anybody has asked.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
@@ -45,6 +47,7 @@ class CycleContext:
     unschedulable: UnschedulableCache
     backlog: Backlog
     state: CycleState
+    hourly: HourlyLimit
     holdings: dict[str, Holdings] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 

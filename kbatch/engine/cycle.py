@@ -29,6 +29,7 @@ from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.guarding import failing_after, own_up
+from kbatch.engine.session.hourly import HourlyLimit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import CycleState
 from kbatch.engine.state.snapshot import Snapshot
@@ -89,6 +90,10 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         budgets = Budgets(session.model)
         consent.guards.append(budgets)
         session.removed_hooks.append(budgets.removed)
+    hourly = HourlyLimit(session, snapshot.state.evictions)
+    if hourly:
+        consent.guards.append(hourly)
+        session.removed_hooks.append(hourly.removed)
     refusals = session.model.refusals
     if refusals.evictions:
         consent.guards.append(RefusedVictims(refusals.evictions))
@@ -106,6 +111,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         UnschedulableCache(session, rankings, memo),
         backlog_of(memo, snapshot),
         snapshot.state,
+        hourly,
         memo.holdings,
     )
 
@@ -173,4 +179,5 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
         gathered=gathered,
         binding=binding,
         failing=failing_after(session),
+        evictions=context.hourly.after(),
     )

@@ -294,6 +294,7 @@ class QueueRecord:
     reclaimable: bool = True
     open: bool = True
     placement: Placement | None = None
+    evictions_per_hour: int | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     holders: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
@@ -313,11 +314,12 @@ class QueueRecord:
         self.queue, self.weight = queue, spec.weight
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
         self.placement = _PLACEMENTS.get(spec.placement or "")
+        self.evictions_per_hour = spec.evictions_per_hour
 
     def forget(self) -> None:
         """The Queue is gone: from now on all is as for one that was never there."""
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
-        self.placement = None
+        self.placement = self.evictions_per_hour = None
 
     def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""

@@ -20,7 +20,7 @@ from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
 from kbatch.simulator.packing import PackingSums
 from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
-from kbatch.times import SECOND
+from kbatch.times import HOUR, SECOND
 
 MAX_CYCLES: Final = 100_000
 _AGEING: Final = 600 * SECOND
@@ -229,8 +229,8 @@ class _Run:
         return False
 
     def _last_set_time(self) -> int:
-        """The last instant that some group's spec speaks of, in microseconds after the start."""
-        last = 0
+        """The last instant that some spec speaks of, in microseconds after the start."""
+        last = max((instants[-1] + HOUR - START for instants in self.state.evictions.values()), default=0)
         for job in self.cluster.store.model.jobs.values():
             begin = (job.created if job.started is None else job.started) - START
             last = max(last, begin + _AGEING if job.waiting or job.outstanding else 0)

@@ -84,6 +84,7 @@ class QueueSpec(Object, kw_only=True):
     state: str = "Open"
     parent: str = ""
     placement: str | None = None
+    evictions_per_hour: int | None = None
 
 
 class QueueStatus(Object, kw_only=True):

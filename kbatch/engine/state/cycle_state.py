@@ -81,6 +81,7 @@ class CycleState:
         binding: keys of the gangs whose binds were decided and are not all confirmed, in order. One that is then found
             with only a part of its minimum is bound in part, and has not lost what it had.
         failing: by job key the groups that are left out because work on them has failed.
+        evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)
@@ -88,3 +89,4 @@ class CycleState:
     gathered: GatheredRoom | None = None
     binding: tuple[str, ...] = ()
     failing: Mapping[str, Failing] = field(default_factory=dict)
+    evictions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

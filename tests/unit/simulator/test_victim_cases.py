@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
+from tests.unit.simulator.invariants import CASES, MOST_CYCLES, assert_settled, assert_whole, most_held, times, without
 
 
 def victims(outcome: Any) -> dict[str, tuple[float, str, str]]:
@@ -52,6 +52,17 @@ def test_an_affinity_gang_takes_the_zone_that_holds_it(simulate: Callable[..., A
     assert times(outcome) == {"h0": 1.0, "h1": 1.0}
     assert {each["node"] for each in outcome.binds} == {"n2"}
     assert outcome.running() == ["h0", "h1", "lowest0"]
+    assert_settled(outcome)
+
+
+@pytest.mark.parametrize(("limit", "second"), [("1", 3700.0), ("2", 100.0), ("0", None)])
+def test_no_more_gangs_of_a_queue_are_evicted_in_an_hour_than_it_allows(
+    simulate: Callable[..., Any], limit: str, second: float | None
+) -> None:
+    case = (CASES / "one-gang-an-hour-is-evicted.yaml").read_text("utf-8")
+    outcome = simulate(case.replace("evictionsPerHour: 1", f"evictionsPerHour: {limit}"), max_cycles=1_000)
+    assert [each["time"] for each in outcome.evictions] == ([100.0, 100.0, second, second] if second else [])
+    assert {each["action"] for each in outcome.evictions} <= {"reclaim"}
     assert_settled(outcome)
 
 

@@ -1,0 +1,61 @@
+"""How often a queue's groups may be evicted as wholes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kbatch.engine import CycleState
+from kbatch.model.cluster import ClusterModel
+from kbatch.times import HOUR, SECOND
+from tests.unit.engine.worlds import EPOCH, EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
+
+
+def holding(gangs: int, limit: int | None, *, disruption: str = "Whole", minimum: int = 2) -> ClusterModel:
+    """Queue q1 holds four nodes with gangs of two pods; q2 deserves two of them, and asks for two gangs' room."""
+    names = [f"a{at}" for at in range(4)]
+    return world(
+        [queue("q1", evictions_per_hour=limit), queue("q2")],
+        [node(f"n{at}", "2") for at in range(4)],
+        [group(name, minimum, queue="q1", disruption=disruption) for name in names],
+        [pod(f"{name}-{at}", of=name, on=f"n{row}") for row, name in enumerate(names) for at in range(2)],
+        [group(f"b{at}", 2, queue="q2") for at in range(gangs)],
+        [each for at in range(gangs) for each in members(f"b{at}", 2)],
+    )
+
+
+def evicted(found: Decisions) -> set[str]:
+    return {name.partition("-")[0] for name in found.evicted}
+
+
+@pytest.mark.parametrize(("limit", "wholes"), [(None, 2), (0, 0), (1, 1), (2, 2), (5, 2)])
+def test_one_cycle_keeps_to_it(limit: int | None, wholes: int) -> None:
+    found = run(holding(2, limit), policy(EVERYTHING), now=60)
+    assert len(evicted(found)) == wholes
+    assert found.outcome is not None
+    assert found.outcome.state.evictions == ({"q1": (EPOCH + 60 * SECOND,) * wholes} if limit else {})
+
+
+def test_those_of_the_last_hour_count_and_the_end_of_the_hour_is_an_instant_to_wake_at() -> None:
+    before = EPOCH + 60 * SECOND - HOUR
+    late = run(holding(1, 1), policy(EVERYTHING), now=60, state=CycleState(evictions={"q1": (before + 1,)}))
+    assert late.evicted == []
+    assert late.outcome is not None
+    assert late.outcome.next_wake == before + 1 + HOUR
+    assert late.outcome.state.evictions == {"q1": (before + 1,)}
+    over = run(holding(1, 1), policy(EVERYTHING), now=60, state=CycleState(evictions={"q1": (before,)}))
+    assert len(evicted(over)) == 1
+    assert over.outcome is not None
+    assert over.outcome.state.evictions == {"q1": (EPOCH + 60 * SECOND,)}
+
+
+def test_pods_above_the_minimum_do_not_count() -> None:
+    found = run(holding(2, 0, disruption="Surplus", minimum=1), policy(EVERYTHING), now=60)
+    assert len(found.evicted) == 4
+    assert found.outcome is not None
+    assert found.outcome.state.evictions == {}
+
+
+def test_it_is_recorded() -> None:
+    state = CycleState(evictions={"q1": (EPOCH, EPOCH + 1)})
+    assert msgspec.json.decode(msgspec.json.encode(state), type=CycleState) == state
