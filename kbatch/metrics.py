@@ -338,6 +338,7 @@ class SchedulerMetrics:
         ):
             for value in values:
                 counter.labels(value)
+        self.fragmentation.labels("cpu")
         for action in ("allocate", "preempt", "reclaim"):
             for result in ("ok", "refused"):
                 self.evictions.labels(action, result)

@@ -50,6 +50,7 @@ def test_it_is_none_when_nobody_waits_any_more() -> None:
     registry, clock = CollectorRegistry(), Clock()
     packed = Packed(SchedulerMetrics(registry), clock)
     model = world(queue(), node("a"), pod("p", requests={"cpu": "3"}))
+    assert figures(registry) == (0.0, 0.0), "the series is there from the start"
     look(packed, model)
     assert figures(registry) == (0.1, 0.0)
     model.apply(Upsert(pod("p", "a", requests={"cpu": "3"})))
