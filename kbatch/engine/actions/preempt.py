@@ -110,6 +110,7 @@ def _clear(
         clearing.evict(other, task, EVICTOR.name)
     for task, row in rows:
         session.room.pipeline(task.cls, row)
+        session.whole_nodes.hold(task, row, 1)
     yield from clearing.commit()
 
 

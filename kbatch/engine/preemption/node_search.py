@@ -59,6 +59,8 @@ class NodeSearch:
         """The units that would have to go from this row, none where there is room; None: no set of them helps."""
         if not self._allowed[row]:
             return None
+        if self._whole.active and self._task.cls.best_effort and not self._statement.may(self._task, row, waits=True):
+            return None  # who asks for nothing has no better right to a node than who stands there
         if self._fits(row):
             return []
         if self.closed(row):

@@ -13,7 +13,9 @@ class TopologyArguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     levels: tuple[str, ...] = Field(
-        default=(), description=f"node labels, outermost first: a list, or divided by commas, such as {_EXAMPLE}"
+        default=(),
+        alias="levels",
+        description=f"node labels, outermost first: a list, or divided by commas, such as {_EXAMPLE}",
     )
 
     @field_validator("levels", mode="before")
