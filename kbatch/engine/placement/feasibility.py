@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from kbatch.api.objects import Metadata, Pod
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
@@ -27,6 +26,7 @@ from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks
 from kbatch.engine.state.node_resources import NodeResources
+from kbatch.engine.state.to_come import pod_to_come, tasks_to_come
 from kbatch.model.makers import ToCome
 from kbatch.model.nodes import Column, exact_sum
 from kbatch.model.tasks import Task, TaskClass
@@ -284,15 +284,11 @@ class Feasibility:
     def _awaited(self, job: JobState, coming: Sequence[ToCome]) -> list[Task]:
         """The pods to come as tasks that are in no model."""
         tasks: list[Task] = []
-        namespace, _, name = job.key.partition("/")
         for pods in coming:
-            meta = pods.template.pod.metadata
             cls = pods.template.task_class(self._session.model.classes, job.job.namespace)
-            metadata = Metadata(name=name, namespace=namespace, labels=meta.labels, annotations=meta.annotations)
-            pod = Pod(metadata=metadata, spec=cls.spec)
-            for _ in range(pods.count):
-                key = f"{job.key}#{len(tasks)}"  # no pod has such a name
-                tasks.append(Task(key, "", pod, cls, job.key, pods.template.role, self._session.now))
+            pod = pod_to_come(job, pods.template, cls.spec)
+            numbers = range(len(tasks), len(tasks) + pods.count)
+            tasks += tasks_to_come(job, pods.template.role, pod, cls, numbers, self._session.now)
         return tasks
 
     def _attempt(self, job: JobState, awaited: Sequence[Task]) -> Generator[Turn, None, Trial]:

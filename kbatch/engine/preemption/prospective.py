@@ -12,10 +12,11 @@ from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.names import IN_QUEUE_GATE
-from kbatch.api.objects import Metadata, Pod, PodSpec
+from kbatch.api.objects import PodSpec
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.to_come import pod_to_come, tasks_to_come
 from kbatch.model.jobs import Job
 from kbatch.model.makers import ToCome
 from kbatch.model.tasks import Task
@@ -71,23 +72,16 @@ def awaited(session: Session, job: JobState, found: list[ToCome]) -> Generator[T
     most = job.missing()
     tasks: list[Task] = []
     for pods in found:
-        template = pods.template.pod
-        pod = Pod(
-            metadata=Metadata(
-                name=job.job.name.partition("/")[2], namespace=job.job.namespace, labels=template.metadata.labels,
-                annotations=template.metadata.annotations,
-            ),
-            spec=template.spec,
-        )  # fmt: skip
+        spec = pods.template.pod.spec
+        pod = pod_to_come(job, pods.template, spec)
         cls = session.model.classes.classify(pod)
-        never = _never_preempts(session, job, template.spec)
-        for number in range(1, min(most, pods.count) + 1):
-            key = f"{job.key}#{len(tasks)}"  # no pod has such a name
-            role = pods.template.role
-            tasks.append(
-                Task(key, "", pod, cls, job.key, role, session.now, priority=job.priority, never_preempts=never)
-            )
-            if number % _AT_ONCE == 0:
+        never = _never_preempts(session, job, spec)
+        numbers = range(len(tasks), len(tasks) + min(most, pods.count))
+        for task in tasks_to_come(
+            job, pods.template.role, pod, cls, numbers, session.now, priority=job.priority, never_preempts=never
+        ):
+            tasks.append(task)
+            if len(tasks) % _AT_ONCE == 0:
                 yield TURN
     return tasks
 
