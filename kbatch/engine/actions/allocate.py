@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
@@ -37,6 +37,9 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
+
+_FEW: Final = 4
+"""So few pods are as quickly placed as it is counted whether there could be room for them."""
 
 
 class Allocate(Action):
@@ -277,7 +280,9 @@ class _Line:
         known = not failed.empty and failed.known(job, signature(job, tasks), tasks)
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
-        hopeless = known or (self._unlimited(statement, tasks) and not could_fit(context.rankings, job))
+        hopeless = known or (
+            len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job)
+        )
         if not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
             if session.due(len(statement)):
                 yield TURN

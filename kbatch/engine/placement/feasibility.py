@@ -209,10 +209,14 @@ class Feasibility:
     @property
     def trials(self) -> dict[object, Trial]:
         """The trials for the next session, while the capacity of the nodes stays as it is: those made or asked for in
-        this one, and of earlier ones, the latest first, as many as there are groups that may still ask for them.
+        this one, and of earlier ones the latest, as many as there are groups that may still ask for them.
         """
-        earlier = (pair for pair in self._before.items() if pair[0] not in self._trials)
-        return self._trials | dict(islice(earlier, max(0, len(self._session.model.live) - len(self._trials))))
+        kept: dict[object, Trial] = {**self._before, **self._trials}
+        spare = len(kept) - max(len(self._trials), len(self._session.model.live))
+        if spare > 0:
+            for mark in list(islice((mark for mark in self._before if mark not in self._trials), spare)):
+                del kept[mark]
+        return kept
 
     @property
     def alike(self) -> dict[Hashable, Trial]:

@@ -7,8 +7,8 @@ means only that victims are to be sought.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from kbatch.model.tasks import Task, TaskClass
 
 _Free: TypeAlias = dict[str, Column]
 _Kind: TypeAlias = tuple[int, str]
+_RARELY: Final = 4
+"""Whether it is enough is asked after 1, 4, 16 queues and so on."""
 
 
 def within_reach(
@@ -38,9 +40,26 @@ def within_reach(
     tasks = [single] if single is not None else unplaced(job)
     classes = {task.cls.id: task.cls for task in tasks}
     free = _free(session, classes.values())
-    for record in queues:
-        _give_back(session, ballot, preemptor, record, context.holdings, free)
     allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
+    look = 1
+    for number, record in enumerate(queues, start=1):
+        _give_back(session, ballot, preemptor, record, context.holdings, free)
+        if number == look:  # most often a few queues are enough, and a yes is a yes
+            if _enough(job, single, tasks, classes, allowed, free):
+                return True
+            look *= _RARELY
+    return _enough(job, single, tasks, classes, allowed, free)
+
+
+def _enough(
+    job: JobState,
+    single: Task | None,
+    tasks: Sequence[Task],
+    classes: Mapping[int, TaskClass],
+    allowed: Mapping[int, Mask],
+    free: _Free,
+) -> bool:
+    """Whether what is free would be enough for the one pod, or for the job's minimum."""
     most = {
         key: _fitting(cls, allowed[key], free, sum(1 for task in tasks if task.cls.id == key))
         for key, cls in classes.items()
