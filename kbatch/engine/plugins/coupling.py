@@ -157,12 +157,14 @@ class CouplingIndex:
         moved = {id(counter) for counter, _ in self.meet(cls).moves}
         return any(id(counter) in moved for counter in counters)
 
-    def reset(self) -> None:
-        """Take back what the session did."""
-        for met in self._touched:
+    def reset(self) -> Iterator[None]:
+        """Take back what the session did, in pieces."""
+        for number, met in enumerate(self._touched, start=1):
             for counter, weight in met.moves:
                 counter.add_all(met.rows, -weight)
             met.rows.clear()
+            if not number % _CLASSES_AT_ONCE:
+                yield
         self._touched.clear()
 
     def _meet(self, cls: TaskClass) -> _Met:

@@ -115,10 +115,10 @@ class _Kept:
         self.standing.moved(part, cls, row, amount)
         self.leaving.moved(part, cls, row, amount)
 
-    def reset(self) -> None:
-        """Take back what a session did."""
-        self.standing.reset()
-        self.leaving.reset()
+    def reset(self) -> Iterator[None]:
+        """Take back what a session did, in pieces."""
+        yield from self.standing.reset()
+        yield from self.leaving.reset()
 
     def coupled(self, cls: TaskClass) -> _Coupled:
         """What a class demands."""
@@ -173,9 +173,8 @@ class Neighbours:
         """Give the counters back for the next cycle. Nothing is asked any more."""
         kept, self._kept = self._kept, None
         if kept is not None and self._occupants is not None:
-            kept.reset()
+            yield from kept.reset()
             self._occupants.give_back(self._name, kept, self._version)
-        yield from ()
 
     def _taking(self) -> Generator[None, None, None]:
         """Take the counters that the last cycle left, or count."""

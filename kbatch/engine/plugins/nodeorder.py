@@ -7,7 +7,7 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
@@ -168,15 +168,14 @@ class NodeOrder(Plugin):
         self._index: CouplingIndex | None = None
         self._kept: tuple[_Kept, Occupants, int] | None = None
 
-    def let_go(self) -> Iterable[None]:
+    def let_go(self) -> Iterator[None]:
         """Give the counters back for the next cycle."""
-        if self._kept is not None:
-            kept, occupants, version = self._kept
+        taken, self._kept, self._index = self._kept, None, None
+        if taken is not None:
+            kept, occupants, version = taken
             if kept.index is not None:
-                kept.index.reset()
+                yield from kept.index.reset()
             occupants.give_back(self.name, kept, version)
-        self._kept = self._index = None
-        return ()
 
     def prepare(self) -> Iterator[None]:
         """Take the counters that the last cycle left, or count."""

@@ -139,7 +139,7 @@ class Occupancy:
         self._emptied = emptied
         self._name: Final = "occupancy", emptied
         self._taken: tuple[_Kept, Occupants, int] | None = None
-        self._counts: dict[int, bool] = {}
+        self._ports: dict[int, frozenset[HostPort]] = {}
 
     def let_go(self) -> Iterable[None]:
         """Give the counts back for the next cycle. Nothing is asked any more."""
@@ -161,12 +161,15 @@ class Occupancy:
         return self._taken[0]
 
     def ports_of(self, cls: TaskClass) -> frozenset[HostPort]:
-        """The host ports of a class."""
-        return self._kept.ports_of(cls)
+        """The host ports of a class. Nobody's pods are counted for it: most classes have none."""
+        found = self._ports.get(cls.id)
+        if found is None:
+            found = self._ports[cls.id] = host_ports(cls.spec)
+        return found
 
     def matters(self, cls: TaskClass) -> bool:
         """Whether pods of the class may keep others, or one another, off a node by ports or attach limits."""
-        return bool(self._kept.ports_of(cls)) or (bool(cls.volumes) and self._kept.attached()[0].limited(cls))
+        return bool(self.ports_of(cls)) or (bool(cls.volumes) and self._kept.attached()[0].limited(cls))
 
     def shares(self, cls: TaskClass) -> bool:
         """Whether pods elsewhere may keep the class off a node, by a claim that both use."""
@@ -178,7 +181,7 @@ class Occupancy:
 
     def ports_taken(self, cls: TaskClass, rows: Index, *, later: bool) -> Mask | None:
         """The rows on which a host port of the class is taken; None where it has none."""
-        ports = self._kept.ports_of(cls)
+        ports = self.ports_of(cls)
         return self._kept.taken()[later].blocked(ports, rows) if ports else None
 
     def cannot_attach(self, cls: TaskClass, rows: Index, *, later: bool) -> Mask | None:
@@ -189,10 +192,7 @@ class Occupancy:
 
     def counts(self, cls: TaskClass) -> bool:
         """Whether pods of the class hold anything that is counted here."""
-        found = self._counts.get(cls.id)
-        if found is None:
-            found = self._counts[cls.id] = bool(cls.volumes) or bool(self._kept.ports_of(cls))
-        return found
+        return bool(cls.volumes) or bool(self.ports_of(cls))
 
     def move(self, cls: TaskClass, row: int, sign: int, *, stays: bool) -> None:
         """One pod more (1) or less (-1) on a row; `stays`: it only begins, or ceases, to terminate there."""
