@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.placement.feasibility import Trial
+
+
+class Stated(NamedTuple):
+    """A reason, the instant at which its numbers were worked out, and the `standing_generation` of the nodes for which
+    they hold; None where the cycle that worked them out had changed the nodes itself.
+    """
+
+    reason: Reason
+    at: int
+    nodes: int | None
 
 
 @dataclass(slots=True)
@@ -19,7 +30,7 @@ class Memo:
         policy: fingerprint of the policy it was made with; another policy starts afresh.
         shrinking: by signature of what was to be placed in vain, the model's `room_generation` then: it fails again
             while room only shrinks. exact: the same with `standing_generation`: while the nodes are just as they were.
-        shortages: what groups lacked, while `standing_generation` is `shortages_at`.
+        shortages: what groups lacked.
         trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`; of
             those that the last cycle asked about. alike: the same for all, by what a group's answer depends on.
         idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
@@ -31,8 +42,7 @@ class Memo:
     policy: str = ""
     shrinking: dict[object, int] = field(default_factory=dict)
     exact: dict[object, int] = field(default_factory=dict)
-    shortages: dict[object, Reason] = field(default_factory=dict)
-    shortages_at: int = -1
+    shortages: dict[object, Stated] = field(default_factory=dict)
     trials: dict[object, Trial] = field(default_factory=dict)
     alike: dict[Hashable, Trial] = field(default_factory=dict)
     trials_at: int = -1

@@ -22,10 +22,12 @@ from kbatch.api.reasons import (
     Reason,
     Reserved,
 )
-from kbatch.engine.carryover.memo import Memo
+from kbatch.engine.carryover.backlog import OLDEST
+from kbatch.engine.carryover.memo import Memo, Stated
 from kbatch.engine.carryover.unschedulable import classes_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Trial
 from kbatch.engine.placement.gang import placing, why_apart
 from kbatch.engine.placement.kinds import easiest_first
@@ -40,14 +42,18 @@ from kbatch.resources import total
 
 
 class Shortages:
-    """What groups lack to be placed, the same for all that are alike; kept while the nodes stay as they are."""
+    """What groups lack to be placed, the same for all that are alike; kept while the nodes stay as they are.
+
+    Where they do not, and there is still not enough room, the numbers are worked out again as soon as they are as old
+    as numbers may be.
+    """
 
     def __init__(self, context: CycleContext, before: Memo) -> None:
         self._context = context
         session = self._session = context.session
-        as_before = before.shortages_at == session.snapshot.standing_generation and context.unschedulable.as_found
-        self._before = before.shortages if as_before else {}
-        self._found: dict[object, Reason] = {}
+        self._nodes = session.snapshot.standing_generation if context.unschedulable.as_found else None
+        self._before = before.shortages
+        self._found: dict[object, Stated] = {}
         self._nominated = [job for job in session.live() if job.nominated]
 
     def of(self, job: JobState) -> Generator[Turn, None, Reason]:
@@ -60,21 +66,35 @@ class Shortages:
             signature(job, tasks), context.unschedulable.beyond(classes_of(tasks)), job.pipelined,
             context.feasibility.mark(job),
         )  # fmt: skip
-        found = self._found.get(key) or self._before.get(key)
+        found = self._found.get(key)
         if found is None:
-            found = yield from self._work_out(job)
-        self._found[key] = found
-        return found
+            found = self._before.get(key)
+            if found is None or found.nodes is None or found.nodes != self._nodes:
+                found = yield from self._work_out(job, found)
+            self._found[key] = found
+        return found.reason
 
-    def _work_out(self, job: JobState) -> Generator[Turn, None, Reason]:
+    def _work_out(self, job: JobState, before: Stated | None) -> Generator[Turn, None, Stated]:
+        """What it lacks; `before`: what it did when the nodes were different."""
         context, session = self._context, self._session
         alone = yield from context.feasibility.attempting(job)
         if not alone.fits:
-            return too_small(session, job, alone)
+            return self._stated(too_small(session, job, alone))
         reserved = yield from self._reserved(job)
         if reserved is not None:
-            return reserved
-        return (yield from explaining(context, job, (When.NOW, When.LATER)))
+            return self._stated(reserved)
+        if before is not None and self._may_stand(job, before):
+            session.wake.append(before.at + OLDEST)
+            return before
+        return self._stated((yield from explaining(context, job, (When.NOW, When.LATER))))
+
+    def _stated(self, reason: Reason) -> Stated:
+        return Stated(reason, self._session.now, self._nodes)
+
+    def _may_stand(self, job: JobState, before: Stated) -> bool:
+        """Whether numbers may be told again although the nodes have changed."""
+        known = type(before.reason) is NotEnoughResources and job.together is None
+        return known and before.at <= self._session.now < before.at + OLDEST
 
     def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
         """Reserved, where the job would fit but for what others are nominated to."""
@@ -86,7 +106,9 @@ class Shortages:
             session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
         try:
-            fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=())
+            fits = could_fit(self._context.rankings, job)
+            if fits:
+                fits = yield from placing(self._context.rankings, statement, (When.NOW,), search=())
             statement.rollback()
         finally:
             for cls, row in rows:
@@ -101,8 +123,7 @@ class Shortages:
 
     def keep(self, memo: Memo) -> None:
         """Put into the next cycle's memo what may hold then."""
-        if self._context.unschedulable.as_found:
-            memo.shortages, memo.shortages_at = self._found, self._session.snapshot.standing_generation
+        memo.shortages = self._found
 
 
 def restated(session: Session, job: JobState, reason: Reason) -> Reason:

@@ -11,18 +11,20 @@ import pytest
 from kbatch.api.objects import (
     Affinity,
     LabelSelector,
+    Node,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PodStatus,
     TopologySpreadConstraint,
 )
-from kbatch.api.reasons import NotEnoughResources
+from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
 from kbatch.engine import Memo
 from kbatch.engine.placement import gang
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Upsert
-from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, queue, run, world
+from kbatch.model.events import Delete, Upsert
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import EPOCH, Decisions, group, members, node, pod, policy, queue, run, world
 
 ZONE = "zone"
 _ALLOCATE = sys.modules["kbatch.engine.actions.allocate"]
@@ -128,6 +130,40 @@ def test_numbers_describe_the_cluster_as_the_cycle_leaves_it() -> None:
     assert (said.placeable, said.missing) == (1, 2000), "of the 4 that small has left one takes 3, so 2 lack"
     _carry_out(model, found)
     assert run(model, policy(), memo=memo_of(found)).verdicts["ns/late"].reason == said
+
+
+def test_numbers_are_told_again_before_they_are_half_a_minute_old() -> None:
+    """A change of what is told besides numbers is told at once; without memory all is told as it is."""
+    model = world(
+        queue(), node("n1", "4"), node("n2", "4"), *(pod(f"old-{at}", "1", on="n1") for at in range(4)),
+        pod("old", "4", on="n2"), group("g", 6), members("g", 6),
+    )  # fmt: skip
+
+    def told(memo: Memo, now: int) -> tuple[tuple[int, int], Decisions]:
+        found = run(model, policy(), now=now, memo=memo)
+        said = found.verdicts["ns/g"].reason
+        assert isinstance(said, NotEnoughResources)
+        return (said.placeable, said.missing), found
+
+    numbers, found = told(Memo(), 0)
+    assert numbers == (0, 6000)
+    model.apply(Delete(Pod, "ns", "old-0"))
+    numbers, found = told(memo_of(found), 5)
+    assert numbers == (0, 6000)
+    assert told(Memo(), 5)[0] == (1, 5000)
+    assert found.outcome is not None
+    assert found.outcome.next_wake == EPOCH + 30 * SECOND
+    assert not run(model, policy(), now=29, memo=memo_of(found)).verdicts, "nothing has changed meanwhile"
+    numbers, found = told(memo_of(found), 30)
+    assert numbers == (1, 5000)
+    assert found.outcome is not None
+    assert found.outcome.next_wake == EPOCH + 600 * SECOND, "its ageing; the numbers are those of now"
+    model.apply(Delete(Node, "", "n2"))
+    found = run(model, policy(), now=62, memo=memo_of(found))
+    assert isinstance(found.verdicts["ns/g"].reason, ClusterTooSmall)
+    model.apply(Upsert(node("n2", "4")))
+    found = run(model, policy(), now=63, memo=memo_of(found))
+    assert type(found.verdicts["ns/g"].reason) is NotEnoughResources
 
 
 def _carry_out(model: ClusterModel, found: Decisions) -> None:
