@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ def test_a_job_opens_nodes_one_by_one_and_fills_them(
     opened = set(mine)
     chosen: list[int] = []
     while len(chosen) < count:
-        rows = JobRanking(rankings.of(cls, when), sorted(opened)).choose(count - len(chosen))
+        rows = JobRanking(rankings.of(cls, when), partial(sorted, opened)).choose(count - len(chosen))
         if not rows:
             break
         for row in rows:

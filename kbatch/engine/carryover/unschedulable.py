@@ -48,6 +48,7 @@ class UnschedulableCache:
         session = self._session
         classes = classes_of(tasks)
         if self._independent(job, classes):
+            mark = self._compared(job, mark)
             if self._shrinking.get(mark) == session.room_moves:
                 return True
             if (
@@ -59,7 +60,7 @@ class UnschedulableCache:
             return False
         if session.set_aside or job.together is not None:
             return False
-        mark = mark, self.beyond(classes)
+        mark = mark, self.beyond(job, classes)
         if self._exact.get(mark) == session.commits:
             return True
         if self.as_found and self._before.exact.get(mark) == session.snapshot.standing_generation:
@@ -72,14 +73,14 @@ class UnschedulableCache:
         session = self._session
         classes = classes_of(tasks)
         if self._independent(job, classes):
-            self._shrinking[mark] = session.room_moves
+            self._shrinking[self._compared(job, mark)] = session.room_moves
         elif job.together is None:
-            self._exact[mark, self.beyond(classes)] = session.commits
+            self._exact[mark, self.beyond(job, classes)] = session.commits
 
-    def beyond(self, classes: Sequence[TaskClass]) -> Hashable:
-        """What matters to pods of these classes besides what stands on the nodes."""
+    def beyond(self, job: JobState, classes: Sequence[TaskClass]) -> Hashable:
+        """What matters to the job's pods of these classes besides what stands on the nodes."""
         depends = [plugin.depends(cls) for cls in classes for plugin in self._rankings.far(cls)]
-        return self._beside, tuple(depends)
+        return self._beside, self._rankings.preference(job), tuple(depends)
 
     def hopeless(self, key: object) -> bool:
         """Whether victims for the like of this were sought in vain since the last decision."""
@@ -101,6 +102,12 @@ class UnschedulableCache:
     def _beside(self) -> Hashable:
         """What matters to any pods besides what stands on the nodes."""
         return self._session.stuck, self._session.whole_nodes.mark
+
+    def _compared(self, job: JobState, mark: object) -> object:
+        """With what the emptied nodes offer, where that decides how far apart the job's pods may stand."""
+        if job.together is None or not any(plugin.compares(job) for plugin in self._session.gathering):
+            return mark
+        return mark, self._session.snapshot.capacity_generation
 
     def _independent(self, job: JobState, classes: Sequence[TaskClass]) -> bool:
         """Whether with less room the job's minimum never fits where it did not."""

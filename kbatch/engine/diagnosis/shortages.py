@@ -63,7 +63,7 @@ class Shortages:
             return too_small(context.session, job, (yield from context.feasibility.attempting(job)))
         tasks = unplaced(job)
         key = (
-            signature(job, tasks), context.unschedulable.beyond(classes_of(tasks)), job.pipelined,
+            signature(job, tasks), context.unschedulable.beyond(job, classes_of(tasks)), job.pipelined,
             context.feasibility.mark(job),
         )  # fmt: skip
         found = self._found.get(key)

@@ -77,7 +77,7 @@ class _Search:
         self._statement = statement
         self._job = statement.job
         self._when = when
-        self._kinds = hardest_first(rankings, kinds_of(self._job))
+        self._kinds = hardest_first(rankings, statement, kinds_of(self._job))
         self._fits = [rankings.of(kind.cls, when) for kind in self._kinds]
         self._coupled = [rankings.coupled(kind.cls) for kind in self._kinds]
         self._used = [0] * len(self._kinds)

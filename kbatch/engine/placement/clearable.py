@@ -31,22 +31,24 @@ def clearable(session: Session, rankings: NodeRankings, job: JobState, capacity:
     units = units_of(session, rankings, job, When.LATER, capacity=capacity)
     if units is None:
         return
-    options = [_options(rankings, unit) for unit in units]
+    options = [_options(session, rankings, unit) for unit in units]
     for masks in islice(product(*options), _MOST_LOOKED_AT):
         choice = _choice(units, masks)
         if choice is not None:
             yield choice
 
 
-def _options(rankings: NodeRankings, unit: Unit) -> list[Mask]:
+def _options(session: Session, rankings: NodeRankings, unit: Unit) -> list[Mask]:
     """Of a unit's widest sets those that could hold it, the fewest lacking first."""
-    now = count(rankings, unit.kinds, When.LATER).fitting
+    now = count(session, rankings, unit, When.LATER).fitting
     widest = max((each.spread for each in unit.sets), default=0)
     found: list[tuple[int, int, int, Column]] = []
     for place, each in enumerate(each for each in unit.sets if each.spread == widest):
         there = sums(each.of, now) if len(each.of) else np.zeros(0, np.int64)
         numbers = enough(each, unit, unit.counted).tolist()
         found.extend((max(0, unit.least - int(there[number])), place, number, each.of) for number in numbers)
+    if not (found or unit.least):
+        return [np.zeros(len(rankings.every), np.bool_)]  # its pods are not needed, and have room nowhere
     found.sort(key=lambda each: each[:3])
     return [of == number for _, _, number, of in found[:_OPTIONS]]
 

@@ -48,7 +48,7 @@ def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generato
         return
     most = {kind.cls.id: len(kind.tasks) if rankings.hardness(kind.cls)[0] else 0 for kind in kinds}
     counts = {id(kind): count for kind, count in zip(kinds, chosen(statement, kinds, most), strict=True)}
-    order = hardest_first(rankings, kinds)
+    order = hardest_first(rankings, statement, kinds)
     for kind in order:
         if counts[id(kind)]:
             yield from fill(rankings, statement, kind, counts[id(kind)], when)
@@ -93,6 +93,6 @@ def fill_unit(rankings: NodeRankings, statement: Statement, unit: Unit, when: Wh
         yield from filling(rankings, statement, (when,), search=())
         return job.pipelined - before
     left = unit.least
-    for kind in hardest_first(rankings, [each for each in kinds_of(job) if each.role == unit.role]):
+    for kind in hardest_first(rankings, statement, [each for each in kinds_of(job) if each.role == unit.role]):
         left -= yield from fill(rankings, statement, kind, left, when)
     return unit.least - left

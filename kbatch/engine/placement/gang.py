@@ -127,7 +127,8 @@ def _surroundings(rankings: NodeRankings, statement: Statement, task: Task, when
         return [np.ones(len(rankings.every), np.bool_)]
     choices = Together(rankings, statement, units, when, _nothing).masks()
     found = (choice.get(task.role, choice.get(None)) for choice in choices)
-    return [mask for mask in islice(found, _SETS) if mask is not None]
+    masks = [mask for mask in islice(found, _SETS) if mask is not None]
+    return masks if statement.job.strict else [*masks, np.ones(len(rankings.every), np.bool_)]
 
 
 def _nothing(_: Choice) -> Generator[Turn, None, bool]:
@@ -149,7 +150,7 @@ def why_apart(rankings: NodeRankings, statement: Statement, when: When) -> Gener
         for unit in some:
             if not beside:
                 statement.rollback(mark)
-            best = fullest(unit, count(rankings, unit.kinds, when).fitting)
+            best = fullest(unit, count(session, rankings, unit, when).fitting)
             placed = 0
             if best is not None:
                 statement.within = keeping_to({unit.role: best[0]})

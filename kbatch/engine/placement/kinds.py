@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -44,11 +46,23 @@ def kinds_of(job: JobState) -> list[Kind]:
     return list(found.values())
 
 
-def hardest_first(rankings: NodeRankings, kinds: Sequence[Kind]) -> list[Kind]:
-    """The kinds in the order in which they are placed; of equals, the first in the order of tasks."""
+def hardest_first(rankings: NodeRankings, statement: Statement, kinds: Sequence[Kind]) -> list[Kind]:
+    """The kinds in the order in which they are placed; of equals, the first in the order of tasks.
+
+    For who wants whole nodes, only those count on which no other group stands.
+    """
     if len(kinds) < 2:
         return list(kinds)
-    return sorted(kinds, key=lambda kind: rankings.hardness(kind.cls))
+    job, whole = statement.job, statement.session.whole_nodes
+
+    def hardness(kind: Kind) -> tuple[int, int]:
+        able, part = rankings.hardness(kind.cls)
+        rows = whole.rows(job, kind.tasks[0], waits=True) if kind.tasks else None
+        if rows is not None:
+            able = min(able, int(np.count_nonzero(rows & rankings.allowed(kind.cls))))
+        return able, part
+
+    return sorted(kinds, key=hardness)
 
 
 def easiest_first(rankings: NodeRankings, job: JobState) -> list[Task]:

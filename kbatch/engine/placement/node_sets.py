@@ -116,11 +116,10 @@ def _unit(
     capacity: Capacity | None = None,
 ) -> Unit | None:
     """A unit with its sets; None where no plugin says anything of it."""
-    counted = count(rankings, kinds, when, capacity)
-    if session.whole_nodes.active and capacity is None:
-        masks = [session.whole_nodes.rows(job, kind.tasks[0], waits=when is When.LATER) for kind in kinds]
-        some = np.logical_or.reduce([mask for mask in masks if mask is not None])
-        counted = Counted(np.where(some, counted.fitting, np.int64(0)), np.where(some, counted.room, np.int64(0)))
+    if capacity is not None:
+        counted = _count(rankings, kinds, when, capacity)
+    else:
+        counted = _open(session, rankings, job, kinds, when)
     placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
     for plugin in session.gathering:
@@ -155,8 +154,23 @@ def _both(one: NodeSets, other: NodeSets) -> NodeSets:
     )
 
 
-def count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: Capacity | None = None) -> Counted:
-    """The room for pods of these kinds as the session stands, or as `capacity` says."""
+def count(session: Session, rankings: NodeRankings, unit: Unit, when: When) -> Counted:
+    """The room for a unit's pods as the session stands, on the nodes that others leave to any of them."""
+    return _open(session, rankings, unit.job, unit.kinds, when)
+
+
+def _open(session: Session, rankings: NodeRankings, job: JobState, kinds: Sequence[Kind], when: When) -> Counted:
+    counted = _count(rankings, kinds, when)
+    whole = session.whole_nodes
+    masks = [whole.rows(job, kind.tasks[0], waits=when is When.LATER) for kind in kinds if kind.tasks]
+    if not masks or not whole.active:
+        return counted
+    some = np.logical_or.reduce([mask for mask in masks if mask is not None])
+    return Counted(np.where(some, counted.fitting, np.int64(0)), np.where(some, counted.room, np.int64(0)))
+
+
+def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: Capacity | None = None) -> Counted:
+    """The room for pods of these kinds, whoever stands beside them, or as `capacity` says."""
     fitting: Column | None = None
     largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
     room = np.zeros(len(rankings.every), np.int64)

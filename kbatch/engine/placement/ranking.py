@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -345,8 +346,7 @@ class NodeRankings:
 
     def of(self, cls: TaskClass, when: When, job: JobState | None = None) -> NodeRanking:
         """The keys of a class, scored as the job's queue asks; without a job, as the configuration says."""
-        scoring = self._scoring
-        way = scoring.placement(job) if job is not None and scoring is not None and scoring.by_job else None
+        way = self._way(job) if job is not None else None
         found = self._fits.get((cls.id, when, way))
         if found is None:
             if len(self._fits) * len(self.every) > _MOST_CELLS:
@@ -355,11 +355,21 @@ class NodeRankings:
             found = self._fits[cls.id, when, way] = NodeRanking(self, cls, when, way)
         return found
 
+    def _way(self, job: JobState) -> Placement | None:
+        """What the job's queue asks for."""
+        scoring = self._scoring
+        return scoring.placement(job) if scoring is not None and scoring.by_job else None
+
+    def preference(self, job: JobState) -> Hashable:
+        """What decides which nodes the job's pods prefer, besides their class and what stands on the nodes."""
+        own = self._scoring.own_nodes if self._scoring is not None else None
+        return self._way(job), tuple(own.rows(job)) if own is not None else ()
+
     def for_job(self, cls: TaskClass, when: When, job: JobState) -> NodeRanking | JobRanking:
         """What chooses nodes for pods of a job."""
         found = self.of(cls, when, job)
         if found.own_nodes and self._scoring is not None and self._scoring.own_nodes is not None:
-            return JobRanking(found, self._scoring.own_nodes.rows(job))
+            return JobRanking(found, partial(self._scoring.own_nodes.rows, job))
         return found
 
     def most(self, cls: TaskClass) -> int:

@@ -194,7 +194,7 @@ class Together:
 
     def _now(self, at: int, whole: Mask | None) -> Counted:
         """The room for a unit's pods, within the rows of the job, beside what is placed on trial."""
-        counted = count(self._rankings, self._units[at].kinds, self._when)
+        counted = count(self._statement.session, self._rankings, self._units[at], self._when)
         return counted if whole is None else Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
 
     def _before(self, at: int, whole: Mask | None) -> Counted:

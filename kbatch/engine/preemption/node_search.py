@@ -59,7 +59,7 @@ class NodeSearch:
         """The units that would have to go from this row, none where there is room; None: no set of them helps."""
         if not self._allowed[row]:
             return None
-        if self._whole.active and self._task.cls.best_effort and not self._statement.may(self._task, row, waits=True):
+        if self._whole.active and self._task.cls.best_effort and not self._open(row):
             return None  # who asks for nothing has no better right to a node than who stands there
         if self._fits(row):
             return []
@@ -263,6 +263,11 @@ class NodeSearch:
 
     def _fits(self, row: int) -> bool:
         """Whether the row, which the pod may use at all, takes it; scores do not matter here."""
-        if self._whole.active and not self._statement.may(self._task, row, waits=True):
+        if self._whole.active and not self._open(row):
             return False
         return self._fit.fits(row)
+
+    def _open(self, row: int) -> bool:
+        """Whether the limits leave the row to the task. How many pods they allow is not for the row to mend."""
+        rows = self._statement.rows(self._task, waits=True)
+        return rows is None or bool(rows[row])

@@ -17,6 +17,7 @@ from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
+from kbatch.model.nodes import Mask
 
 _Mark: TypeAlias = tuple[object, ...]
 
@@ -36,7 +37,7 @@ class Searches:
         self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]], choice: Choice | None = None
     ) -> Generator[Turn, None, Search]:
         """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows."""
-        among = np.logical_or.reduce(list(choice.values())) if choice else None
+        among = _rows_of(choice, preemptor.job) if choice else None
         where = among.tobytes() if among is not None else b""
         own: _Mark = (preemptor.job.key, where, *_asked(preemptor))
         alike: _Mark = ("", where, *likeness(preemptor), *_asked(preemptor))
@@ -80,6 +81,17 @@ def likeness(preemptor: Preemptor) -> _Mark:
 def ends(job: JobState) -> bool:
     """Whether its group has a lifetime."""
     return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
+
+
+def _rows_of(choice: Choice, job: JobState) -> Mask | None:
+    """The rows on which the choice lets any of the job's pods stand; None: some may stand anywhere."""
+    masks: list[Mask] = []
+    for role in dict.fromkeys(task.role for task in job.waiting):
+        mask = choice.get(role, choice.get(None))
+        if mask is None:
+            return None
+        masks.append(mask)
+    return np.logical_or.reduce(masks) if masks else None
 
 
 def _asked(preemptor: Preemptor) -> _Mark:

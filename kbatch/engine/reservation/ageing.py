@@ -154,8 +154,9 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
     if len(places) != job.missing():
         return []
     left = {name: column.copy() for name, column in session.nodes.capacity.items()}
+    open_ = session.whole_nodes.gatherable(job)
     for task, row in places:
-        if not rankings.static(task.cls)[0][row]:
+        if not rankings.static(task.cls)[0][row] or not (open_ is None or open_[row]):
             return []
         for name, amount in task.cls.needs:
             if name not in left or left[name][row] < amount:
@@ -167,7 +168,8 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
     if not (stepwise or job.strict):
         return places
     statement = Statement(session, job)
-    stand = all(statement.pipeline(task, row) for task, row in places)
+    with session.whole_nodes.gathering():
+        stand = all(statement.pipeline(task, row) for task, row in places)
     for task, row in places if stepwise else ():
         if stand and task.key in job.nominated:
             mark = len(statement)
@@ -237,7 +239,8 @@ def _places_within(
                 task = run.pop(0)
                 found.append((task, row))
                 if stepwise:
-                    statement.pipeline(task, row)
+                    with session.whole_nodes.gathering():
+                        statement.pipeline(task, row)
             if stepwise:
                 yield TURN
     statement.rollback()

@@ -7,6 +7,7 @@ terminate for those who would bind now, and without them for those who would wai
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,6 +63,7 @@ class WholeNodes(Limit):
         self._now = _Counts(np.zeros(len(table), np.int64), np.zeros(len(table), np.int64))
         self._later = _Counts(np.zeros(len(table), np.int64), np.zeros(len(table), np.int64))
         self._emptied = emptied
+        self._gathers = False
         self.active = bool(model.exclusive)
         self.mark: Hashable = tuple([(key, _said(model.jobs[key])) for key in sorted(model.exclusive)])
 
@@ -117,11 +119,20 @@ class WholeNodes(Limit):
         if not self.active:
             return None
         counts = self._later if waits else self._now
-        return ~counts.others(job.key, of_all=job.job.exclusive(task.role))
+        return ~counts.others(job.key, of_all=job.job.exclusive(task.role) and not self._gathers)
 
     def gatherable(self, job: JobState) -> Mask | None:
         """The rows without exclusive pods of others: room may gather there, whoever else stands there now."""
         return ~self._later.others(job.key, of_all=False) if self.active else None
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Meanwhile all rows are open to exclusive pods where room may gather for them."""
+        self._gathers = True
+        try:
+            yield
+        finally:
+            self._gathers = False
 
     def refusal(self, job: JobState, task: Task) -> Reason:
         """Asked where the rows were not looked at beforehand."""

@@ -174,3 +174,16 @@ def _carry_out(model: ClusterModel, found: Decisions) -> None:
             done = pod(old.metadata.name, "1", of=old.metadata.name, at=1, on=bind.node)
             done.status = PodStatus(phase="Running", start_time=done.status.start_time)
             model.apply(Upsert(done))
+
+
+def test_what_did_not_fit_is_tried_again_when_the_queue_asks_for_another_placement() -> None:
+    many = 310  # more pods than a search for another arrangement places
+    nodes_ = [*(node(f"n{at}", "32", labels={ZONE: "a"}) for at in range(10)), node("o", "32")]
+    small = [pod(f"g-s{at}", "100m", of="g", role="small", node_selector={ZONE: "a"}) for at in range(many)]
+    large = [pod(f"g-l{at}", "32", of="g", role="large") for at in range(5)]
+    made = group("g", many + 5, queue="q", roles={"small": many, "large": 5})
+    model = world(queue("q", placement="Spread"), nodes_, made, small, large)
+    before = run(model)
+    assert not before.binds
+    model.apply(Upsert(queue("q", placement="Pack")))
+    assert len(run(model, memo=memo_of(before)).binds) == many + 5

@@ -7,9 +7,19 @@ from typing import Any
 
 import msgspec
 
-from kbatch.api.objects import GroupTopology, Node, PodGroup
+from kbatch.api.objects import (
+    Affinity,
+    GroupTopology,
+    LabelSelector,
+    Node,
+    PodAffinity,
+    PodAffinityTerm,
+    PodGroup,
+)
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
-from kbatch.engine import Policy
+from kbatch.engine import CycleState, Policy
+from kbatch.engine.state.cycle_state import GatheredRoom
+from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import (
     ALLOCATE,
     EVERYTHING,
@@ -19,6 +29,7 @@ from tests.unit.engine.worlds import (
     node,
     pod,
     policy,
+    priority_class,
     queue,
     run,
     world,
@@ -304,3 +315,80 @@ def test_members_that_run_too_far_apart_are_joined_by_none() -> None:
     found = run(world(*objects), _policy())
     assert "g-2" not in found.binds
     assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "", "rack")
+
+
+def test_what_did_not_fit_fits_when_the_emptied_cluster_allows_less() -> None:
+    standing = pod("old", on="a1")
+    nodes = _nodes("z/b/r1/a1", "z/b/r1/a2", "z/b/r2/b1")
+    model = world(queue(), nodes, standing, _close(group("g", 2), mode="Required"), members("g", 2))
+    before = run(model, _policy(ALLOCATE))
+    assert isinstance(_reason(before), TopologyUnsatisfied)  # rack r1 would hold it
+    model.apply(Upsert(pod("foreign", on="a1", scheduler="other")))
+    assert before.outcome is not None
+    after = run(model, _policy(ALLOCATE), memo=before.outcome.memo)
+    assert set(after.binds.values()) == {"a2", "b1"}
+
+
+def test_a_role_of_an_exclusive_group_finds_its_domain_among_many_that_are_shared() -> None:
+    many = 300  # more than are tried
+    nodes = [*(node(f"b{at}", "2") for at in range(many)), node("y1", "1"), node("y2", "1")]
+    made = _close(group("g", 2, roles={"a": 1, "b": 1}), a=(0, "Required"), b=(0, "Required"))
+    made.spec = msgspec.structs.replace(made.spec, exclusive=True)
+    pods = [pod(f"g-{role}", of="g", role=role) for role in ("a", "b")]
+    others = [pod(f"x{at}", on=f"b{at}") for at in range(many)]
+    found = run(world(queue(), nodes, others, made, pods), _policy(ALLOCATE))
+    assert found.binds == {"g-a": "y1", "g-b": "y2"}
+
+
+def test_preferred_ones_above_the_minimum_stand_anywhere_however_many_nodes_refuse_them() -> None:
+    many = 70
+    apart = PodAffinityTerm(topology_key="host", label_selector=LabelSelector(match_labels={"app": "db"}))
+    nodes = [node(f"b{at}", labels={"host": f"b{at}", "rack": "r1"}) for at in range(many)]
+    nodes.append(node("y", labels={"host": "y", "rack": "r2"}))
+    others = [pod(f"x{at}", on=f"b{at}", labels={"app": "db"}) for at in range(many)]
+    made = _close(group("g", 1, roles={"a": 1, "w": 0}), a=(None, "Preferred"), w=(None, "Preferred"))
+    shy = pod("g-w", of="g", role="w", affinity=Affinity(pod_anti_affinity=PodAffinity(required=(apart,))))
+    found = run(world(queue(), nodes, others, made, pod("g-a", of="g", role="a"), shy), _policy(ALLOCATE))
+    assert found.binds["g-w"] == "y"
+
+
+def test_room_goes_on_gathering_in_a_domain_where_others_still_stand() -> None:
+    nodes = _nodes("z/b/r1/a1", "z/b/r2/b1", cpu="4")
+    standing = [pod("x", on="a1"), *(pod(f"y-{at}", on="b1") for at in range(2))]
+    made = _close(group("g"), 0)
+    made.spec = msgspec.structs.replace(made.spec, exclusive=True)
+    kept = GatheredRoom("ns/g", (("ns/g-0", "b1"),))
+    model = world(queue(), nodes, standing, made, members("g", 1, "4"))
+    found = run(model, _policy(ALLOCATE), now=700, state=CycleState(gathered=kept))
+    assert found.outcome is not None
+    assert found.outcome.state.gathered == kept
+
+
+def test_victims_for_a_role_without_topology_are_sought_outside_the_domain_of_another() -> None:
+    classes = [priority_class("low", 0), priority_class("high", 10)]
+    nodes = _nodes("z/b/r1/a1", "z/b/r1/a2", "z/b/r2/b1", "z/b/r2/b2")
+    standing = [
+        group("x", priority_class_name="low"),
+        *(pod(f"x-{on}", of="x", on=on) for on in ("a1", "a2", "b1", "b2")),
+    ]
+    made = _close(group("g", 3, at=5, roles={"a": 2, "b": 1}, priority_class_name="high"), a=(2, "Required"))
+    pods = [*(pod(f"g-a{at}", of="g", role="a", at=5) for at in range(2)), pod("g-b", of="g", role="b", at=5)]
+    model = world(queue(), classes, nodes, standing, made, pods)
+    found = run(model, _policy(EVERYTHING.replace("enqueue, ", "")))
+    assert len(found.evicted) == 3
+    assert len(_racks(str(found.nominated[f"g-a{at}"]) for at in range(2))) == 1
+
+
+def test_victims_are_sought_although_pods_of_another_role_that_nobody_needs_fit_nowhere() -> None:
+    classes = [priority_class("low", 0), priority_class("high", 10)]
+    nodes = _nodes("z/b/r1/a1", "z/b/r1/a2", "z/b/r2/b1", "z/b/r2/b2")
+    standing = [
+        group("x", priority_class_name="low"),
+        *(pod(f"x-{on}", of="x", on=on) for on in ("a1", "a2", "b1", "b2")),
+    ]
+    made = group("g", 2, at=5, roles={"a": 2, "b": 0}, priority_class_name="high")
+    made = _close(made, a=(2, "Required"), b=(2, "Required"))
+    pods = [pod(f"g-a{at}", of="g", role="a", at=5) for at in range(2)]
+    pods.append(pod("g-b", of="g", role="b", at=5, node_selector={"no": "where"}))
+    model = world(queue(), classes, nodes, standing, made, pods)
+    assert len(run(model, _policy(EVERYTHING.replace("enqueue, ", ""))).evicted) == 2

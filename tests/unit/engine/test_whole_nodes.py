@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from kbatch.api.objects import PodGroup
+from kbatch.engine import CycleState
+from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import (
     ALLOCATE,
@@ -17,12 +19,14 @@ from tests.unit.engine.worlds import (
     node,
     pod,
     policy,
+    priority_class,
     queue,
     run,
     world,
 )
 
 POLICY = policy(EVERYTHING)
+NO_ENQUEUE = EVERYTHING.replace("enqueue, ", "")
 
 
 def _alone(made: PodGroup, *roles: str) -> PodGroup:
@@ -139,3 +143,43 @@ def test_what_did_not_fit_fits_when_a_group_is_exclusive_no_longer() -> None:
     model.apply(Upsert(group("g")))
     sim.settle()
     assert sim.model.tasks["ns/x"].node == "n0"
+
+
+def test_a_group_elsewhere_that_wants_whole_nodes_changes_nobodys_victims() -> None:
+    classes = [priority_class("low", 0), priority_class("middle", 5), priority_class("high", 10)]
+    standing = [
+        group("v", priority_class_name="low"), pod("v-0", "4", of="v", on="n1"),
+        group("w", priority_class_name="middle"), pod("w-0", "4", of="w", on="n2"),
+    ]  # fmt: skip
+    comer = [
+        group("j", at=5, priority_class_name="high"), pod("j-0", "4", of="j", at=5, node_selector={"large": "yes"}),
+    ]  # fmt: skip
+    nodes = [node("n1", "4"), node("n2", "8", labels={"large": "yes"})]
+    queues = [queue(capability={"cpu": "8"}), queue("other")]
+    elsewhere = _alone(group("x", 2, queue="other"))
+    for more in ([], [elsewhere]):  # the queue is at its cap, and there is room on n2
+        found = run(world(queues, classes, nodes, standing, comer, more), policy(NO_ENQUEUE))
+        assert found.evicted == ["v-0"]
+        assert found.nominated == {"j-0": "n2"}
+
+
+def test_nobody_is_evicted_where_the_exclusive_role_has_a_node_if_it_chooses_first() -> None:
+    nodes = [node("a", "4"), *(node(name, "8") for name in "bcde")]
+    standing = [pod("y", "4", on="b", queue="q2"), group("x", queue="q1")]
+    standing += [pod(f"x-{at}", "4", of="x", on="cde"[at // 2]) for at in range(6)]
+    comer = _alone(group("g", 2, queue="q2", roles={"plain": 1, "alone": 1}), "alone")
+    pods = [pod("g-p", "4", of="g", role="plain", at=1), pod("g-a", "4", of="g", role="alone", at=2)]
+    more = [group("h", 9, at=9, queue="q2"), *members("h", 9, "4", at=9)]
+    model = world(queue("q1"), queue("q2"), nodes, standing, comer, pods, more)
+    found = run(model, policy(NO_ENQUEUE))
+    assert found.binds == {"g-p": "b", "g-a": "a"}
+    assert not found.evicted
+
+
+def test_room_that_gathers_moves_where_another_group_has_its_node_to_itself() -> None:
+    standing = [_alone(group("e")), pod("e-0", of="e", on="n0"), *(pod(f"x-{at}", on="n1") for at in range(4))]
+    model = world(queue(), _nodes(), standing, group("g"), pod("g-0", "4", of="g"))
+    kept = GatheredRoom("ns/g", (("ns/g-0", "n0"),))
+    found = run(model, policy(ALLOCATE), now=700, state=CycleState(gathered=kept))
+    assert found.outcome is not None
+    assert found.outcome.state.gathered == GatheredRoom("ns/g", (("ns/g-0", "n1"),))

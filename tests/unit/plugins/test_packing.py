@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.api.objects import AnyObject, Node
+from kbatch.api.objects import Affinity, AnyObject, LabelSelector, Node, PodAffinity, PodAffinityTerm
 from kbatch.engine import build_policy
 from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.lostopportunity import LostOpportunity
+from tests.unit.engine import worlds
 from tests.unit.engine.worlds import world
 from tests.unit.plugins.views import class_of, conf, node, plugin_of, pod, rows_of, scores, session_of
 
@@ -159,3 +160,19 @@ def test_what_comes_together_is_counted_together() -> None:
     found = plugin.node_order(cls, rows)
     assert found is not None
     assert found.tolist() == [9999, 9999]
+
+
+def test_a_gang_whose_pods_are_placed_one_by_one_fills_the_node_that_it_opened() -> None:
+    by = worlds.policy("""
+actions: allocate
+tiers:
+- plugins: [{name: gang}, {name: predicates}]
+- plugins: [{name: lostopportunity, arguments: {lostopportunity.memory: 0, lostopportunity.cpu: 1}}]
+""")
+    term = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "nobody"}))
+    shy = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    nodes = [worlds.node("a", "3", labels={"zone": "a"}), worlds.node("b", "1700m", labels={"zone": "b"})]
+    ways: list[dict[str, Any]] = [{}, {"affinity": shy}]
+    for more in ways:  # of one pod alone less would be lost on b
+        gang = [worlds.group("g", 2), *worlds.members("g", 2, **more)]
+        assert worlds.run(world(worlds.queue(), *nodes, *gang), by).binds == {"g-0": "a", "g-1": "a"}
