@@ -35,9 +35,9 @@ REFRESH: Final = 20 * SECOND
 OLDEST: Final = 30 * SECOND
 """Numbers in reasons are told again when they are as old as this at least, and at most."""
 FIRST: Final = 64
-_PARTS: Final = 16
+_PARTS: Final = 10
 """About so many cycles it takes at most to tell all of them again, that a single one is not late for it."""
-_APART: Final = 6 * SECOND // 10
+_APART: Final = SECOND
 """How far apart these cycles are where nothing else happens; the last of them is in time."""
 
 
