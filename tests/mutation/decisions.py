@@ -274,8 +274,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "easiest-first", f"{_PLACEMENT}/kinds.py",
-        "return sorted(kinds, key=lambda kind: rankings.hardness(kind.cls))",
-        "return sorted(kinds, key=lambda kind: rankings.hardness(kind.cls), reverse=True)",
+        "return sorted(kinds, key=hardness)", "return sorted(kinds, key=hardness, reverse=True)",
         "the pods that fit everywhere take the nodes of those that fit on few",
     ),
     Mutant(
