@@ -246,10 +246,8 @@ def test_defaults_of_a_pod_group(api: Api, spec: Any) -> None:
 
 def test_defaults_of_roles_and_of_a_queue(api: Api) -> None:
     created = _create(api, _group({"topology": {}, "subGroups": [{"name": "a", "topology": {"maxHops": 2}}]}))
-    assert created["spec"]["topology"] == {"mode": "Preferred"}
-    assert created["spec"]["subGroups"] == [
-        {"name": "a", "minMember": 0, "topology": {"maxHops": 2, "mode": "Preferred"}}
-    ]
+    assert created["spec"]["topology"] == {}, "which mode holds where none is given depends on maxHops"
+    assert created["spec"]["subGroups"] == [{"name": "a", "minMember": 0, "topology": {"maxHops": 2}}]
     assert _create(api, _queue({}))["spec"] == {"weight": 1, "reclaimable": True, "state": "Open"}
 
 
