@@ -309,7 +309,7 @@ class _Admission:
 
     def _let_in_all(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Queues by their order, groups in their lines."""
-        session, trials = self.session, self.context.feasibility.trials
+        session, feasibility = self.session, self.context.feasibility
         heap = [(self._key(name), name) for name in lines]
         heapq.heapify(heap)
         while heap:
@@ -322,7 +322,7 @@ class _Admission:
             if comer.fresh is None and (comer.job.key in session.failed or comer.job.key not in self.backlog):
                 continue  # work on another has shown that it fails
             state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
-            before = len(trials)
+            before = feasibility.asked
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = self._moved = True
                 heapq.heapreplace(heap, (self._key(name), name))
@@ -333,7 +333,7 @@ class _Admission:
                 self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
-                if session.due(5) or len(trials) > before:  # it was tried on the emptied nodes
+                if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
                     yield TURN
 
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:

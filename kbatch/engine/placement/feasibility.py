@@ -207,6 +207,11 @@ class Feasibility:
         return dict(trial.stands)
 
     @property
+    def asked(self) -> int:
+        """How many different trials have been made or asked for in this session."""
+        return len(self._trials)
+
+    @property
     def trials(self) -> dict[object, Trial]:
         """The trials for the next session, while the capacity of the nodes stays as it is: those made or asked for in
         this one, and of earlier ones the latest, as many as there are groups that may still ask for them.
