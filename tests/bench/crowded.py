@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import os
 import random
@@ -22,14 +21,15 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.localcluster.up import down, status, up
-from tests.bench.live.contestants import KBATCH
+from tests.bench.engine import keep
+from tests.bench.live.contestants import KBATCH, used_by
 from tests.bench.live.load import NAMESPACE as FIRST
 from tests.bench.live.load import (
     Creation,
@@ -153,24 +153,8 @@ def gang(index: int, chance: random.Random, *, with_pods: bool) -> Iterator[Crea
 
 
 def cpu_of(name: str) -> dict[str, float]:
-    """Seconds of the processor that each process of an installed kbatch has taken so far, with all its descendants."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    parents: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(entry.name))
-        used[int(entry.name)] = (int(fields[11]) + int(fields[12])) / ticks
-
-    def whole(pid: int) -> float:
-        return used.get(pid, 0.0) + sum(whole(child) for child in parents.get(pid, ()))
-
-    return {part: whole(one.pid) for part, one in status(name)[1].processes.items() if one.pid is not None}
+    """Seconds of the processor that each process of an installed kbatch has taken so far; none has children."""
+    return {part: used_by(one.pid).cpu for part, one in status(name)[1].processes.items() if one.pid is not None}
 
 
 async def cores(name: str, seconds: float) -> dict[str, float]:
@@ -262,9 +246,7 @@ def main() -> int:
         f"cores while nothing changes {shown(figure.idle)} (limit {IDLE_LIMIT:g}), "
         f"with one change in a second {shown(figure.busy)}"
     )
-    if chosen.json is not None:
-        chosen.json.write_text(json.dumps(asdict(figure)) + "\n", "utf-8")
-    return 0 if figure.met else 1
+    return keep([figure], chosen.json)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from kbatch.api.configuration import DEFAULT
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
@@ -383,7 +384,17 @@ def tell(figure: Figure, width: int = 66) -> None:
     print(f"{sign} {figure.what:{width}} {figure.value:9.3f} {figure.unit:3} (limit {figure.limit:g})", flush=True)
 
 
-def keep(figures: Sequence[Figure], file: Path | None) -> int:
+class Judged(Protocol):
+    """A figure of any benchmark: a dataclass that knows whether its limit is met."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def met(self) -> bool:
+        """Whether it is."""
+
+
+def keep(figures: Sequence[Judged], file: Path | None) -> int:
     """Write one JSON line for each figure to the file, if there is one. The exit status: 1 where a limit is missed."""
     if file is not None:
         lines = [json.dumps({**asdict(figure), "met": figure.met}) + "\n" for figure in figures]
@@ -407,18 +418,19 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def measure(rows: Mapping[str, Callable[[], Iterator[Figure]]], what: str | None, width: int) -> int:
+    """The command of a benchmark made of named rows; `what` begins with the line that says what it is for."""
+    parser = argparse.ArgumentParser(description=what.splitlines()[0] if what else None)
     parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
-    parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
+    parser.add_argument("names", nargs="*", choices=[[], *rows], help="which rows; all by default")
     arguments = parser.parse_args()
     figures: list[Figure] = []
-    for name in arguments.names or ROWS:
-        for figure in ROWS[name]():
+    for name in arguments.names or rows:
+        for figure in rows[name]():
             figures.append(figure)
-            tell(figure, 90)
+            tell(figure, width)
     return keep(figures, arguments.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure(ROWS, __doc__, 90))

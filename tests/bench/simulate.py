@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from kbatch.api.names import SUB_GROUP_LABEL
 from kbatch.api.objects import AnyObject, Job, JobSpec, Metadata, OwnerReference, Pod, PodTemplate
 from kbatch.simulator.names import ARRIVAL, DURATION
+from tests.bench.engine import keep
 from tests.bench.waiting import NAMESPACES, Shape, cluster_of, pods_of, shapes_of, waiting_group
 
 NODES: Final = 40
@@ -187,7 +188,7 @@ def main() -> int:
     )
     parser.add_argument("--form", choices=FORMS, help="one form of the manifests; both by default")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="leave manifests and outputs there")
-    parser.add_argument("--json", help="write one JSON line per figure to this file")
+    parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
     parser.add_argument("jobs", nargs="*", type=int, help=f"how many; by default {' and '.join(map(str, LIMITS))}")
     arguments = parser.parse_args()
     figures = []
@@ -209,9 +210,7 @@ def main() -> int:
                     + (f"  (<= {limit:g} s)" if limit else ""),
                     flush=True,
                 )
-    if arguments.json:
-        Path(arguments.json).write_text("".join(json.dumps(asdict(each)) + "\n" for each in figures), encoding="utf-8")
-    return 0 if all(figure.met for figure in figures) else 1
+    return keep(figures, arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ limit is missed; times are of the engine alone, in seconds of this process on th
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from kbatch.api.configuration import DEFAULT_TEXT, parse
 from kbatch.api.objects import AnyObject, GroupTopology, Metadata, Node, PodGroup, PriorityClass
 from kbatch.engine import Policy, build_policy
-from tests.bench.engine import Figure, Result, build, decide, gangs, group, keep, node, placed, pod, queue, tell
+from tests.bench.engine import Figure, Result, build, decide, gangs, group, measure, node, placed, pod, queue
 
 LEVELS: Final = {"zone": 2048, "room": 512, "block": 128, "rack": 16}
 """How many nodes are in a domain of each level."""
@@ -151,18 +149,5 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
-    parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
-    arguments = parser.parse_args()
-    figures: list[Figure] = []
-    for name in arguments.names or ROWS:
-        for figure in ROWS[name]():
-            figures.append(figure)
-            tell(figure, 70)
-    return keep(figures, arguments.json)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure(ROWS, __doc__, 70))

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import random
 import resource
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,7 +69,7 @@ from kbatch.engine import (
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
-from tests.bench.engine import NOW, STAMP
+from tests.bench.engine import NOW, STAMP, keep
 
 NAMESPACES = 20
 SIZES = (8, 27)
@@ -397,7 +396,7 @@ def run(row: Row, *, arrivals: bool, affinity: bool, cycles: int) -> Figure:
 def main() -> int:
     names = [row.name for row in ROWS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", help="write one JSON line per figure to this file")
+    parser.add_argument("--json", type=Path, help="write one JSON line per figure to this file")
     parser.add_argument("--cycles", type=int, help="how many cycles are timed; by default each row's own number")
     parser.add_argument("--arrivals", action="store_true", help="one group arrives in each cycle")
     parser.add_argument("--affinity", action="store_true", help="a third of the shapes want their pods in one zone")
@@ -418,9 +417,7 @@ def main() -> int:
             f"  {figure.binds} binds {figure.evictions} evictions  (mean <= {row.mean * 1e3:g} ms)",
             flush=True,
         )
-    if arguments.json:
-        Path(arguments.json).write_text("".join(json.dumps(asdict(each)) + "\n" for each in figures), encoding="utf-8")
-    return 0 if all(figure.met for figure in figures) else 1
+    return keep(figures, arguments.json)
 
 
 if __name__ == "__main__":

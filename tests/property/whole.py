@@ -10,6 +10,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
@@ -44,12 +45,10 @@ from kbatch.api.objects import (
 from kbatch.engine import (
     CycleState,
     Memo,
-    NullObserver,
     Policy,
     Report,
     Transaction,
     Verdict,
-    cycle,
     take_snapshot,
     verdict_conditions,
 )
@@ -57,7 +56,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.property.test_engine import POLICIES
-from tests.unit.engine.worlds import EPOCH, Decisions, group, node, pod, priority_class, queue, stamp
+from tests.unit.engine.worlds import EPOCH, Decisions, decide, group, node, pod, priority_class, queue, stamp
 
 HOST: Final = "kubernetes.io/hostname"
 ZONE: Final = "zone"
@@ -450,18 +449,7 @@ class Life:
     # --- deciding ---
 
     def decide(self, model: ClusterModel, now: int, memo: Memo, state: CycleState) -> Decisions:
-        found = Decisions()
-        steps = cycle(take_snapshot(model, EPOCH + now * SECOND, state), self.policy, memo, NullObserver())
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                found.outcome = end.value
-                return found
-            if isinstance(step, Transaction):
-                found.transactions.append(step)
-            elif isinstance(step, Verdict):
-                found.verdicts[step.job] = step
+        return decide(take_snapshot(model, EPOCH + now * SECOND, state), self.policy, memo, attrgetter("job"))
 
     def cycle(self) -> Decisions:
         """One cycle, compared with that of a process that remembers nothing but `state`, judged and carried out."""

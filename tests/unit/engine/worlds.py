@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from kbatch.api.conditions import merge
@@ -34,6 +35,7 @@ from kbatch.engine import (
     Outcome,
     Policy,
     Report,
+    Snapshot,
     Transaction,
     Verdict,
     build_policy,
@@ -188,9 +190,15 @@ def run(
 ) -> Decisions:
     """One cycle; the model is checked before it."""
     model.validate()
+    return decide(take_snapshot(model, EPOCH + now * SECOND, state), by or policy(), memo or Memo())
+
+
+def decide(
+    snapshot: Snapshot, by: Policy, memo: Memo, name_of: Callable[[Verdict], str] = attrgetter("group")
+) -> Decisions:
+    """One cycle over a snapshot; verdicts are found by what `name_of` says."""
     found = Decisions()
-    snapshot = take_snapshot(model, EPOCH + now * SECOND, state)
-    steps = cycle(snapshot, by or policy(), memo or Memo(), NullObserver())
+    steps = cycle(snapshot, by, memo, NullObserver())
     while True:
         try:
             decision = next(steps)
@@ -200,7 +208,7 @@ def run(
         if isinstance(decision, Transaction):
             found.transactions.append(decision)
         elif isinstance(decision, Verdict):
-            found.verdicts[decision.group] = decision
+            found.verdicts[name_of(decision)] = decision
 
 
 class Simulation:
