@@ -17,7 +17,6 @@ import asyncio
 import math
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -41,6 +40,7 @@ from tests.bench.live.load import (
     pod_of,
     until,
 )
+from tests.bench.stopping import end_when_asked
 
 NODES: Final = 40
 CPUS: Final = 32
@@ -250,6 +250,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Asked to stop, it must still end its control plane.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_when_asked()
     sys.exit(main())

@@ -21,7 +21,6 @@ import asyncio
 import json
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +39,7 @@ from kbatch.localcluster.up import down, status, up
 from kbatch.model.events import Delete, Upsert
 from tests.bench.live.contestants import KBATCH
 from tests.bench.live.load import LABEL, NAMESPACE, Creation, pod_of
+from tests.bench.stopping import end_when_asked
 
 API = "scheduling.incubator.k8s.io/v1alpha1"
 GROUPS = f"/apis/{API}/namespaces/{NAMESPACE}/podgroups"
@@ -336,6 +336,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Asked to stop, it must still end its control plane.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_when_asked()
     sys.exit(main())

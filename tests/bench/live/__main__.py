@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from tests.bench.live.plane import plane
 from tests.bench.live.prepare import prepare
 from tests.bench.live.report import keep, table_row
 from tests.bench.live.rows import Bench, Figure, against_the_ceiling
+from tests.bench.stopping import end_when_asked
 
 
 def arguments() -> argparse.Namespace:
@@ -177,6 +177,5 @@ def tell(figures: list[Figure], chosen: argparse.Namespace) -> list[Check]:
 
 
 if __name__ == "__main__":
-    # Asked to stop, it must still end its control plane.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_when_asked()
     sys.exit(turns.run(main()))  # as kbatch's own processes
