@@ -152,7 +152,11 @@ class Following:
             self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
             for gone in transaction.evictions:
                 outranked = gone.action == "reclaim" or (
-                    gone.action == "preempt" and _rank(world, gone.beneficiary) > _rank(world, gone.pod)
+                    gone.action == "preempt"
+                    and (
+                        _rank(world, gone.beneficiary) > _rank(world, gone.pod)
+                        or self._only_now_whole(gone.beneficiary, state)
+                    )
                 )
                 at_once = self.bound.get(name_of(gone.pod)) == state.now
                 assert not at_once or (outranked and not self.strict), (
@@ -160,6 +164,11 @@ class Following:
                 )
             if transaction.binds:
                 self.owed.discard(f"ns/g{slot(name_of(transaction.binds[0].pod))[0]}")
+
+    def _only_now_whole(self, group: str, state: State) -> bool:
+        """Whether a group's minimum was bound at this instant: only then may it ask for what exceeds it."""
+        place = slot(name_of(group))[0]
+        return any(at == state.now and slot(pod)[0] == place for pod, at in self.bound.items())
 
     def rest(self, world: World, state: State) -> None:
         """Nothing is left to happen."""
