@@ -8,6 +8,7 @@ stood when that was last told, so that only what has changed is told again.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -31,12 +32,14 @@ _D = TypeVar("_D", bound=np.generic)
 
 MOST: Final = 1 << 62
 """As much as a column holds; whoever asks for more asks for more than there is."""
-REFRESH: Final = 20 * SECOND
 OLDEST: Final = 30 * SECOND
-"""Numbers in reasons are told again when they are as old as this at least, and at most."""
+"""Numbers in reasons are told again, if anything has changed, before they are older than this."""
+ROUND: Final = 27 * SECOND
+"""In so long a time all of them are told again, evenly, where cycles are many: no single one has much to tell."""
 FIRST: Final = 64
 _PARTS: Final = 10
-"""About so many cycles it takes at most to tell all of them again, that a single one is not late for it."""
+"""About so many cycles it takes at most to tell all of them again where cycles are few, that a single one is not late
+for it."""
 _APART: Final = SECOND
 """How far apart these cycles are where nothing else happens; the last of them is in time."""
 
@@ -105,23 +108,6 @@ class Entry(msgspec.Struct, eq=False):
         return self.job.created, self.job.key
 
 
-@dataclass(frozen=True, slots=True)
-class _Ages:
-    """The rows by queue and age.
-
-    Attributes:
-        rows: in that order; `place` of each row says where it stands there.
-        starts, first: by place where those of equal age begin, and where their queue does.
-        among: by row how many of equal age come before it; of those that were asked for.
-    """
-
-    rows: Index
-    starts: Index
-    first: Index
-    place: Index
-    among: dict[int, int] = field(default_factory=dict)
-
-
 class Registry(Generic[_T]):
     """Numbers for things that rows share, as long as any row has them."""
 
@@ -176,6 +162,7 @@ class Backlog:
         awake: keys of the live groups that have no row.
         stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
+        paced: until which instant so many were told again as `ROUND` says.
         levels: what the groups of queues could give up, by queue.
         queues, namespaces, givings, asks, quotas, shapes: what rows share.
         least: by dimension what rows ask for.
@@ -194,6 +181,7 @@ class Backlog:
         self.stamp = 0
         self.changed = 0
         self.generation = -1
+        self.paced = 0
         self.levels: dict[str, Levels] = {}
         self.row: dict[str, int] = {}
         self.queues: Registry[str] = Registry()
@@ -206,7 +194,7 @@ class Backlog:
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
         self._rows: Index | None = None
-        self._line: _Ages | None = None
+        self._lines: dict[int, list[tuple[int, str]]] = {}
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
             np.zeros(FIRST, np.intp) for _ in range(6)
@@ -263,7 +251,7 @@ class Backlog:
             if column is None:
                 column = self.least[name] = np.zeros(len(self._live), np.int64)
             column[row] = min(amount, MOST)
-        self.queue[row] = self.queues.take(entry.job.queue)
+        queue = self.queue[row] = self.queues.take(entry.job.queue)
         self.giving[row] = self.givings.take(entry.giving)
         self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
         self.namespace[row] = self.namespaces.take(entry.job.namespace)
@@ -272,6 +260,7 @@ class Backlog:
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
         self.created[row], self.told[row] = entry.job.created, 0
+        insort(self._lines.setdefault(queue, []), self._age(row))
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Standing.UNKNOWN
@@ -287,7 +276,11 @@ class Backlog:
         entry = self.entry(row)
         for name in entry.least:
             self.least[name][row] = 0
-        self.queues.drop(int(self.queue[row]))
+        queue = int(self.queue[row])
+        line = self._lines[queue]
+        del line[bisect_left(line, self._age(row))]
+        if self.queues.drop(queue):
+            del self._lines[queue]
         self.givings.drop(int(self.giving[row]))
         self.asks.drop(int(self.ask[row]))
         self.namespaces.drop(int(self.namespace[row]))
@@ -308,19 +301,32 @@ class Backlog:
         """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
         another thing than before, or its numbers may be old.
         """
-        self._line = None
         changed = standings != self.standing[rows]
         self.standing[rows] = standings
-        old = ~changed & (self.told[rows] < self.changed) & (self.told[rows] <= now - REFRESH)
-        stale = np.flatnonzero(old)
-        most = _at_once(len(rows))
-        if len(stale) > most:
-            stale = stale[np.argsort(self.told[rows][stale], kind="stable")[:most]]
-        if len(stale):
-            changed[stale] = True
+        told = self.told[rows]
+        stale = np.flatnonzero(~changed & (told < self.changed))
+        count = self._due_again(told[stale], now)
+        if count < len(stale):
+            stale = stale[np.argpartition(told[stale], count)[:count]] if count else stale[:0]
+        changed[stale] = True
         found = rows[changed]
         self.told[found] = now
         return self.in_order(found)
+
+    def _due_again(self, told: npt.NDArray[np.int64], now: int) -> int:
+        """Of how many of these, told at these instants, the numbers are to be told again now: as many as go evenly, but
+        never fewer than must be for the last of them to be told in time.
+        """
+        if not len(told):
+            self.paced = now
+            return 0
+        most = _at_once(len(self))
+        even, rest = divmod(max(0, now - self.paced) * len(self), ROUND)
+        self.paced = now if even > most else now - rest // len(self)
+        left = np.clip((told + OLDEST - now) // _APART, 0, OLDEST // _APART)  # so many cycles come in time after this
+        by = np.cumsum(np.bincount(left))
+        needed = int((by - most * np.arange(len(by))).max())
+        return min(most, max(even, needed))
 
     def tells_again(self, now: int) -> int | None:
         """The instant, later than now, by which numbers are told again that are old; None: none are.
@@ -336,24 +342,11 @@ class Backlog:
 
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
-        line = self._line
-        if line is None:
-            rows = self.rows
-            rows = rows[np.lexsort((self.created[rows], self.queue[rows]))]
-            queues, created, places = self.queue[rows], self.created[rows], np.arange(len(rows))
-            begins = np.ones(len(rows), np.bool_)
-            begins[1:] = (queues[1:] != queues[:-1]) | (created[1:] != created[:-1])
-            starts = np.maximum.accumulate(np.where(begins, places, 0))
-            place = np.zeros(len(self._live), np.intp)
-            place[rows] = places
-            line = self._line = _Ages(rows, starts, np.searchsorted(queues, queues), place)
-        at = int(line.place[row])
-        start = int(line.starts[at])
-        if row not in line.among:
-            end = int(np.searchsorted(line.starts, start, side="right"))
-            alike = sorted(line.rows[start:end].tolist(), key=lambda each: self.entry(each).job.key)
-            line.among.update((each, number) for number, each in enumerate(alike))
-        return start - int(line.first[at]) + line.among[row]
+        return bisect_left(self._lines[int(self.queue[row])], self._age(row))
+
+    def _age(self, row: int) -> tuple[int, str]:
+        """First come, first served."""
+        return int(self.created[row]), self.entry(row).job.key
 
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
