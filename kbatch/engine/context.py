@@ -6,6 +6,7 @@ down there needs to know who asks.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from kbatch.api.reasons import Reason
@@ -34,7 +35,7 @@ class CycleContext:
         unschedulable: what was tried in vain.
         backlog: the groups that wait to come in queue, and that the session does not look at.
         hourly: how often groups may be evicted as wholes.
-        holdings: by queue what its groups hold, as far as anybody has asked.
+        holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
     """
@@ -48,7 +49,8 @@ class CycleContext:
     backlog: Backlog
     state: CycleState
     hourly: HourlyLimit
-    holdings: dict[str, Holdings] = field(default_factory=dict)
+    holdings: Holdings = field(default_factory=Holdings)
+    reached: dict[Hashable, bool] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 
     def close(self) -> None:

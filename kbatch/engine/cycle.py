@@ -158,7 +158,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)
-    after.holdings = {name: known for name, known in context.holdings.items() if name in session.queues}
+    after.holdings = context.holdings.keep(session.queues)
     awake.leave(after, session)
     state = yield from _state_after(context)
     outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone)

@@ -24,7 +24,7 @@ from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
-from kbatch.engine.preemption.reach import within_reach
+from kbatch.engine.preemption.reach import looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
@@ -163,6 +163,7 @@ def _take_from(
     giving = [
         other.record for other in session.queues.values() if other is not queue and _gives(other, preemptor.lacks)
     ]
+    yield from looking_around(context, giving)
     if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):
         return False
     mark = (

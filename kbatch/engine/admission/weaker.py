@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from functools import partial
 
-from kbatch.engine.carryover.giving import Giving, Level, Levels
+from kbatch.engine.carryover.giving import Giving, Levels, Share
 from kbatch.engine.preemption.prospective import behind, gives
 from kbatch.engine.session.consent import lifetime_end
 from kbatch.engine.session.session import Session
-from kbatch.model.jobs import QueueRecord
-from kbatch.resources import Resources, add, add_to
+from kbatch.model.jobs import Job, QueueRecord
+from kbatch.resources import Resources, add
 
 
 class Weaker:
@@ -18,6 +19,7 @@ class Weaker:
     def __init__(self, session: Session, levels: MutableMapping[str, Levels]) -> None:
         self._session = session
         self._levels = levels
+        self._current: dict[str, Levels] = {}
         self._behind: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._found: dict[Giving, Resources] = {}
 
@@ -34,19 +36,13 @@ class Weaker:
         queue = self._session.queues.get(giving.queue)
         if queue is None:
             return {}
+        levels = self._of(queue.record)
         ahead = bool(giving.foreseen) and not self._is_behind(giving)
-        parts: list[Mapping[str, int]] = []
-        for priority, level in self._of(queue.record).by_priority:
-            if priority > giving.priority:
-                break
-            if priority < giving.priority:
-                parts += (level.spare, level.late if giving.endless else level.late_spare)
-            else:
-                parts += (level.late,) if giving.endless else ()
-                if ahead:
-                    parts.append(level.surplus)
-                    parts += () if giving.endless else (level.late_surplus,)
-        return add(*parts)
+        key = giving.priority, giving.endless, ahead
+        found = levels.sums.get(key)
+        if found is None:
+            found = levels.sums[key] = _sum(levels, giving, ahead)
+        return found
 
     def _is_behind(self, giving: Giving) -> bool:
         key = giving.queue, giving.foreseen
@@ -56,40 +52,41 @@ class Weaker:
         return found
 
     def _of(self, record: QueueRecord) -> Levels:
-        now = self._session.now
-        found = self._levels.get(record.name)
-        if (
-            found is None
-            or found.record is not record
-            or found.generation != record.generation
-            or (found.until is not None and now >= found.until)
-        ):
-            found = self._levels[record.name] = _levels(record, now)
-        if found.until is not None:
-            self._session.wake.append(found.until)
+        found = self._current.get(record.name)
+        if found is None:
+            found = self._levels.get(record.name)
+            if found is None or found.record is not record:
+                found = self._levels[record.name] = Levels(record)
+            now = self._session.now
+            found.follow(now, partial(_share, now))
+            if found.until is not None:
+                self._session.wake.append(found.until)
+            self._current[record.name] = found
         return found
 
 
-def _levels(record: QueueRecord, now: int) -> Levels:
-    """The sums of a queue's groups as they are."""
-    levels: dict[int, Level] = {}
-    until: int | None = None
-    for job in record.holders.values():
-        if not job.holding or job.disruption == "Never":
-            continue
-        level = levels.get(job.priority)
-        if level is None:
-            level = levels[job.priority] = Level()
-        end = lifetime_end(job)
-        late = end is not None and now >= end
-        if end is not None and not late:
-            until = end if until is None else min(until, end)
-        spare = job.holding if job.disruption == "Whole" or not job.gang else max(0, job.holding - job.minimum)
-        part = job.bound
-        if spare != job.holding:
-            part = {name: amount * spare // job.holding for name, amount in job.bound.items()}
-        add_to(level.late_spare if late else level.spare, part)
-        add_to(level.late_surplus if late else level.surplus, gives(job))
-        if late:
-            add_to(level.late, job.bound)
-    return Levels(record, record.generation, until, tuple(sorted(levels.items(), key=lambda pair: pair[0])))
+def _sum(levels: Levels, giving: Giving, ahead: bool) -> Resources:
+    """What the levels come to for one that asks; `ahead`: surplus of its equals counts too."""
+    parts: list[Mapping[str, int]] = []
+    for priority, level in levels.by_priority.items():
+        if priority < giving.priority:
+            parts += (level.spare, level.late if giving.endless else level.late_spare)
+        elif priority == giving.priority:
+            parts += (level.late,) if giving.endless else ()
+            if ahead:
+                parts.append(level.surplus)
+                parts += () if giving.endless else (level.late_surplus,)
+    return add(*parts)
+
+
+def _share(now: int, job: Job) -> Share:
+    """What a group could give up as it is."""
+    if not job.holding or job.disruption == "Never":
+        return Share(job.priority)
+    end = lifetime_end(job)
+    late = end is not None and now >= end
+    spare = job.holding if job.disruption == "Whole" or not job.gang else max(0, job.holding - job.minimum)
+    part = job.bound
+    if spare != job.holding:
+        part = {name: amount * spare // job.holding for name, amount in job.bound.items()}
+    return Share(job.priority, late, None if late else end, part, gives(job), job.bound if late else {})

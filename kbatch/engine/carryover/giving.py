@@ -1,13 +1,18 @@
-"""What the groups of a queue could give up, summed by their priority: kept as long as no group of the queue changes."""
+"""What the groups of a queue could give up, summed by their priority, and kept current group by group."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import msgspec
 
-from kbatch.model.jobs import QueueRecord
+from kbatch.engine.carryover.by_group import ByGroup
+from kbatch.model.jobs import Job, QueueRecord
 from kbatch.resources import Resources
+
+_NOTHING: Final[Resources] = {}
 
 
 class Giving(msgspec.Struct, frozen=True):
@@ -24,34 +29,99 @@ class Giving(msgspec.Struct, frozen=True):
     foreseen: tuple[str, ...]
 
 
+class Share(NamedTuple):
+    """What one group could give up. Nobody changes it.
+
+    Attributes:
+        priority: of the group.
+        late: it has outlived its lifetime. end: when it will have, in microseconds; None: never, or it has.
+        spare: its pods beyond what may not be broken. surplus: what it holds beyond its minimum and its minResources.
+        held: all that it holds, if it is late.
+    """
+
+    priority: int
+    late: bool = False
+    end: int | None = None
+    spare: Resources = _NOTHING
+    surplus: Resources = _NOTHING
+    held: Resources = _NOTHING
+
+
 @dataclass(slots=True)
 class Level:
     """What groups of one priority could give up.
 
     Attributes:
+        groups: how many they are.
         spare: their pods beyond what may not be broken, of groups within their lifetime. surplus: to their equals,
             what they hold beyond their minimums and minResources.
         late_spare, late_surplus: the same of groups that have outlived their lifetime. late: all that these hold.
     """
 
+    groups: int = 0
     spare: Resources = field(default_factory=dict)
     surplus: Resources = field(default_factory=dict)
     late_spare: Resources = field(default_factory=dict)
     late_surplus: Resources = field(default_factory=dict)
     late: Resources = field(default_factory=dict)
 
+    def count(self, share: Share, sign: int) -> None:
+        """Count a group (1), or no longer (-1)."""
+        self.groups += sign
+        _add(self.late_spare if share.late else self.spare, share.spare, sign)
+        _add(self.late_surplus if share.late else self.surplus, share.surplus, sign)
+        _add(self.late, share.held, sign)
 
-@dataclass(frozen=True, slots=True)
+
 class Levels:
     """The levels of one queue.
 
     Attributes:
-        record, generation: the queue, and its generation then.
+        record: the queue.
         until: the instant (microseconds) from which a further group has outlived its lifetime; None: never.
-        by_priority: from the lowest.
+        by_priority: in no order.
+        sums: what they come to for those who ask, by what of these decides that; emptied when anything changes.
     """
 
-    record: QueueRecord
-    generation: int
-    until: int | None
-    by_priority: tuple[tuple[int, Level], ...]
+    def __init__(self, record: QueueRecord) -> None:
+        self.record = record
+        self.until: int | None = None
+        self.by_priority: dict[int, Level] = {}
+        self.sums: dict[tuple[int, bool, bool], Resources] = {}
+        self._generation = -1
+        self._at = 0
+        self._shares: ByGroup[Share] = ByGroup()
+
+    def follow(self, now: int, share_of: Callable[[Job], Share]) -> None:
+        """Bring them up to date: only groups that have changed, or have outlived their lifetime, are asked about."""
+        if now < self._at:  # who has outlived its lifetime may not have yet
+            self._generation = -1
+            self._shares.clear()
+            self.by_priority.clear()
+        self._at = now
+        if self._generation == self.record.generation and (self.until is None or now < self.until):
+            return
+        self._generation = -1  # should anything raise
+        self.sums.clear()
+        for old, new in self._shares.follow(
+            self.record, share_of, lambda share: share.end is not None and now >= share.end
+        ):
+            if old is not None:
+                self._count(old, -1)
+            if new is not None:
+                self._count(new, 1)
+        self.until = min((share.end for share in self._shares if share.end is not None), default=None)
+        self._generation = self.record.generation
+
+    def _count(self, share: Share, sign: int) -> None:
+        level = self.by_priority.get(share.priority)
+        if level is None:
+            level = self.by_priority[share.priority] = Level()
+        level.count(share, sign)
+        if not level.groups:
+            del self.by_priority[share.priority]
+
+
+def _add(sums: Resources, more: Mapping[str, int], sign: int) -> None:
+    for name, amount in more.items():
+        sums[name] = sums.get(name, 0) + sign * amount

@@ -1,93 +1,241 @@
-"""What could be taken from the groups of a queue at most, by node: kept as long as no group of the queue changes.
+"""What could be taken from the groups of queues at most, by node: kept current group by group.
 
 No votes are asked for it. Groups of which the same is certain beforehand (`Holder`) are added up together.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.carryover.by_group import ByGroup
 from kbatch.engine.plugin import Holder
-from kbatch.engine.state.node_resources import Index
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.nodes import Column, NodeTable
+from kbatch.resources import PODS
+
+_Place: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
+"""A row, and what a pod on it needs."""
+
+_FIRST: Final = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """What some groups hold, in the dimensions of nodes: on each of `rows`, which differ, so much of each dimension."""
+class _Group(NamedTuple):
+    """What a group holds that could be taken from it: pods of it, on open rows."""
 
-    rows: Index
-    amounts: dict[str, Column]
+    holder: Holder
+    places: tuple[_Place, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Holdings:
-    """What the groups of one queue hold that could be taken from them, the pods' nodes willing.
+class _Held:
+    """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much."""
 
-    Attributes:
-        record, generation: the queue, and its generation then.
-        table, nodes: the nodes, and their `static_generation` then.
-        held: by what is known of the groups.
+    def __init__(self) -> None:
+        self.count = 0
+        self._rows = np.zeros(_FIRST, np.intp)
+        self._amounts: dict[str, Column] = {}
+        self._place: dict[int, int] = {}
+
+    def add(self, places: Iterable[_Place], sign: int) -> None:
+        """Count these pods (1), or no longer (-1)."""
+        for row, needs in places:
+            at = self._place.get(row)
+            if at is None:
+                at = self._place[row] = self.count
+                if at == len(self._rows):
+                    self._grow()
+                self._rows[at] = row
+                self.count += 1
+            for name, amount in needs:
+                column = self._amounts.get(name)
+                if column is None:
+                    column = self._amounts[name] = np.zeros(len(self._rows), np.int64)
+                column[at] += sign * amount
+            if sign < 0 and not self._amounts[PODS][at]:
+                self._drop(row, at)
+
+    def add_to(self, columns: Mapping[str, Column], sign: int) -> None:
+        """Add it to columns over all rows (1), or take it off (-1); other dimensions are left out."""
+        rows = self._rows[: self.count]
+        for name, column in columns.items():
+            amounts = self._amounts.get(name)
+            if amounts is not None:
+                column[rows] += sign * amounts[: self.count]
+
+    @property
+    def names(self) -> Collection[str]:
+        """The dimensions."""
+        return self._amounts.keys()
+
+    def _drop(self, row: int, at: int) -> None:
+        """No pod is left on a row: the last one takes its place."""
+        self.count -= 1
+        last = int(self._rows[self.count])
+        del self._place[row]
+        if last != row:
+            self._rows[at] = last
+            self._place[last] = at
+        for column in self._amounts.values():
+            column[at] = column[self.count]
+            column[self.count] = 0
+
+    def _grow(self) -> None:
+        self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        self._amounts = {
+            name: np.concatenate([column, np.zeros_like(column)]) for name, column in self._amounts.items()
+        }  # fmt: skip
+
+
+class QueueHoldings:
+    """What the groups of one queue hold that could be taken from them, the pods' nodes willing; by what is known of
+    the groups.
     """
 
-    record: QueueRecord
-    generation: int
-    table: NodeTable
-    nodes: int
-    held: tuple[tuple[Holder, Held], ...]
+    def __init__(self, record: QueueRecord, table: NodeTable) -> None:
+        self.record = record
+        self.held: dict[Holder, _Held] = {}
+        self._table = table
+        self._generation = -1
+        self._groups: ByGroup[_Group | None] = ByGroup()
 
+    @property
+    def current(self) -> bool:
+        """Whether it is what the groups hold now."""
+        return self._generation == self.record.generation
 
-Known: TypeAlias = MutableMapping[str, Holdings]
-"""Holdings by queue; those that hold no more are made anew when they are asked for."""
+    def follow(self, sums: Collection[_Sum]) -> None:
+        """Bring it up to date, and these sums in which it counts."""
+        self._generation = -1  # should anything raise
+        for old, new in self._groups.follow(self.record, self._of):
+            for group, sign in ((old, -1), (new, 1)):
+                if group is not None:
+                    self._count(group, sign, sums)
+        self._generation = self.record.generation
 
+    def _count(self, group: _Group, sign: int, sums: Iterable[_Sum]) -> None:
+        held = self.held.get(group.holder)
+        if held is None:
+            held = self.held[group.holder] = _Held()
+        held.add(group.places, sign)
+        if not held.count:
+            del self.held[group.holder]
+        for each in sums:
+            if group.holder in each.holders:
+                each.count(group.places, sign)
 
-def holdings_of(record: QueueRecord, table: NodeTable, known: Known) -> Holdings:
-    """Those of a queue as it is."""
-    found = known.get(record.name)
-    if (
-        found is None
-        or found.record is not record
-        or found.generation != record.generation
-        or found.table is not table
-        or found.nodes != table.static_generation
-    ):
-        found = known[record.name] = Holdings(
-            record, record.generation, table, table.static_generation, _added_up(record, table)
-        )
-    return found
-
-
-def _added_up(record: QueueRecord, table: NodeTable) -> tuple[tuple[Holder, Held], ...]:
-    rows: dict[Holder, dict[int, dict[str, int]]] = {}
-    row_of, open_ = table.row, table.open
-    for job in record.jobs.values():
+    def _of(self, job: Job) -> _Group | None:
         if not job.holding or not could_give(job):
-            continue
-        by_row = rows.setdefault(_holder(job), {})
+            return None
+        row_of, open_ = self._table.row, self._table.open
+        places: list[_Place] = []
         for task in job.tasks.values():
             row = row_of.get(task.node, -1) if task.holds else -1
-            if row < 0 or not open_[row]:
-                continue  # nothing is placed on a row that is not open
-            found = by_row.get(row)
-            if found is None:
-                found = by_row[row] = {}
-            for name, amount in task.cls.needs:
-                found[name] = found.get(name, 0) + amount
-    return tuple((holder, _columns(by_row)) for holder, by_row in sorted(rows.items()))
+            if row >= 0 and open_[row]:  # nothing is placed on a row that is not open
+                places.append((row, task.cls.needs))
+        return _Group(_holder(job), tuple(places)) if places else None
 
 
-def _columns(by_row: dict[int, dict[str, int]]) -> Held:
-    names = sorted({name for amounts in by_row.values() for name in amounts})
-    columns = {
-        name: np.fromiter((amounts.get(name, 0) for amounts in by_row.values()), np.int64, len(by_row))
-        for name in names
-    }  # fmt: skip
-    return Held(np.fromiter(by_row, np.intp, len(by_row)), columns)
+class _Sum:
+    """What is held in some queues by groups of some kinds, on all rows.
+
+    Attributes:
+        holders: the kinds. queues: the queues by name. columns: by dimension.
+    """
+
+    def __init__(self, holders: frozenset[Holder], rows: int) -> None:
+        self.holders = holders
+        self.queues: dict[str, QueueHoldings] = {}
+        self.columns: dict[str, Column] = {}
+        self._rows = rows
+
+    def join(self, queue: QueueHoldings) -> None:
+        """Count a queue too."""
+        self.queues[queue.record.name] = queue
+        self._add(queue, 1)
+
+    def leave(self, name: str) -> None:
+        """Count a queue no longer."""
+        self._add(self.queues.pop(name), -1)
+
+    def count(self, places: Iterable[_Place], sign: int) -> None:
+        """Count these pods (1), or no longer (-1)."""
+        for row, needs in places:
+            for name, amount in needs:
+                self._column(name)[row] += sign * amount
+
+    def _add(self, queue: QueueHoldings, sign: int) -> None:
+        for holder, held in queue.held.items():
+            if holder in self.holders:
+                for name in held.names:
+                    self._column(name)
+                held.add_to(self.columns, sign)
+
+    def _column(self, name: str) -> Column:
+        column = self.columns.get(name)
+        if column is None:
+            column = self.columns[name] = np.zeros(self._rows, np.int64)
+        return column
+
+
+class Holdings:
+    """What the groups of all queues hold. Goes from cycle to cycle; whoever asks gets what is now."""
+
+    def __init__(self) -> None:
+        self._table: NodeTable | None = None
+        self._nodes = -1
+        self._queues: dict[str, QueueHoldings] = {}
+        self._sums: dict[frozenset[Holder], _Sum] = {}
+        self._asked: set[frozenset[Holder]] = set()
+
+    def of(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
+        """Those of a queue."""
+        if self._table is not table or self._nodes != table.static_generation:
+            self._queues, self._sums = {}, {}
+            self._table, self._nodes = table, table.static_generation
+        found = self._queues.get(record.name)
+        if found is not None and found.record is not record:
+            self._forget(record.name)
+            found = None
+        if found is None:
+            found = self._queues[record.name] = QueueHoldings(record, table)
+        if not found.current:
+            found.follow([each for each in self._sums.values() if record.name in each.queues])
+        return found
+
+    def current(self, record: QueueRecord) -> bool:
+        """Whether to ask for those of a queue is no work."""
+        found = self._queues.get(record.name)
+        return found is not None and found.record is record and found.current
+
+    def together(self, holders: frozenset[Holder], queues: Iterable[QueueHoldings]) -> Mapping[str, Column]:
+        """What groups of these kinds hold in these queues (which `of` has just said), by dimension on all rows."""
+        self._asked.add(holders)
+        wanted = {queue.record.name: queue for queue in queues}
+        found = self._sums.get(holders)
+        if found is None:
+            table = self._table
+            found = self._sums[holders] = _Sum(holders, len(table) if table is not None else 0)
+        for name in found.queues.keys() - wanted.keys():
+            found.leave(name)
+        for name in wanted.keys() - found.queues.keys():
+            found.join(wanted[name])
+        return found.columns
+
+    def keep(self, queues: Collection[str]) -> Holdings:
+        """Forget queues that are gone, and sums for which nobody has asked since this was last called."""
+        for name in self._queues.keys() - set(queues):
+            self._forget(name)
+        self._sums = {holders: found for holders, found in self._sums.items() if holders in self._asked}
+        self._asked = set()
+        return self
+
+    def _forget(self, name: str) -> None:
+        del self._queues[name]
+        for each in self._sums.values():
+            if name in each.queues:
+                each.leave(name)
 
 
 def could_give(job: Job) -> bool:

@@ -36,7 +36,7 @@ class Memo:
         idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
-        holdings: by queue what its groups hold; each says itself what it holds for.
+        holdings: what the groups of queues hold; it says itself what of that is still so.
     """
 
     policy: str = ""
@@ -48,4 +48,4 @@ class Memo:
     trials_at: int = -1
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
-    holdings: dict[str, Holdings] = field(default_factory=dict)
+    holdings: Holdings = field(default_factory=Holdings)

@@ -7,25 +7,33 @@ means only that victims are to be sought.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from kbatch.engine.carryover.holdings import Known, holdings_of
 from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Holder, Preemptor, Vote
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import shortfalls, unplaced
+from kbatch.engine.state.minimum import shortfalls, signature, unplaced
 from kbatch.model.jobs import QueueRecord
 from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 
 _Free: TypeAlias = dict[str, Column]
 _Kind: TypeAlias = tuple[int, str]
-_RARELY: Final = 4
-"""Whether it is enough is asked after 1, 4, 16 queues and so on."""
+
+
+def looking_around(context: CycleContext, queues: Iterable[QueueRecord]) -> Iterator[Turn]:
+    """Find out what the groups of these queues hold, in pieces: `within_reach` asks for it."""
+    session = context.session
+    for record in queues:
+        work = 1 if context.holdings.current(record) else len(record.holders) // 4
+        context.holdings.of(record, session.nodes)
+        if session.due(work):
+            yield TURN
 
 
 def within_reach(
@@ -38,17 +46,19 @@ def within_reach(
         return False
     session, job = context.session, preemptor.job
     tasks = [single] if single is not None else unplaced(job)
-    classes = {task.cls.id: task.cls for task in tasks}
-    free = _free(session, classes.values())
-    allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
-    look = 1
-    for number, record in enumerate(queues, start=1):
-        _give_back(session, ballot, preemptor, record, context.holdings, free)
-        if number == look:  # most often a few queues are enough, and a yes is a yes
-            if _enough(job, single, tasks, classes, allowed, free):
-                return True
-            look *= _RARELY
-    return _enough(job, single, tasks, classes, allowed, free)
+    giving = [context.holdings.of(record, session.nodes) for record in queues]
+    kinds = {holder for queue in giving for holder in queue.held}
+    may_go = frozenset(holder for holder in kinds if _may_go(session, ballot, preemptor, holder))
+    # Whoever asks for the same of the same finds the same, until something is placed or goes.
+    names = tuple(queue.record.name for queue in giving)
+    key = may_go, names, single is not None, signature(job, tasks), len(session.room.log)
+    found = context.reached.get(key)
+    if found is None:
+        classes = {task.cls.id: task.cls for task in tasks}
+        free = _free(session, classes.values(), context.holdings.together(may_go, giving))
+        allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
+        found = context.reached[key] = _enough(job, single, tasks, classes, allowed, free)
+    return found
 
 
 def _enough(
@@ -69,27 +79,16 @@ def _enough(
     return _hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), free)
 
 
-def _free(session: Session, classes: Iterable[TaskClass]) -> _Free:
-    """What is free on nodes, once all has ended that is about to, in what the classes ask for."""
+def _free(session: Session, classes: Iterable[TaskClass], given: Mapping[str, Column]) -> _Free:
+    """What is free on nodes with what is given, once all has ended that is about to, in what the classes ask for."""
     found: _Free = {}
     for cls in classes:
         session.room.ensure(cls)
         for name, _ in cls.needs:
             if name not in found:
-                found[name] = session.room.future[name].copy()
+                column, more = session.room.future[name], given.get(name)
+                found[name] = column + more if more is not None else column
     return found
-
-
-def _give_back(
-    session: Session, ballot: str, preemptor: Preemptor, record: QueueRecord, known: Known, free: _Free
-) -> None:
-    """Add what could be taken from the groups of a queue."""
-    for holder, held in holdings_of(record, session.nodes, known).held:
-        if _may_go(session, ballot, preemptor, holder):
-            for name, column in free.items():
-                amounts = held.amounts.get(name)
-                if amounts is not None:
-                    column[held.rows] += amounts
 
 
 def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder) -> bool:

@@ -1,0 +1,72 @@
+"""What is kept of the groups of a queue follows them: after whatever happened it is what a first look would find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from unittest import mock
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbatch.engine import Policy
+from kbatch.engine.carryover.giving import Level, Levels, Share
+from kbatch.engine.carryover.holdings import Holdings, QueueHoldings
+from kbatch.engine.plugin import Holder
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.jobs import Job
+from kbatch.model.nodes import Column
+from tests.property.test_engine import POLICIES, World, relaxed, worlds
+from tests.property.test_memo import coupled
+from tests.property.test_search_shortcuts import mortal
+from tests.unit.engine.worlds import Simulation
+
+_FOLLOW, _TOGETHER = Levels.follow, Holdings.together
+
+
+def _amounts(levels: Mapping[int, Level]) -> dict[int, list[dict[str, int]]]:
+    """What the levels hold, without the dimensions of which they hold nothing."""
+    return {
+        priority: [
+            {name: amount for name, amount in sums.items() if amount}
+            for sums in (level.spare, level.surplus, level.late_spare, level.late_surplus, level.late)
+        ]
+        for priority, level in levels.items()
+    }
+
+
+def _follow(levels: Levels, now: int, share_of: Callable[[Job], Share]) -> None:
+    _FOLLOW(levels, now, share_of)
+    anew = Levels(levels.record)
+    _FOLLOW(anew, now, share_of)
+    assert _amounts(levels.by_priority) == _amounts(anew.by_priority)
+    assert levels.until == anew.until
+
+
+def _comparing(model: ClusterModel) -> Callable[..., Mapping[str, Column]]:
+    def together(
+        holdings: Holdings, holders: frozenset[Holder], queues: Iterable[QueueHoldings]
+    ) -> Mapping[str, Column]:
+        queues = list(queues)
+        found = _TOGETHER(holdings, holders, queues)
+        anew = Holdings()
+        fresh = [anew.of(queue.record, model.table) for queue in queues]
+        expected = _TOGETHER(anew, holders, fresh)
+        assert [queue.held.keys() for queue in queues] == [queue.held.keys() for queue in fresh]
+        nothing = np.zeros(len(model.table), np.int64)
+        for name in found.keys() | expected.keys():
+            assert np.array_equal(found.get(name, nothing), expected.get(name, nothing)), name
+        return found
+
+    return together
+
+
+@relaxed
+@given(st.one_of(worlds(), mortal(), coupled()), st.sampled_from(POLICIES), st.data())
+def test_what_groups_hold_and_could_give(found: World, by: Policy, data: st.DataObject) -> None:
+    sim = Simulation(found.model(), by)
+    with mock.patch.object(Levels, "follow", _follow), mock.patch.object(Holdings, "together", _comparing(sim.model)):
+        for _ in range(5):
+            sim.settle()
+            sim.tick()
+            sim.now += data.draw(st.sampled_from([0, 3, 25]))
