@@ -6,6 +6,10 @@ Every cycle one running pod ends (with `--arrivals` one group comes as well), an
 to its outcome, in seconds of this process on the processor. What it decides is carried out at once: binds are assumed
 and confirmed, victims go before the next cycle. Ends with status 1 where a limit is missed.
 
+Before that the cluster comes to rest: nothing happens to it, a second apart, until several cycles in succession have
+decided nothing. The first of these make room for whoever has a right to it, and one cycle without a decision is not
+the end of that: what it says of the groups is written, and the next one may decide otherwise.
+
 The groups are of many shapes: sizes from 8 to 27 pods, three priorities, one role or two of unlike size, with or
 without a node selector, topology spread, minResources; queues with and without capability, namespaces with and without
 ResourceQuota. Of the deepest row nine in ten wait as clusters with delayed pod creation have them: as PodGroups whose
@@ -73,8 +77,10 @@ from tests.bench.engine import NOW, STAMP, keep
 
 NAMESPACES = 20
 SIZES = (8, 27)
-WARM_UP = 60
-"""So many cycles at most go by before the first that is timed: until one decides nothing."""
+SETTLED = 5
+"""After so many cycles in succession that decided nothing the cluster is at rest, and cycles are timed."""
+WARM_UP = 200
+"""So many cycles at most that takes; a row that has not come to rest by then is not measured as it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one row gave. `binds` and `evictions` are those of the timed cycles."""
+    """What one row gave. `binds` and `evictions` are those of the timed cycles; `rest` is how many went before them."""
 
     name: str
     arrivals: bool
@@ -138,6 +144,7 @@ class Figure:
     memory: float
     binds: int
     evictions: int
+    rest: int
     met: bool
 
 
@@ -334,15 +341,16 @@ def run(row: Row, *, arrivals: bool, affinity: bool, cycles: int) -> Figure:
     times: list[float] = []
     longest = 0.0
     first = 0.0
-    quiet = False
+    quiet = 0
     binds = evictions = 0
     gc.collect()
     gc.freeze()
     gc.disable()
-    at = -1
+    at, rest = -1, 0
     for number in range(WARM_UP + cycles):
-        if at >= 0 or quiet or number >= WARM_UP:
+        if at >= 0 or quiet == SETTLED or number == WARM_UP:
             at += 1
+            rest = rest or number
         if at == cycles:
             break
         if at >= 0:
@@ -376,7 +384,7 @@ def run(row: Row, *, arrivals: bool, affinity: bool, cycles: int) -> Figure:
         made = world.carry_out(
             transactions, verdicts, datetime.fromtimestamp(now // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         )
-        quiet = number > 1 and not transactions
+        quiet = 0 if transactions else quiet + 1
         if at >= 0:
             binds, evictions = binds + made[0], evictions + made[1]
     gc.enable()
@@ -384,12 +392,12 @@ def run(row: Row, *, arrivals: bool, affinity: bool, cycles: int) -> Figure:
     times.sort()
     mean, p99 = sum(times) / len(times), times[min(len(times) - 1, int(len(times) * 0.99))]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    met = (
+    met = rest < WARM_UP and (
         mean <= row.mean and (row.p99 is None or p99 <= row.p99) and (row.memory is None or memory <= row.memory)
     )  # fmt: skip
     return Figure(
         row.name, arrivals, affinity, row.waiting, world.pods, first, mean, times[len(times) // 2], p99, longest,
-        memory, binds, evictions, met,
+        memory, binds, evictions, rest, met,
     )  # fmt: skip
 
 
@@ -414,7 +422,8 @@ def main() -> int:
             f"{'ok  ' if figure.met else 'MISS'} {figure.name:18} waiting {figure.waiting:7} ({figure.pods} pods)"
             f"  first {figure.first:7.3f} s  mean {figure.mean * 1e3:8.2f} ms  p50 {figure.p50 * 1e3:8.2f}"
             f"  p99 {figure.p99 * 1e3:8.2f}  longest slice {figure.slice * 1e3:6.2f}  {figure.memory:6.0f} MiB"
-            f"  {figure.binds} binds {figure.evictions} evictions  (mean <= {row.mean * 1e3:g} ms)",
+            f"  {figure.binds} binds {figure.evictions} evictions  at rest after {figure.rest}"
+            f"  (mean <= {row.mean * 1e3:g} ms)",
             flush=True,
         )
     return keep(figures, arguments.json)
