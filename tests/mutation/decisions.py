@@ -309,6 +309,16 @@ MUTANTS: Final = (
         "a gang waits for its roles' minimums and its own besides",
     ),
     Mutant(
+        "growth-in-pods", f"{_STATE}/growth.py",
+        "(above << _FINE) // max(1, growth)", "above << _FINE",
+        "groups and roles grow by the same number of pods, whatever they may grow by",
+    ),
+    Mutant(
+        "growth-of-what-exists", f"{_STATE}/growth.py",
+        "exist if role.max_member is None else role.max_member", "exist",
+        "a group of which few pods are made at one time seems to have grown as far as it may",
+    ),
+    Mutant(
         "role-maximum-off-by-one", f"{_STATE}/jobs.py",
         "return max(0, known.max_member - self.by_role.get(role, 0))",
         "return max(0, known.max_member - self.by_role.get(role, 0) + 1)",

@@ -33,6 +33,7 @@ from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
@@ -138,7 +139,7 @@ class _Line:
         self._best_effort = best_effort
         self._heap: list[tuple[Any, JobState]] = []
         self._put_off: list[JobState] = []
-        self._surplus: dict[str, list[Task]] = {}
+        self._surplus: dict[str, Growing] = {}
         self._passed: dict[str, tuple[JobState, Reason]] = {}
         self._kept_out: dict[str, JobState] = {}
         self._preempts = context.session.policy.has("preempt")
@@ -321,39 +322,38 @@ class _Line:
         return all(statement.headroom(task) is None and statement.rows(task) is None for task in kinds.values())
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool | None]:
-        """One pod above the minimum; classes that do not fit are left out for the rest of the action.
+        """One pod above the minimum; classes of a role that do not fit are left out for the rest of the action.
 
         None: those that matter more come first.
         """
         context, session = self.context, self.session
         rest = self._surplus.get(job.key)
         if rest is None:
-            rest = [task for task in unplaced(job) if self._best_effort or not task.cls.best_effort]
-            rest.reverse()
-            self._surplus[job.key] = rest
-        full: set[int] = set()
-        while rest:
-            task = rest.pop()
-            if task.cls.id in full or task.key in job.placed or task.key in job.nominated or job.full(task.role):
+            tasks = [task for task in unplaced(job) if self._best_effort or not task.cls.best_effort]
+            rest = self._surplus[job.key] = Growing(job, tasks, session.task_key)
+        full: set[tuple[int, str]] = set()
+        for task in rest:
+            kind = task.cls.id, task.role
+            if kind in full or task.key in job.placed or task.key in job.nominated or job.full(task.role):
                 continue  # what was above the minimum may have become part of it, where others have preempted
             statement = Statement(session, job)
             if statement.headroom(task) == 0:
-                full.add(task.cls.id)
+                full.add(kind)
                 continue
             if context.ledger.refuses(job, [task]) is not None:
                 self._kept_out[job.key] = job
-                full.add(task.cls.id)
+                full.add(kind)
                 continue
             rows = nearest(context.rankings, statement, task, When.NOW)
             waits = not rows
             if waits:
                 rows = nearest(context.rankings, statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):
-                full.add(task.cls.id)
+                full.add(kind)
                 continue
             if self._others_preempt(job, minimum=False):
                 statement.rollback()
-                rest.append(task)
+                rest.back(task)
                 return None
             yield from statement.commit()
             return True

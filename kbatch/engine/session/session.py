@@ -20,6 +20,7 @@ from kbatch.engine.session.limits import Capability, Limit, RoleMaximum, Togethe
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
+from kbatch.engine.state.growth import part_of_growth
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.engine.state.node_resources import NodeResources
@@ -338,15 +339,20 @@ class Session:
         return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
 
     def job_key(self, job: JobState) -> tuple[Any, ...]:
-        """Order of jobs, total.
+        """Order of jobs, total: by what plugins say; then who has the smallest part of its growth; then by age.
 
         Raises:
             CulpritError: a plugin raised.
         """
         try:
-            return (*[part for key in self._job_keys for part in key(job)], job.job.created, job.job.key)
+            said = [part for key in self._job_keys for part in key(job)]
         except Exception as error:
             raise CulpritError(job) from error
+        return (*said, part_of_growth(job), job.job.created, job.job.key)
+
+    def task_key(self, task: Task) -> tuple[Any, ...]:
+        """What plugins say of a task's order among those of its job."""
+        return tuple([part for key in self._task_keys for part in key(task)])
 
     def valid(self, job: JobState) -> Reason | None:
         """Why the job cannot be tried at all."""

@@ -5,7 +5,7 @@ Only the engine changes them, through a `Statement`; plugins read.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -34,6 +34,7 @@ class JobState:
         together: what plugins that keep its pods together depend on; None where none has anything to say about it.
         strict: whether the pods must stand so. stands: the pods that hold a node, with their rows, as the snapshot has
             them; only where they are kept together.
+        most: by role, and under None of all, how many pods it may have; worked out when first asked for, see `growth`.
     """
 
     job: Job
@@ -56,6 +57,7 @@ class JobState:
     strict: bool = False
     stands: tuple[tuple[Task, int], ...] = ()
     lost_work: LostWork | None = None
+    most: Mapping[str | None, int] | None = None
 
     @property
     def key(self) -> str:
