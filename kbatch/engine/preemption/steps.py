@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.context import CycleContext
+from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model.tasks import Task
@@ -57,11 +58,11 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
             yield Wanted(tuple(following))
             yield from _instead(job, tasks, following)
         return
-    seen: set[_Kind] = set()
+    first: dict[_Kind, Task] = {}
     for task in unplaced(job):
-        if _kind(task) in seen or task.cls.best_effort:
-            continue
-        seen.add(_kind(task))
+        if not task.cls.best_effort:
+            first.setdefault(_kind(task), task)
+    for task in Growing(job, first.values(), context.session.task_key):
         if not job.full(task.role) and context.feasibility.most(task.cls):
             yield Wanted((task,), task)
 
