@@ -23,7 +23,7 @@ _VICTIMS: Final = (
     *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
 )  # fmt: skip
 _PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
-_ELASTIC: Final = _unit("growth")
+_ELASTIC: Final = _unit("growth", "shrinking")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
 _WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
 _CASES: Final[Stage] = tuple(
@@ -52,6 +52,7 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/engine/session/consent.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/voting.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/state/growth.py", (_ELASTIC, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/state/shrinking.py", (_ELASTIC, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/", (_PLACED, _ENGINE, _CASES, _PROPERTIES)),
 )
 

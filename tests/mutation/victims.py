@@ -13,6 +13,7 @@ _POLLING: Final = f"{_ROOM}/polling.py"
 _REPRIEVE: Final = f"{_ROOM}/reprieve.py"
 _REUSE: Final = f"{_ROOM}/reuse.py"
 _SEARCH: Final = f"{_ROOM}/search.py"
+_SHRINKING: Final = "kbatch/engine/state/shrinking.py"
 _CONSENT: Final = "kbatch/engine/session/consent.py"
 _PLUGINS: Final = "kbatch/engine/plugins"
 
@@ -61,9 +62,24 @@ MUTANTS: Final = (
     ),
     # --- candidates ---------------------------------------------------------------------------------------------------
     Mutant(
-        "oldest-goes-first", _CANDIDATES,
+        "oldest-goes-first", _SHRINKING,
         "lost, -started, -created", "lost, started, created",
         "the pod that has run longest is evicted",
+    ),
+    Mutant(
+        "nearest-to-its-minimum-gives-first", _SHRINKING,
+        "(-above[each], lines[each][-1])", "(above[each], lines[each][-1])",
+        "a role is taken down to its minimum before one that is further above its own",
+    ),
+    Mutant(
+        "one-role-gives-all", _SHRINKING,
+        "            above[role] -= 1\n", "",
+        "the role that is furthest above its minimum gives all that it has above it",
+    ),
+    Mutant(
+        "a-group-ends-before-another-shrinks", _SHRINKING,
+        "elif model.holding == 1:\n        return True,", "elif model.holding == 1:\n        return False,",
+        "a pod that is all of its group goes although another group has pods above its minimum",
     ),
     Mutant(
         "never-is-disrupted", _CANDIDATES,

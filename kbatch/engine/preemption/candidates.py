@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import total_ordering
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
+from kbatch.engine.state.shrinking import cost_of, turn_of
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
@@ -33,25 +33,6 @@ _INDEXES: Final = 4
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**62
 """As much as a column holds: more than any gap, for rooms and requests are within 2^53."""
-
-
-@total_ordering
-class _Last:
-    """A name by which the later one in order comes first."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Last) and self.name == other.name
-
-    def __lt__(self, other: _Last) -> bool:
-        return self.name > other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
 
 @dataclass(eq=False, slots=True)
@@ -74,14 +55,13 @@ class Candidate:
 
 
 def order_of(unit: Unit) -> tuple[Any, ...]:
-    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, what is lost, the latest.
-
-    Nothing counts as lost where nobody in the cluster says when work was saved.
+    """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the pod with which no
+    group ends, what is lost, the latest; a group with roles gives the pod of the role furthest above its minimum.
     """
-    started, created, name = max((task.started, task.created, task.key) for task in unit.tasks)
-    work = unit.job.lost_work
-    lost = work.of(unit.job.job, unit.tasks) if work is not None else 0
-    return unit.job.priority, unit.whole, unit.priority, lost, -started, -created, _Last(name)
+    job = unit.job
+    if unit.whole:
+        return job.priority, True, unit.priority, True, *cost_of(job, *unit.tasks)
+    return job.priority, False, unit.priority, *turn_of(job, unit.tasks[0])
 
 
 def may_give(job: Job) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.model.jobs import Job
@@ -34,7 +35,8 @@ class JobState:
         together: what plugins that keep its pods together depend on; None where none has anything to say about it.
         strict: whether the pods must stand so. stands: the pods that hold a node, with their rows, as the snapshot has
             them; only where they are kept together.
-        most: by role, and under None of all, how many pods it may have; worked out when first asked for, see `growth`.
+        most: by role, and under None of all, how many pods it may have. turns: by pod when it goes, where pods go one
+            by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
     """
 
     job: Job
@@ -58,6 +60,7 @@ class JobState:
     stands: tuple[tuple[Task, int], ...] = ()
     lost_work: LostWork | None = None
     most: Mapping[str | None, int] | None = None
+    turns: Mapping[str, tuple[Any, ...]] | None = None
 
     @property
     def key(self) -> str:
