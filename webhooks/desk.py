@@ -107,9 +107,10 @@ class Desk:
         if spec is None or metadata is None:
             return _under("spec", filled)
         before = podgroups.read_spec(old)
-        error = podgroups.template_error(spec, before, group=metadata.name, namespace=metadata.namespace)
-        if error is not None:
-            raise RefusedError(422, error)
+        for check in (podgroups.template_error, podgroups.object_error):
+            error = check(spec, before, group=metadata.name, namespace=metadata.namespace)
+            if error is not None:
+                raise RefusedError(422, error)
         if creating and spec.min_resources is None:
             filled |= await self._from_owner(spec, metadata)
         changes = _under("spec", filled)

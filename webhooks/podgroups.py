@@ -15,6 +15,7 @@ from kbatch.api.names import API_VERSION
 from kbatch.api.objects import OwnerReference, PodGroupSpec, PodTemplate, ResourceQuota, SubGroup
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.minresources import ask_of
+from kbatch.model.objects import render
 from kbatch.model.quota import Ask, Excess, charge, exceeded, used_amounts
 from kbatch.model.templates import MOST_SOURCES, TemplateError, member_name, render_member
 from kbatch.resources import QuantityError
@@ -83,6 +84,24 @@ def template_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: st
             place = f"spec.subGroups[{index}].template" + ("" if error.path.startswith("[") or not error.path else ".")
             return f"{place}{error.path}: {error.message}"
     return None
+
+
+def object_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: str, namespace: str) -> str | None:
+    """Why the objects besides the pods cannot be made, with the place of the error; None if they can be, or if nothing
+    that they are made of is new.
+    """
+    if not spec.objects or (before is not None and _around(spec) == _around(before)):
+        return None
+    try:
+        render(spec, group=group or "group", namespace=namespace)
+    except TemplateError as error:
+        return f"spec.{error}"
+    return None
+
+
+def _around(spec: PodGroupSpec) -> tuple[object, ...]:
+    roles = [(role.name, role.template is None, role.min_member, role.max_member) for role in spec.sub_groups or ()]
+    return spec.objects, spec.min_member, roles
 
 
 def _shape(role: SubGroup) -> tuple[object, ...]:

@@ -23,6 +23,9 @@ SUB_GROUP_LABEL: Final = "kbatch.dev/sub-group"
 QUEUE_LABEL: Final = "kbatch.dev/queue"
 """On a Job, or a pod without a group: the queue."""
 
+JOB_SET_LABEL: Final = "kbatch.dev/job-set"
+"""On PodGroups and Jobs of a queue: the name of the set that they are managed as."""
+
 SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
 """On a Job that the webhook suspended until its group is InQueue; a Job that its user suspended has none."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 
 from kbatch.api.names import DEFAULT_QUEUE
+from kbatch.api.objects import MOST_OBJECTS
 from kbatch.api.schema import (
     MOST_MEMBERS,
     MOST_ROLES,
@@ -25,6 +26,40 @@ from kbatch.api.schema import (
 
 _INT32: Final = {"format": "int32"}
 _INT64: Final = {"format": "int64"}
+_OBJECT: Final = {
+    # Not an embedded resource: its names and labels may hold expressions, which are no names yet.
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "required": ["apiVersion", "kind", "metadata"],
+    "properties": {
+        "apiVersion": {
+            "description": "Group and version of the object's kind, such as v1 or networking.k8s.io/v1.",
+            "type": "string",
+            "maxLength": 316,
+            "pattern": r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+$",
+        },
+        "kind": {
+            "description": "The object's kind; the chart's values say which ones can be made.",
+            "type": "string",
+            "maxLength": 63,
+            "pattern": r"^[A-Z][A-Za-z0-9]*$",
+        },
+        "metadata": {
+            "description": "Its name, labels and annotations; the namespace is the group's.",
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"description": "Its name.", "type": "string", "minLength": 1, "maxLength": 1024},
+                "labels": {
+                    "description": "Its labels.", "type": "object", "additionalProperties": {"type": "string"},
+                },
+                "annotations": {
+                    "description": "Its annotations.", "type": "object", "additionalProperties": {"type": "string"},
+                },
+            },
+        },
+    },
+}  # fmt: skip
 
 
 class Disruption(StrEnum):
@@ -122,6 +157,16 @@ class PodGroupSpec(ApiModel):
         | None
     ) = None
     """The roles of the group, by unique names. It is placed when every role has its minimum."""
+    objects: (
+        Annotated[
+            list[Annotated[dict[str, Any], Field(json_schema_extra=_OBJECT)]],
+            Field(max_length=MOST_OBJECTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        ]
+        | None
+    ) = None
+    """Services, ConfigMaps and the like that share the group's life, rendered as templates are: made when the group is
+    in queue, before pods are made or let go, and deleted when it is over.
+    """
     lifetime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
     """How long after its start the group may be preempted for others; 0 from the start, never where it is not given."""
     min_runtime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] = 0
@@ -153,6 +198,17 @@ class SubGroupStatus(ApiModel):
     """Pods that wait for a node or for their start."""
 
 
+class MadeObject(ApiModel):
+    """An object that was made for a group."""
+
+    api_version: str
+    """Group and version of its kind."""
+    kind: str
+    """Its kind."""
+    name: str
+    """Its name."""
+
+
 class PodGroupStatus(ApiModel):
     """What kbatch sees and decided."""
 
@@ -174,6 +230,8 @@ class PodGroupStatus(ApiModel):
         | None
     ) = None
     """The same, role by role."""
+    objects: Annotated[list[MadeObject], Field(json_schema_extra={"x-kubernetes-list-type": "atomic"})] | None = None
+    """The objects of spec.objects that were made and not yet deleted."""
     allocated: StatusResourceList | None = None
     """What the members that have a node hold."""
     conditions: Conditions | None = None

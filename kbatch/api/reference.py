@@ -42,9 +42,10 @@ def _type(field: Mapping[str, Any]) -> str:
         return f"integer, {low} to {high}" if high is not None else f"integer from {low}" if low else "integer"
     if field["type"] == "array":
         most = f", at most {field['maxItems']}" if "maxItems" in field else ""
-        return f"list by `{field['x-kubernetes-list-map-keys'][0]}`{most}"
+        keys = field.get("x-kubernetes-list-map-keys")
+        return (f"list by `{keys[0]}`" if keys else "list") + most
     if "additionalProperties" in field:
-        return "resource list"
+        return "texts by key" if field["additionalProperties"] == {"type": "string"} else "resource list"
     return str(field["type"])
 
 

@@ -4,6 +4,8 @@ A template is a parsed structure, and stays one: each text in it that contains `
 itself, and the result is the text that stands in its place. So no value can break out of its field, and the keys of the
 structure are never touched. Results are always texts, as labels, annotations and environment variables want them.
 
+The same goes for the objects that a group has besides its pods; of them `role` and `index` say nothing.
+
 What a text may say is a small part of jinja2: the values `group`, `role`, `index`, `size`, `peers` and `namespace`;
 arithmetic with whole numbers; comparisons; `peers[0]`, `peers[:size // 2]`; the filters and tests listed below;
 `{% if %}`, and one level of `{% for peer in peers %}` with `loop`. A name that does not exist is an error. There are no
@@ -82,7 +84,32 @@ def render_member(
     Raises:
         TemplateError: an expression cannot be read or rendered, or asks for too much.
     """
-    values = {"group": group, "role": role, "index": index, "size": size, "peers": peers, "namespace": namespace}
+    return _render(
+        template,
+        {"group": group, "role": role, "index": index, "size": size, "peers": peers, "namespace": namespace},
+        peers,
+    )
+
+
+def render_object(
+    template: Mapping[str, Any], *, group: str, namespace: str, size: int, peers: tuple[str, ...]
+) -> dict[str, Any]:
+    """An object of a group besides its pods, its expressions rendered: the same as for members, without role and index.
+
+    Args:
+        template: the object as it stands in the group's manifest.
+        group: the PodGroup's name.
+        namespace: the PodGroup's namespace.
+        size: how many members the group's templates make.
+        peers: the host names of these members, role by role.
+
+    Raises:
+        TemplateError: an expression cannot be read or rendered, or asks for too much.
+    """
+    return _render(template, {"group": group, "namespace": namespace, "size": size, "peers": peers}, peers)
+
+
+def _render(template: Mapping[str, Any], values: Mapping[str, Any], peers: tuple[str, ...]) -> dict[str, Any]:
     rendered = _Rendering(values, len(peers)).walk(template, ())
     if not isinstance(rendered, dict):
         raise TemplateError("", "a template is an object with metadata and spec")

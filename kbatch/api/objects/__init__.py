@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kbatch.api.objects.groups import (
+    MOST_OBJECTS,
     Condition,
     GroupTopology,
+    MadeObject,
     PodGroup,
     PodGroupSpec,
     PodGroupStatus,
@@ -108,6 +110,7 @@ from kbatch.api.objects.workloads import (
 )
 
 __all__ = [
+    "MOST_OBJECTS",
     "ActualResources",
     "Affinity",
     "AnyObject",
@@ -131,6 +134,7 @@ __all__ = [
     "LabelSelector",
     "LabelSelectorRequirement",
     "ListMeta",
+    "MadeObject",
     "Metadata",
     "Namespace",
     "NamespaceStatus",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kbatch.api.objects.meta import Metadata, Object, RawResources, Value
+
+MOST_OBJECTS: Final = 16
+"""Objects that a group may have besides its pods."""
 
 
 class Condition(Value, kw_only=True, frozen=True):
@@ -40,6 +43,7 @@ class PodGroupSpec(Object, kw_only=True):
     priority_class_name: str = ""
     min_resources: RawResources | None = None
     sub_groups: tuple[SubGroup, ...] | None = None
+    objects: tuple[dict[str, Any], ...] | None = None
     lifetime_seconds: int | None = None
     min_runtime_seconds: int = 0
     disruption: str = "Surplus"
@@ -56,6 +60,14 @@ class SubGroupStatus(Value, kw_only=True, frozen=True):
     pending: int = 0
 
 
+class MadeObject(Value, kw_only=True, frozen=True):
+    """An object that was made for a group, by what it is called."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
 class PodGroupStatus(Object, kw_only=True):
     phase: str = ""
     running: int = 0
@@ -63,6 +75,7 @@ class PodGroupStatus(Object, kw_only=True):
     failed: int = 0
     pending: int = 0
     sub_groups: tuple[SubGroupStatus, ...] | None = None
+    objects: tuple[MadeObject, ...] | None = None
     allocated: RawResources | None = None
     conditions: tuple[Condition, ...] | None = None
     scheduling_attempts: int = 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError
 
 from kbatch.api import crd, objects
-from kbatch.api.podgroup import PodGroup, PodGroupSpec, PodGroupStatus, SubGroup, SubGroupStatus, Topology
+from kbatch.api.podgroup import MadeObject, PodGroup, PodGroupSpec, PodGroupStatus, SubGroup, SubGroupStatus, Topology
 from kbatch.api.queue import Queue, QueueSpec, QueueStatus
 from kbatch.api.schema import ApiModel, Condition
 from kbatch.resources import QuantityError, parse_quantity
@@ -137,6 +137,7 @@ def test_defaults_are_those_of_the_design() -> None:
     [
         (PodGroupSpec, objects.PodGroupSpec),
         (PodGroupStatus, objects.PodGroupStatus),
+        (MadeObject, objects.MadeObject),
         (SubGroup, objects.SubGroup),
         (SubGroupStatus, objects.SubGroupStatus),
         (Topology, objects.GroupTopology),

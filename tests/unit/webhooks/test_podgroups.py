@@ -9,7 +9,7 @@ import pytest
 
 from kbatch.api.objects import OwnerReference, PodGroupSpec
 from tests.unit.webhooks.build import cores, quota
-from webhooks.podgroups import ask, grows, owning_job, read_spec, template_error, too_large
+from webhooks.podgroups import ask, grows, object_error, owning_job, read_spec, template_error, too_large
 
 
 def spec(*roles: dict[str, Any], **more: Any) -> PodGroupSpec:
@@ -52,6 +52,21 @@ def test_only_what_is_new_is_looked_at() -> None:
     assert error(spec(role(text="{{ x }}"), queue="other"), old) is None
     assert error(spec(role(text="{{ y }}")), old) is not None
     assert error(spec(role(text="{{ x }}", least=3)), old) is not None
+
+
+def test_objects_that_cannot_be_rendered_are_refused_with_the_place_where_they_are_new() -> None:
+    def of(name: str, *roles: dict[str, Any], **more: Any) -> PodGroupSpec:
+        return spec(*roles, objects=[{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}], **more)
+
+    def said(now: PodGroupSpec, before: PodGroupSpec | None = None) -> str | None:
+        return object_error(now, before, group="", namespace="ns")
+
+    assert said(spec()) is None
+    assert said(of("{{ group }}-{{ peers[1] }}", role())) is None
+    wrong = "spec.objects[0].metadata.name: tuple object has no element 2"
+    assert said(of("{{ peers[2] }}", role())) == wrong
+    assert said(of("{{ peers[2] }}", role(), queue="other"), of("{{ peers[2] }}", role())) is None
+    assert said(of("{{ peers[2] }}", role()), of("{{ peers[2] }}", role(least=3))) == wrong
 
 
 def test_a_group_larger_than_a_quota_can_never_start() -> None:
