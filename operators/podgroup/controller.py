@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,17 +18,18 @@ from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.informer import Batch
-from kbatch.kube.kinds import PODGROUPS, key_of
+from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of
 from kbatch.kube.lists import list_pages
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Event, Upsert
-from kbatch.model.phase import Phase
+from kbatch.model.phase import Phase, derive
 from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
-from operators.podgroup.reconcile import ADMITTED, OwnStatus, observe, reconcile, standing, withdrawn
+from operators.podgroup.objects import Objects
+from operators.podgroup.reconcile import ADMITTED, OwnStatus, facts, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
 
@@ -58,6 +59,7 @@ class Controller:
         scheduler_name: of the pods that are ours.
         recorder: of Events; None tells nobody.
         member_backoff: seconds until a member that failed is made again from its template.
+        object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
         settle: seconds for which changes of a status are gathered; see `SETTLE_SECONDS`.
         counting: the same for changes of numbers alone.
         now: the time for conditions.
@@ -71,6 +73,7 @@ class Controller:
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
         recorder: Recorder | None = None,
         member_backoff: float = 10.0,
+        object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
         settle: float = 0.0,
         counting: float = 0.0,
         now: Callable[[], str] = utc_now,
@@ -84,6 +87,7 @@ class Controller:
         self._now = now
         self._teller = Teller(recorder or Nobody(), now())
         self._jobs = Jobs(api, self.world, self._teller)
+        self._objects = Objects(api, self._teller, object_kinds or {})
         self._members = Members(api, self.world, self._teller, backoff=member_backoff)
         self._failures: dict[str, int] = {}
         self._settle, self._counting = settle, counting
@@ -175,7 +179,15 @@ class Controller:
         if group.metadata.deletion_timestamp is not None:
             return "gone"
         tried, stalled = self._members.stalled(key, group)
-        observed = dataclasses.replace(observe(self.world, group), tried=tried, stalled=stalled)
+        observed = observe(self.world, group)
+        # The objects first: the status says which exist, and no pod comes before them.
+        kept = await self._objects.keep(key, group, derive(facts(group, observed)))
+        observed = dataclasses.replace(
+            observed,
+            tried=tried or (kept.tried and (kept.stalled is not None or not _templated(group))),
+            stalled=kept.stalled or stalled,
+            objects=kept.objects,
+        )
         wanted = reconcile(group, observed, self._now())
         result = "unchanged"
         if wanted == standing(group.status):
@@ -188,12 +200,18 @@ class Controller:
         if result == "gone":
             self._forget(key)
             return result
+        if kept.error is not None:
+            raise kept.error
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
         self._teller.waits(group, list(self.world.makers(key)))
         group = self.world.groups.get(key, group)
-        changed = await self._jobs.keep(key, group, admitted=phase in ADMITTED, withdrawn=withdrawn(group, phase))
-        made, again = await self._members.keep(key, group, phase)
+        admitted = phase in ADMITTED and kept.ready
+        changed = await self._jobs.keep(key, group, admitted=admitted, withdrawn=withdrawn(group, phase))
+        made, again = 0, kept.again
+        if kept.ready or phase is not Phase.IN_QUEUE:
+            made, later = await self._members.keep(key, group, phase)
+            again = min((wait for wait in (again, later) if wait is not None), default=None)
         if self._members.stalled(key, group) != (tried, stalled):
             again = 0.0  # the status should say so
         if again is not None:
@@ -202,10 +220,18 @@ class Controller:
 
     def remembered(self) -> int:
         """How many groups and pods anything is remembered of besides what stands in `world`; none when all are gone."""
-        return len(self._members) + len(self._teller) + len(self._differs) + len(self._failures) + len(self.queue)
+        return (
+            len(self._members)
+            + len(self._objects)
+            + len(self._teller)
+            + len(self._differs)
+            + len(self._failures)
+            + len(self.queue)
+        )
 
     def _forget(self, key: str) -> None:
         self._members.forget(key)
+        self._objects.forget(key)
         self._teller.forget(key)
         self._differs.pop(key, None)
 
@@ -220,7 +246,7 @@ class Controller:
         now = time.monotonic()
         if wanted.phase == Phase.UNKNOWN and before.phase not in {Phase.RUNNING, Phase.UNKNOWN}:
             return self._counting - (now - self._differs.setdefault(key, now))
-        if any(self.world.makers(key)) or any(role.template for role in group.spec.sub_groups or ()):
+        if any(self.world.makers(key)) or _templated(group) or wanted.objects != before.objects:
             return 0.0
         counts = (wanted.phase, wanted.conditions) == (before.phase, before.conditions)
         waited = now - self._differs.setdefault(key, now)
@@ -246,6 +272,10 @@ class Controller:
         if wanted.phase != group.status.phase:
             self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
         return "written"
+
+
+def _templated(group: PodGroup) -> bool:
+    return any(role.template for role in group.spec.sub_groups or ())
 
 
 def _result(error: ApiError) -> str:

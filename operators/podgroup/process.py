@@ -17,11 +17,12 @@ from kbatch.kube.kinds import JOBS, PODGROUPS, PODS
 from kbatch.metrics import EventMetrics, ReconcileMetrics
 from kbatch.process.measured import counts_of
 from kbatch.process.operator import Ground, Operator, serve_operator
-from kbatch.process.run import Runtime
+from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.podgroup.controller import COUNTING_SECONDS, SETTLE_SECONDS, Controller
 from operators.podgroup.handlers import DOMAIN, make_registry
+from operators.podgroup.kinds import parse_kinds
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,9 @@ class PodGroupSettings(LeaderSettings):
 
     resync_period: float = flag(300.0, "all PodGroups are listed and compared this often")
     workers: int = flag(16, "PodGroups worked on at one time")
+    object_kinds: str = flag(
+        "", "kinds that groups may have besides pods: v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
+    )
     member_backoff: float = flag(10.0, "until a member that failed is made again from its template; doubles each time")
 
 
@@ -50,6 +54,10 @@ async def serve(runtime: Runtime[PodGroupSettings]) -> None:
 def assemble(ground: Ground[PodGroupSettings]) -> Operator:
     """Everything that works while this process leads."""
     runtime, settings = ground.runtime, ground.runtime.settings
+    try:
+        object_kinds = parse_kinds(settings.object_kinds)
+    except ValueError as error:
+        raise ProcessError(f"--object-kinds: {error}") from None
     recorder = EventRecorder(ground.api, controller="kbatch-podgroup", instance=settings.resolved_identity())
     EventMetrics(runtime.registry, lambda: counts_of(recorder))
     controller = Controller(
@@ -58,6 +66,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         scheduler_name=settings.scheduler_name,
         recorder=recorder,
         member_backoff=settings.member_backoff,
+        object_kinds=object_kinds,
         settle=SETTLE_SECONDS,
         counting=COUNTING_SECONDS,
     )

@@ -15,7 +15,7 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.names import REPLACED_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
-from kbatch.api.objects import Condition, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.api.objects import Condition, MadeObject, PodGroup, PodGroupStatus, SubGroupStatus
 from kbatch.kube.kinds import key_of
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
@@ -28,6 +28,9 @@ REPLACEMENTS: Final = 6
 
 ADMITTED: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
 """Phases in which members may exist."""
+
+OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
+"""Phases of a group that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Observed:
         gave_up: nobody makes more members, although some failed.
         ongoing: a Job that makes members has not ended.
         tried: whether it is known if members can be made; stalled: why they cannot.
+        objects: those that exist beside its pods.
     """
 
     members: tuple[Member, ...] = ()
@@ -54,6 +58,7 @@ class Observed:
     ongoing: bool = False
     tried: bool = False
     stalled: Stalled | None = None
+    objects: tuple[MadeObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class OwnStatus:
     failed: int = 0
     pending: int = 0
     sub_groups: tuple[SubGroupStatus, ...] = ()
+    objects: tuple[MadeObject, ...] = ()
     allocated: tuple[tuple[str, str], ...] = ()
     conditions: tuple[Condition, ...] = ()
 
@@ -80,6 +86,8 @@ class OwnStatus:
         }
         if self.sub_groups:
             status["subGroups"] = [_explicit(role) for role in self.sub_groups]
+        if self.objects:
+            status["objects"] = [msgspec.to_builtins(one) for one in self.objects]
         if self.allocated:
             status["allocated"] = dict(self.allocated)
         if self.conditions:
@@ -105,6 +113,7 @@ def standing(status: PodGroupStatus) -> OwnStatus:
         failed=status.failed,
         pending=status.pending,
         sub_groups=status.sub_groups or (),
+        objects=status.objects or (),
         allocated=tuple(sorted((name, str(amount)) for name, amount in (status.allocated or {}).items())),
         conditions=conditions.of_types(status.conditions, conditions.PODGROUP_TYPES),
     )
@@ -123,6 +132,7 @@ def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
         sub_groups=tuple(
             _role_status(role.name, _of_role(observed.members, role.name)) for role in group.spec.sub_groups or ()
         ),
+        objects=observed.objects,
         allocated=tuple(sorted(format_resources(allocated(observed.members)).items())),
         conditions=_conditions(group, phase, counts, observed, now),
     )

@@ -6,11 +6,12 @@ the numbers in it change all the time and stand in the group's conditions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kbatch.api import conditions
 from kbatch.api.names import API_VERSION
-from kbatch.api.objects import Job, PodGroup
+from kbatch.api.objects import Job, MadeObject, PodGroup
 from kbatch.api.reasons import NotEnoughTasks
 from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
@@ -111,6 +112,18 @@ class Teller:
         """A group's members cannot be made."""
         self._warn(_group(group), reason, "CreatingPods", note)
 
+    def object_trouble(self, group: PodGroup, reason: str, note: str) -> None:
+        """An object of a group cannot be made."""
+        self._warn(_group(group), reason, "CreatingObjects", note)
+
+    def objects_made(self, group: PodGroup, objects: Sequence[MadeObject]) -> None:
+        """Objects of a group were made."""
+        self._normal(_group(group), "ObjectsMade", "CreatingObjects", f"made {_listed(objects)}")
+
+    def objects_deleted(self, group: PodGroup, objects: Sequence[MadeObject]) -> None:
+        """The objects of a group that is over were deleted."""
+        self._normal(_group(group), "ObjectsDeleted", "Ending", f"deleted {_listed(objects)}")
+
     def _normal(self, about: Regarding, reason: str, action: str, note: str) -> None:
         self._recorder.tell(about, NORMAL, reason, action, note)
 
@@ -126,6 +139,10 @@ def _reason(group: PodGroup) -> tuple[str, str]:
     if scheduled.reason == NotEnoughTasks.code and conditions.is_true(group.status.conditions, conditions.ENQUEUED):
         return "", ""  # they are being made
     return scheduled.reason, scheduled.message
+
+
+def _listed(objects: Sequence[MadeObject]) -> str:
+    return ", ".join(f"{one.kind} {one.name}" for one in objects)
 
 
 def _group(group: PodGroup) -> Regarding:

@@ -1,3 +1,8 @@
+{{/* The group of an apiVersion; empty for `v1`. */}}
+{{- define "kbatch.apiGroup" -}}
+{{- if contains "/" . }}{{ . | splitList "/" | first }}{{ end -}}
+{{- end -}}
+
 {{/*
 What one process may do: a ClusterRole from "rules", a Role for its own Lease, and their bindings.
 

@@ -57,7 +57,11 @@ ARGUMENTS = {
         "--default-queue=default",
         "--bind-parallelism=64",
     ],
-    "podgroup": [*COMMON, *lease("podgroup")],
+    "podgroup": [
+        *COMMON,
+        *lease("podgroup"),
+        "--object-kinds=v1/Service=services,v1/ConfigMap=configmaps,networking.k8s.io/v1/Ingress=ingresses",
+    ],
     "queue": [*COMMON, *lease("queue"), "--default-queue=default"],
     "webhook": [
         *COMMON,
