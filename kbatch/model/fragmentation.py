@@ -9,13 +9,15 @@ and taints, not other pods.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import heapq
+from collections.abc import Generator, Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
-from kbatch.model.jobs import Job
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.journal import Journal
 from kbatch.model.node_classes import usable
 from kbatch.model.nodes import Column, Mask, NodeTable, exact_sum
 from kbatch.model.tasks import TaskClass, counted
@@ -25,6 +27,10 @@ MOST_CLASSES: Final = 64
 """Of more classes those count of which the most pods wait."""
 _AT_ONCE: Final = 200
 """So many groups are looked at between two turns."""
+_CELLS: Final = 1 << 15
+"""So many kinds of pods times nodes are looked at between two turns."""
+_MANY: Final = np.iinfo(np.int64).max
+_NONE: Final[Mapping[TaskClass, int]] = {}
 
 
 def counts(name: str) -> bool:
@@ -36,50 +42,81 @@ class Mix:
     """Which classes the pods that wait are of. Remembers each group's until the group changes."""
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[int, dict[TaskClass, int]]] = {}
+        self._of: dict[str, Mapping[TaskClass, int]] = {}
+        self._sums: dict[TaskClass, int] = {}
+        self._changes: Journal | None = None
+        self._position = 0
 
-    def looking(self, live: Mapping[str, Job]) -> Generator[None, None, list[TaskClass]]:
+    def looking(self, model: ClusterModel) -> Generator[None, None, list[TaskClass]]:
         """The classes of the groups' waiting pods, those of the most pods first, in pieces; no more than counts."""
-        before, self._of = self._of, {}
-        found: dict[TaskClass, int] = {}
-        for at, (key, job) in enumerate(list(live.items())):
+        live, changes = model.live, model.changes
+        changed = changes.since(self._position) if self._changes is changes else None
+        if changed is None:
+            self._of, self._sums, self._position = {}, {}, 0
+            changed = list(live)
+        # What changes meanwhile is looked at the next time, and what was not looked at as well if this is left off.
+        self._changes, position = changes, changes.position
+        for at, key in enumerate(dict.fromkeys(changed)):
             if not at % _AT_ONCE:
                 yield
-            if not job.waiting:
-                continue
-            known = before.get(key)
-            if known is None or known[0] != job.generation:
-                known = (job.generation, counted(job.waiting))
-            self._of[key] = known
-            for cls, count in known[1].items():
-                found[cls] = found.get(cls, 0) + count
-        return sorted(found, key=lambda cls: (-found[cls], cls.id))[:MOST_CLASSES]
+            job = live.get(key)
+            now: Mapping[TaskClass, int] = counted(job.waiting) if job is not None else _NONE
+            before = self._of.pop(key, _NONE)
+            if now:
+                self._of[key] = now
+            for cls in {**before, **now}:
+                count = self._sums.get(cls, 0) + now.get(cls, 0) - before.get(cls, 0)
+                if count:
+                    self._sums[cls] = count
+                else:
+                    self._sums.pop(cls, None)
+        self._position = position
+        found = self._sums
+        return heapq.nsmallest(MOST_CLASSES, found, key=lambda cls: (-found[cls], cls.id))
 
 
 def measuring(table: NodeTable, waiting: list[TaskClass]) -> Generator[None, None, dict[str, Fraction]]:
-    """Fragmentation by resource, in pieces: one class between two turns."""
+    """Fragmentation by resource, in pieces: some classes between two turns."""
     placeable: Mask = table.open & table.ready & ~table.cordoned
     idle = {name: np.where(placeable, np.maximum(column, 0), 0) for name, column in table.idle.items()}
-    total = {name: exact_sum(column) for name, column in idle.items() if counts(name)}
-    parts: dict[str, list[Fraction]] = {}
+    total = {name: amount for name, column in idle.items() if counts(name) and (amount := exact_sum(column))}
+    alike: dict[tuple[tuple[tuple[str, int], ...], int], list[TaskClass]] = {}
     for cls in waiting:
-        asked = [(name, amount) for name, amount in cls.needs if total.get(name)]
-        if asked:
-            fitting = np.where(usable(table, cls.selection), _fitting(idle, cls, len(table)), 0)
-            for name, amount in asked:
-                parts.setdefault(name, []).append(1 - Fraction(exact_sum(fitting * amount), total[name]))
+        if any(name in total for name, _ in cls.needs):
+            alike.setdefault((cls.needs, cls.selection.id), []).append(cls)
+    kinds = list(alike.values())
+    used: dict[str, int] = {}
+    asking: dict[str, int] = {}
+    at_once = max(1, _CELLS // max(1, len(table)))
+    for start in range(0, len(kinds), at_once):
+        some = kinds[start : start + at_once]
+        for name, amounts in _used(table, idle, [kind[0] for kind in some], total).items():
+            for kind, taken in zip(some, amounts, strict=True):
+                if taken is not None:
+                    used[name] = used.get(name, 0) + taken * len(kind)
+                    asking[name] = asking.get(name, 0) + len(kind)
         yield
-    return {name: sum(each, Fraction(0)) / len(each) for name, each in sorted(parts.items())}
+    return {name: 1 - Fraction(used[name], total[name] * count) for name, count in sorted(asking.items())}
 
 
-def _fitting(idle: Mapping[str, Column], cls: TaskClass, count: int) -> Column:
-    """How many pods of the class each node has room for."""
-    least: Column | None = None
-    for name, amount in cls.needs:
-        column = idle.get(name)
-        fitting: Column = column // amount if column is not None else np.zeros(count, np.int64)
-        least = fitting if least is None else np.minimum(least, fitting)
-    return least if least is not None else np.zeros(count, np.int64)
+def _used(
+    table: NodeTable, idle: Mapping[str, Column], classes: list[TaskClass], names: Iterable[str]
+) -> dict[str, list[int | None]]:
+    """By resource what pods of each class would use of it on all nodes; None of what the class does not ask for."""
+    needs = [dict(cls.needs) for cls in classes]
+    fitting: Column = np.full((len(classes), len(table)), _MANY)
+    for name in sorted({name for each in needs for name in each}):
+        asked = np.array([each.get(name, 0) for each in needs], np.int64)[:, None]
+        column = idle.get(name, np.zeros(len(table), np.int64))
+        np.minimum(fitting, np.where(asked > 0, column // np.maximum(asked, 1), _MANY), out=fitting)
+    fitting[~np.array([usable(table, cls.selection) for cls in classes])] = 0
+    found: dict[str, list[int | None]] = {}
+    for name in names:
+        asked = np.array([each.get(name, 0) for each in needs], np.int64)[:, None]
+        amounts = fitting * asked
+        high, low = (amounts >> 32).sum(axis=1).tolist(), (amounts & 0xFFFFFFFF).sum(axis=1).tolist()
+        found[name] = [(high[at] << 32) + low[at] if name in each else None for at, each in enumerate(needs)]
+    return found
 
 
 def opened(table: NodeTable) -> list[str]:

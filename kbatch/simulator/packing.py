@@ -18,14 +18,18 @@ class PackingSums:
 
     opened: set[str] = field(default_factory=set)
     _mix: Mix = field(default_factory=Mix)
+    _generation: int = -1
     _now: dict[str, int] = field(default_factory=dict)
     _sums: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By resource, fragmentation (in 10^-12) by time, and the time in which there was any to tell."""
 
     def look(self, model: ClusterModel) -> None:
         """This is how things stand from now on."""
+        if model.generation == self._generation:
+            return
+        self._generation = model.generation
         self.opened.update(opened(model.table))
-        waiting = finish(self._mix.looking(model.live))
+        waiting = finish(self._mix.looking(model))
         found = finish(measuring(model.table, waiting)) if waiting else {}
         self._now = {name: round(part * _FINE) for name, part in found.items()}
 

@@ -32,7 +32,7 @@ class Packed:
         self._generation = model.generation
         yield from model.refreshing()
         self._metrics.nodes_opened.set(len(opened(model.table)))
-        waiting = yield from self._mix.looking(model.live)
+        waiting = yield from self._mix.looking(model)
         found = yield from measuring(model.table, waiting)
         for name in self._told - found.keys():
             self._metrics.fragmentation.labels(name).set(0)

@@ -26,7 +26,7 @@ def asking(name: str, cpu: int, gpus: int = 0, **more: Any) -> AnyObject:
 
 
 def told(model: ClusterModel) -> dict[str, Fraction]:
-    return finish(measuring(model.table, finish(Mix().looking(model.live))))
+    return finish(measuring(model.table, finish(Mix().looking(model))))
 
 
 def test_what_a_class_cannot_use_is_told_by_resource() -> None:
@@ -65,7 +65,7 @@ def test_no_more_classes_count_than_the_most_common() -> None:
     many = [asking(f"p{at}", at + 2) for at in range(MOST_CLASSES)]
     rare = asking("rare", 1000)
     model = world(queue(), machine("a", 400), *many, *[asking(f"q{at}", 1) for at in range(2)], rare)
-    classes = finish(Mix().looking(model.live))
+    classes = finish(Mix().looking(model))
     assert len(classes) == MOST_CLASSES
     assert classes[0].request == {"cpu": 1000}
     assert all(cls.request != {"cpu": 1_000_000} for cls in classes)
@@ -73,11 +73,11 @@ def test_no_more_classes_count_than_the_most_common() -> None:
 
 def test_a_mix_follows_the_groups() -> None:
     model, mix = world(queue(), machine("a", 4), asking("p", 1)), Mix()
-    assert [cls.request for cls in finish(mix.looking(model.live))] == [{"cpu": 1000}]
+    assert [cls.request for cls in finish(mix.looking(model))] == [{"cpu": 1000}]
     model.apply(Upsert(asking("q", 2)))
-    assert [cls.request for cls in finish(mix.looking(model.live))] == [{"cpu": 1000}, {"cpu": 2000}]
+    assert [cls.request for cls in finish(mix.looking(model))] == [{"cpu": 1000}, {"cpu": 2000}]
     model.apply(Upsert(pod("p", "a")))
-    assert [cls.request for cls in finish(mix.looking(model.live))] == [{"cpu": 2000}]
+    assert [cls.request for cls in finish(mix.looking(model))] == [{"cpu": 2000}]
 
 
 def test_opened_are_the_nodes_with_pods_of_ours() -> None:
