@@ -39,7 +39,7 @@ from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplac
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
-_FEW: Final = 4
+_FEW: Final = 1
 """So few pods are as quickly placed as it is counted whether there could be room for them."""
 
 
@@ -315,9 +315,7 @@ class _Line:
         return False
 
     def _unlimited(self, statement: Statement, tasks: Sequence[Task]) -> bool:
-        """Whether nothing but the nodes' room decides where these tasks go: no limit has a word to say, no promise."""
-        if self.context.ledger:
-            return False
+        """Whether nothing but the nodes' room decides where these tasks go: no limit has a word to say."""
         kinds = {(task.cls.id, task.role): task for task in tasks}
         return all(statement.headroom(task) is None and statement.rows(task) is None for task in kinds.values())
 

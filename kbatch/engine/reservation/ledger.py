@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from kbatch.api import conditions
 from kbatch.api.reasons import Reason, Reserved
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.clocks import enqueued_since, transition
@@ -207,7 +208,7 @@ class Ledger:
         self._apply(-1)
         statement = Statement(self.session, job)
         try:
-            fits = place_minimum(self.rankings, statement, (When.NOW, When.LATER))
+            fits = could_fit(self.rankings, job) and place_minimum(self.rankings, statement, (When.NOW, When.LATER))
             statement.rollback()
         finally:
             self._apply(1)
