@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -271,6 +271,7 @@ class Plugin:
     """
 
     @classmethod
+    @cache
     def answers(cls, method: str) -> bool:
         """Whether this plugin has something of its own to say where this method is asked."""
         return getattr(cls, method, None) is not getattr(Plugin, method, None)

@@ -24,6 +24,7 @@ from kbatch.model.makers import Maker
 from kbatch.model.node_index import NodeIndex
 from kbatch.model.nodes import NodeRecord, NodeTable
 from kbatch.model.others import STATIC_KINDS, OtherObjects
+from kbatch.model.quota import Ask
 from kbatch.model.refusals import Refusal, Refusals
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import ClassTable, Task, TaskClass, read_task, same_class, same_task
@@ -151,6 +152,11 @@ class ClusterModel:
         """What one of its groups asks for."""
         self.refresh()
         return self._groups.demand(job)
+
+    def quota_ask(self, job: Job) -> Ask:
+        """What one of its groups asks of quotas beyond its pods that exist."""
+        self.refresh()
+        return self._groups.quota_ask(job)
 
     def makers(self, group: str) -> Mapping[str, Maker]:
         """The batch Jobs whose pods belong to the group of that key, by name."""

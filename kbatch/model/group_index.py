@@ -13,12 +13,13 @@ from typing import Final
 from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
-from kbatch.model.demand import Demand, account, demand_of
+from kbatch.model.demand import Demand, account, demand_of, quota_ask
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.journal import Journal
 from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
+from kbatch.model.quota import Ask
 from kbatch.model.selections import SelectionTable
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
@@ -54,6 +55,7 @@ class GroupIndex:
         self._makers: dict[str, dict[str, Maker]] = {}
         self._group_of_maker: dict[str, str] = {}
         self._demands: dict[str, Demand] = {}
+        self._quota_asks: dict[str, Ask] = {}
         self._dirty: dict[str, Job] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -199,6 +201,13 @@ class GroupIndex:
             found = self._demands[job.key] = demand_of(job)
         return found
 
+    def quota_ask(self, job: Job) -> Ask:
+        """What a group asks of quotas, as of the last `refreshing`; worked out when it is asked for."""
+        found = self._quota_asks.get(job.key)
+        if found is None:
+            found = self._quota_asks[job.key] = quota_ask(job)
+        return found
+
     def claims(self) -> list[Claim]:
         """What the existing queues bring to the division, in the order of names. As of the last `refreshing`."""
         return [
@@ -232,6 +241,7 @@ class GroupIndex:
         job.refresh()
         account(job, self.makers(job.key))
         self._demands.pop(job.key, None)
+        self._quota_asks.pop(job.key, None)
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self._others.priority_class(name) if name else None
         job.priority_class_missing = name if name and found is None else ""
@@ -269,6 +279,7 @@ class GroupIndex:
             self.changes.note(job.key)
             self.live.pop(job.key, None)
             self._demands.pop(job.key, None)
+            self._quota_asks.pop(job.key, None)
             self._leave(job)
 
     def _enter(self, job: Job, name: str) -> None:

@@ -69,7 +69,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "quota-promised-twice", f"{_ACTIONS}/enqueue.py",
-        "self.sums.quotas.promise(asked_of(job.job))", "asked_of(job.job)",
+        "self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))", "self.sums.quotas.asked_of(job.job)",
         "two groups are let in to the same quota",
     ),
     Mutant(

@@ -28,13 +28,13 @@ from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
 from kbatch.api.reasons import NotEnoughTasks, Reason
 from kbatch.engine.actions.base import Action
-from kbatch.engine.admission.demand import Needs, asked_of, needs
+from kbatch.engine.admission.demand import Needs, needs
 from kbatch.engine.admission.sums import Standings, Sums
 from kbatch.engine.carryover.backlog import Entry, Index, Standing
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.diagnosis.backlog import excess_of, reason_of
+from kbatch.engine.diagnosis.backlog import TRIED, excess_of, plain_reason, reason_of
 from kbatch.engine.diagnosis.verdicts import gates_of
 from kbatch.engine.preemption.prospective import foreseen
 from kbatch.engine.reservation.ageing import limited, waits_for_room
@@ -53,9 +53,6 @@ PODS_GRACE: Final = 30 * SECOND
 
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
-
-_TRIED: Final = frozenset({Standing.HOPELESS, Standing.UNFIT})
-"""To say why, the group is placed on the emptied nodes."""
 
 
 class Enqueue(Action):
@@ -447,7 +444,7 @@ class _Admission:
         """Keep from others what a group in queue has coming, of room and of quotas."""
         self.sums.promise(job.queue, kept)
         if self.sums.quotas.of(job.job.namespace):
-            self.sums.quotas.promise(asked_of(job.job))
+            self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))
 
     def _robbed(self, job: JobState) -> bool:
         """Send a group back whose pods cannot come because others have used up its namespace's quota.
@@ -458,7 +455,8 @@ class _Admission:
         since = job.job.condition(conditions.ENQUEUED)
         if job.bound or len(alive) >= job.minimum or since is None:
             return False
-        excess = self.sums.quotas.exceeded(asked_of(job.job)) if self.sums.quotas.of(job.job.namespace) else None
+        quotas = self.sums.quotas
+        excess = quotas.exceeded(quotas.asked_of(job.job)) if quotas.of(job.job.namespace) else None
         if excess is None:
             return False
         session = self.session
@@ -494,7 +492,11 @@ class _Admission:
         for row in backlog.to_tell(rows, standings, self.session.now):
             entry = backlog.entry(row)
             standing = Standing(int(backlog.standing[row]))
-            told = yield from self._reason(entry, standing, backlog.ahead(row))
+            ahead = backlog.ahead(row)
+            if standing in TRIED:
+                told = yield from self._reason(entry, standing, ahead)
+            else:
+                told = plain_reason(self.session, self.sums, entry, standing, ahead)
             if told is not None:
                 context.told.append((entry, told))
             if self.session.due(2):
@@ -507,6 +509,4 @@ class _Admission:
     def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
         """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
         why = partial(reason_of, self.context, self.sums, entry, standing, ahead)
-        if standing not in _TRIED:
-            return (yield from why())
         return (yield from working(self.session, self.session.job(entry.job.key), why, None))

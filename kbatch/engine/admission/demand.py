@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,11 +13,12 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.model import quota as quotas
-from kbatch.model.demand import quota_ask
 from kbatch.model.jobs import Job
 from kbatch.model.quota import Excess
 from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, subtract, total
+
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -87,6 +89,19 @@ class Quotas:
         """Those of a namespace."""
         return self._by_namespace.get(namespace, ())
 
+    def mark(self, namespace: str) -> Hashable:
+        """What decides, of two that ask for the same in a namespace, that both would pass a quota or neither."""
+        return tuple(
+            (_encode((quota.spec, quota.status)), tuple(sorted(self._promised.get(_key(quota), {}).items())))
+            for quota in self.of(namespace)
+        )
+
+    def asked_of(self, job: Job) -> Asked:
+        """What a group asks of those of its namespace."""
+        ask = self._session.model.quota_ask(job)
+        content = tuple(sorted(ask.requests.items())), tuple(sorted(ask.limits.items())), ask.pods, ask.subject
+        return Asked(job.namespace, content, ask)
+
     def exceeded(self, asked: Asked) -> Excess | None:
         """The first limit that a group would pass that asks for this."""
         for quota in self.of(asked.namespace):
@@ -106,13 +121,6 @@ class Quotas:
                 self._promised[key] = add(self._promised.get(key, {}), quotas.charge(quota, asked.ask))
             except QuantityError:
                 continue
-
-
-def asked_of(job: Job) -> Asked:
-    """What a group asks of the quotas of its namespace."""
-    ask = quota_ask(job)
-    content = tuple(sorted(ask.requests.items())), tuple(sorted(ask.limits.items())), ask.pods, ask.subject
-    return Asked(job.namespace, content, ask)
 
 
 def _key(quota: ResourceQuota) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kbatch.engine.admission.demand import Quotas, asked_of
+from kbatch.engine.admission.demand import Quotas
 from kbatch.engine.admission.weaker import Weaker
 from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standing
 from kbatch.engine.carryover.giving import Giving
@@ -83,7 +83,7 @@ class Sums:
     def over_quota(self, entry: Entry) -> Excess | None:
         """The first limit of a quota of its namespace that it would pass."""
         job = entry.job
-        return self.quotas.exceeded(asked_of(job)) if self.quotas.of(job.namespace) else None
+        return self.quotas.exceeded(self.quotas.asked_of(job)) if self.quotas.of(job.namespace) else None
 
     def over_capability(self, entry: Entry, queue: QueueState) -> str | None:
         """In which dimension it would pass its queue's hard cap, with what could be freed for it gone."""
@@ -105,8 +105,12 @@ class Sums:
 
     def short(self, least: Mapping[str, int], more: Mapping[str, int]) -> str | None:
         """A dimension in which the room less what is promised, and `more`, is not enough."""
-        short = [name for name, amount in least.items() if amount > max(0, self.free(name) + more.get(name, 0))]
-        return min(short, default=None)
+        found: str | None = None
+        room, promised = self.room, self.promised
+        for name, amount in least.items():
+            if amount > 0 and amount > room.get(name, 0) - promised.get(name, 0) + more.get(name, 0):
+                found = name if found is None or name < found else found
+        return found
 
     def free(self, name: str) -> int:
         """The room of a dimension less what is promised; below 0 where more is promised than there is."""
@@ -214,16 +218,17 @@ class Sums:
             return None
         those = np.flatnonzero(limited[backlog.namespace[rows]])
         for row in rows[those][backlog.quota[rows[those]] < 0].tolist():
-            backlog.quota[row] = backlog.quotas.take(asked_of(backlog.entry(row).job))
+            backlog.quota[row] = backlog.quotas.take(self.quotas.asked_of(backlog.entry(row).job))
             if self._session.due(2):
                 yield TURN
-        over = np.zeros(len(backlog.quotas), np.bool_)
+        over = backlog.over_quota(self.quotas.mark)
         for number, asked in enumerate(backlog.quotas):
-            over[number] = asked is not None and self.quotas.exceeded(asked) is not None
-            if self._session.due():
-                yield TURN
+            if asked is not None and over[number] < 0:
+                over[number] = self.quotas.exceeded(asked) is not None
+                if self._session.due(5):
+                    yield TURN
         found: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
-        found[those] = over[backlog.quota[rows[those]]]
+        found[those] = over[backlog.quota[rows[those]]] > 0
         return found
 
     def _find_out(

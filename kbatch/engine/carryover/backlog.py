@@ -9,7 +9,7 @@ stood when that was last told, so that only what has changed is told again.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
@@ -204,6 +204,8 @@ class Backlog:
         self.standing = np.zeros(FIRST, np.int8)
         self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
+        self._over = np.full(FIRST, -1, np.int8)
+        self._marks: dict[str, Hashable] = {}
 
     def __len__(self) -> int:
         return len(self.row)
@@ -284,8 +286,9 @@ class Backlog:
         self.givings.drop(int(self.giving[row]))
         self.asks.drop(int(self.ask[row]))
         self.namespaces.drop(int(self.namespace[row]))
-        if self.quota[row] >= 0:
-            self.quotas.drop(int(self.quota[row]))
+        quota = int(self.quota[row])
+        if quota >= 0 and self.quotas.drop(quota) and quota < len(self._over):
+            self._over[quota] = -1
         shape = int(self.shape[row])
         if self.shapes.drop(shape):
             self.hopeless[shape] = self.unfit[shape] = -1
@@ -294,6 +297,22 @@ class Backlog:
         self._rows = None
         self._free.append(row)
         return True
+
+    def over_quota(self, mark: Callable[[str], Hashable]) -> npt.NDArray[np.int8]:
+        """By number in `quotas` 1 where that passes a quota, 0 where not, -1 where that is to be found out: nobody has,
+        or the `mark` of its namespace, which is all besides that it depends on, is another one than it was then.
+        """
+        if len(self._over) < len(self.quotas):
+            more = np.full(len(self.quotas) - len(self._over), -1, np.int8)
+            self._over = np.concatenate([self._over, more])
+        marks = {name: mark(name) for name in self.namespaces if name is not None}
+        others = {name for name, now in marks.items() if self._marks.get(name) != now}
+        if others:
+            for number, asked in enumerate(self.quotas):
+                if asked is not None and asked.namespace in others:
+                    self._over[number] = -1
+        self._marks = marks
+        return self._over
 
     # --- what is told -------------------------------------------------------------------------------------------------
 

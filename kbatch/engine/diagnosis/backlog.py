@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from kbatch.api.reasons import (
     GangExceedsReclaimableShare,
@@ -24,29 +25,38 @@ from kbatch.model.quota import Excess
 from kbatch.resources import Resources, lacking
 from kbatch.times import SECOND
 
+TRIED: Final = frozenset({Standing.HOPELESS, Standing.UNFIT})
+"""To say why, the group is placed on the emptied nodes."""
+
 
 def reason_of(
     context: CycleContext, sums: Sums, entry: Entry, standing: Standing, ahead: int
 ) -> Generator[Turn, None, Reason]:
     """The reason for a standing, with the numbers of now; `ahead` groups of its queue come before the group."""
-    session = context.session
+    if standing in TRIED and entry.fixed is None:
+        job = context.session.job(entry.job.key)
+        return too_small(context.session, job, (yield from context.feasibility.attempting(job)))
+    return plain_reason(context.session, sums, entry, standing, ahead)
+
+
+def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing, ahead: int) -> Reason:
+    """The same where nothing is tried for it."""
     if entry.fixed is not None:
         return entry.fixed
     queue = session.queue(entry.job.queue)
+    if standing is Standing.WAITING:
+        return _waiting(sums, queue, entry.least, ahead)
     if standing is Standing.CAPABILITY:
         return _over_capability(sums, entry, queue) or _waiting(sums, queue, entry.least, ahead)
     if standing is Standing.QUOTA:
         excess = sums.over_quota(entry)
         return excess_of(excess) if excess is not None else _waiting(sums, queue, entry.least, ahead)
-    if standing in {Standing.HOPELESS, Standing.UNFIT}:
-        job = session.job(entry.job.key)
-        return too_small(session, job, (yield from context.feasibility.attempting(job)))
     if standing is Standing.TOO_LARGE:
         return _too_large(session, entry.least)
     if standing is Standing.SENT_BACK:
         return SentBack(queue.name, entry.attempts, session.policy.backoff(entry.attempts) // SECOND)
-    beyond = sums.beyond(queue, entry.least)
-    if standing is Standing.BEYOND_SHARE and beyond is not None:
+    beyond = sums.beyond(queue, entry.least) if standing is Standing.BEYOND_SHARE else None
+    if beyond is not None:
         return GangExceedsReclaimableShare(
             queue.name, beyond, entry.least[beyond], queue.allocated.get(beyond, 0), queue.deserved.get(beyond, 0),
             session.idle(beyond),

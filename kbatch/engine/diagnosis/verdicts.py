@@ -65,7 +65,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
 
 def _in_backlog(entry: Entry, reason: Reason) -> Verdict:
     """How a group stands that is not in queue."""
-    said = most_specific([reason, entry.gated]) or reason
+    said = reason if entry.gated is None else most_specific([reason, entry.gated]) or reason
     attempted: bool = reason.lacks_capacity and entry.tried
     return Verdict(
         group=entry.job.name,
