@@ -323,7 +323,10 @@ class World:
                 self.model.apply(Upsert(replace(group, status=status)))
         for transaction in transactions:
             for bind in transaction.binds:
+                pod = self.model.tasks[bind.pod].pod
                 self.model.assume(bind.pod, bind.uid, bind.node)
+                runs = replace(pod, spec=replace(pod.spec, node_name=bind.node), status=PodStatus(phase="Running"))
+                self.model.apply(Upsert(runs))
                 self.running.append(bind.pod)
                 binds += 1
             for eviction in transaction.evictions:
