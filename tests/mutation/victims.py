@@ -63,7 +63,7 @@ MUTANTS: Final = (
     # --- candidates ---------------------------------------------------------------------------------------------------
     Mutant(
         "oldest-goes-first", _SHRINKING,
-        "lost, -started, -created", "lost, started, created",
+        "-started, -created, Last(name)", "started, created, Last(name)",
         "the pod that has run longest is evicted",
     ),
     Mutant(
@@ -72,13 +72,18 @@ MUTANTS: Final = (
         "a role is taken down to its minimum before one that is further above its own",
     ),
     Mutant(
+        "one-group-gives-all", _SHRINKING,
+        "max(dearest, (lost, -above[role], *latest))", "max(dearest, (lost, 0, *latest))",
+        "the youngest of two elastic groups is taken down to its minimum before the other gives anything",
+    ),
+    Mutant(
         "one-role-gives-all", _SHRINKING,
         "            above[role] -= 1\n", "",
         "the role that is furthest above its minimum gives all that it has above it",
     ),
     Mutant(
         "a-group-ends-before-another-shrinks", _SHRINKING,
-        "elif model.holding == 1:\n        return True,", "elif model.holding == 1:\n        return False,",
+        "job.job.holding == 1:\n        return True,", "job.job.holding == 1:\n        return False,",
         "a pod that is all of its group goes although another group has pods above its minimum",
     ),
     Mutant(

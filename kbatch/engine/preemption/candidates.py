@@ -56,7 +56,7 @@ class Candidate:
 
 def order_of(unit: Unit) -> tuple[Any, ...]:
     """Who goes before whom, of one tier: by the job's priority, the pod alone, its priority, the pod with which no
-    group ends, what is lost, the latest; a group with roles gives the pod of the role furthest above its minimum.
+    group ends, what is lost, the role furthest above its minimum, the latest; see `kbatch.engine.state.shrinking`.
     """
     job = unit.job
     if unit.whole:

@@ -2,8 +2,8 @@
 
 Victims are *units*: one pod above its group's minimum, or one whole group. Candidate units are ranked (the tier that
 consented, then whether their queue would fall below its share, then the job's priority, single pods before groups, the
-pod's priority, pods with which no group ends, and age, the youngest first: that which came last to its node, else the
-last created; a group with roles gives the pod of the role that is furthest above its minimum). Nodes are kept in
+pod's priority, pods with which no group ends, lost work, the role furthest above its minimum, and age, the youngest
+first: that which came last to its node, else the last created; see `kbatch.engine.state.shrinking`). Nodes are kept in
 a heap by a lower bound of what room there would cost, and tried in earnest, against the state after the units already
 taken, when they come up; since votes only turn against further victims as more are taken, a bound stays one.
 """

@@ -1,8 +1,10 @@
 """Giving back what was grown: in which order the pods of a group go one by one.
 
-The pods go that are above a minimum before those with which a group ends. Of a group with roles the pod goes next whose
-role is furthest above its minimum then; a group never gives a pod before those that come ahead of it in this, so its
-turn among groups comes with the dearest of these. It is worked out from how the group stood when the cycle began.
+The pods go that are above a minimum before those with which a group ends. Of an elastic group, one of more than one pod
+or with roles, the pod goes next whose role is furthest above its minimum then. A group never gives a pod before those
+that come ahead of it in this, so its turn among groups comes with the dearest of these; of groups from which as much is
+lost, that comes first of which a role is furthest above its minimum. All is worked out from how the group stood when
+the cycle began.
 """
 
 from __future__ import annotations
@@ -37,28 +39,25 @@ class Last:
         return hash(self.name)
 
 
-def cost_of(job: JobState, *tasks: Task) -> Turn:
-    """What is lost with the pods, then the latest of them: that which came last to its node, else the last created.
+def cost_of(job: JobState, *tasks: Task, above: int = 0) -> Turn:
+    """What is lost with the pods, how far `above` its minimum their role is, then the latest of them: that which came
+    last to its node, else the last created.
 
     Nothing counts as lost where nobody in the cluster says when work was saved.
     """
     started, created, name = max((task.started, task.created, task.key) for task in tasks)
     lost = job.lost_work.of(job.job, tasks) if job.lost_work is not None else 0
-    return lost, -started, -created, Last(name)
+    return lost, -above, -started, -created, Last(name)
 
 
 def turn_of(job: JobState, task: Task) -> Turn:
     """Whether the group ends with the pod, then the dearest cost of those of the group that go up to it, and its place
     among them.
     """
-    model = job.job
-    if model.gang:
-        if len(model.roles) < 2:
-            return False, *cost_of(job, task), 0
-    elif model.holding == 1:
+    if not job.job.gang and job.job.holding == 1:
         return True, *cost_of(job, task), 0
     if job.turns is None:
-        job.turns = _by_role(job) if model.gang else _one_by_one(job)
+        job.turns = _by_role(job) if job.job.gang else _one_by_one(job)
     found = job.turns.get(task.key)
     return found if found is not None else (False, *cost_of(job, task), 0)
 
@@ -69,20 +68,23 @@ def _standing(job: JobState) -> list[Task]:
 
 
 def _one_by_one(job: JobState) -> Mapping[str, Turn]:
-    """Of a group of minimum 1: the group ends with the last of them."""
-    costs = sorted((task.priority, cost_of(job, task), task.key) for task in _standing(job))
+    """Of a group of minimum 1: it ends with the last of them, and the others are alike."""
+    costs = sorted((task.priority, cost_of(job, task, above=1), task.key) for task in _standing(job))
     last = len(costs) - 1
     return {key: (at == last, *cost, 0) for at, (_, cost, key) in enumerate(costs)}
 
 
 def _by_role(job: JobState) -> Mapping[str, Turn]:
-    """Of a group with roles: those of the lowest priority first, each from the role furthest above its minimum."""
-    least = {role.name: role.min_member for role in job.job.roles}
-    above = {role: count - least.get(role, 0) for role, count in job.job.placed_by_role().items()}
+    """Of an elastic group: those of the lowest priority first, each from the role furthest above its minimum."""
+    model = job.job
+    above = {"": model.holding + model.succeeded - model.minimum}
+    if model.roles:
+        least = {role.name: role.min_member for role in model.roles}
+        above = {role: count - least.get(role, 0) for role, count in model.placed_by_role().items()}
     by_priority: dict[int, dict[str, list[tuple[Turn, str]]]] = {}
     for task in _standing(job):
         lines = by_priority.setdefault(task.priority, {})
-        lines.setdefault(task.role, []).append((cost_of(job, task), task.key))
+        lines.setdefault(task.role if model.roles else "", []).append((cost_of(job, task), task.key))
     found: dict[str, Turn] = {}
     for _, lines in sorted(by_priority.items()):
         for line in lines.values():
@@ -90,10 +92,10 @@ def _by_role(job: JobState) -> Mapping[str, Turn]:
         dearest: Turn = ()
         while lines:
             role = min(lines, key=lambda each: (-above[each], lines[each][-1]))
-            cost, key = lines[role].pop()
+            (lost, _, *latest), key = lines[role].pop()
             if not lines[role]:
                 del lines[role]
-            dearest = max(dearest, cost)
+            dearest = max(dearest, (lost, -above[role], *latest))
             found[key] = False, *dearest, len(found)
             above[role] -= 1
     return found

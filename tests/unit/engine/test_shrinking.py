@@ -60,10 +60,7 @@ def test_pods_of_a_lower_priority_go_before_the_role_is_looked_at() -> None:
 
 def test_pods_of_a_role_that_is_not_declared_are_above_their_minimum() -> None:
     g = elastic("g", 2, ("a", 2, 9), queue="q1")
-    stray = [pod(f"x-{at}", of="g", role="x", on="n1") for at in range(2)]
-    assert roles_of(evicted(6, 2, g, of_role("a", 4, at=9), stray)) == {"a": 2}, "one role declared: the youngest goes"
-    two = elastic("g", 2, ("a", 2, 9), ("b", 0, 9), queue="q1")
-    assert roles_of(evicted(6, 2, two, of_role("a", 3, at=9), of_role("x", 3))) == {"x": 2}
+    assert roles_of(evicted(6, 2, g, of_role("a", 3, at=9), of_role("x", 3))) == {"x": 2}
 
 
 def test_a_group_is_shrunk_before_another_ends() -> None:
@@ -77,6 +74,22 @@ def test_the_last_pod_of_a_group_goes_after_those_that_leave_others_behind() -> 
     several = [group("m", 1, queue="q1", at=9), [pod(f"m-{at}", of="m", on="n1", at=9 + at) for at in range(2)]]
     whole = [group("g", 2, queue="q1"), [pod(f"g-{at}", of="g", on="n1") for at in range(4)]]
     assert roles_of(evicted(6, 3, *several, *whole)) == {"m": 1, "g": 2}
+
+
+def test_of_elastic_groups_that_gives_first_which_is_furthest_above_its_minimum() -> None:
+    """The smaller one is the younger; both end as near as can be, the younger below at last."""
+    large = [group("g", 2, queue="q1"), [pod(f"g-{at}", of="g", on="n1") for at in range(7)]]
+    small = [group("h", 3, queue="q1", at=9), [pod(f"h-{at}", of="h", on="n1", at=9) for at in range(5)]]
+    assert roles_of(evicted(12, 3, *large, *small)) == {"g": 3}
+    assert roles_of(evicted(12, 4, *large, *small)) == {"g": 3, "h": 1}
+
+
+def test_a_group_that_declares_a_minimum_gives_before_one_that_does_not() -> None:
+    """The other is the larger and the younger; when both are one above, age decides."""
+    declared = [group("g", 2, queue="q1"), [pod(f"g-{at}", of="g", on="n1") for at in range(4)]]
+    plain = [group("m", 1, queue="q1", at=9), [pod(f"m-{at}", of="m", on="n1", at=9) for at in range(6)]]
+    assert roles_of(evicted(10, 1, *declared, *plain)) == {"g": 1}
+    assert roles_of(evicted(10, 3, *declared, *plain)) == {"g": 1, "m": 2}
 
 
 def test_a_single_pod_of_lower_priority_goes_before_a_group_is_shrunk() -> None:
@@ -102,6 +115,12 @@ def test_the_role_goes_before_lost_work_and_lost_work_says_whose_group_is_next()
     assert evicted(5, 1, g, a, b) == ["b-2"], "of role b the one that loses least, although a's lose less"
     other = [group("h", 1, queue="q1"), [saved(pod(f"h-{at}", of="h", on="n1"), 30 + at) for at in range(2)]]
     assert evicted(7, 1, g, a, b, *other) == ["h-1"], "the group would have to give b-2 first, which loses more"
+
+
+def test_a_group_is_shrunk_before_another_ends_however_little_is_lost_with_that() -> None:
+    alone = [group("s", 1, queue="q1"), saved(pod("s-0", of="s", on="n1"), 59)]
+    whole = [group("g", 2, queue="q1"), [pod(f"g-{at}", of="g", on="n1") for at in range(3)]]
+    assert roles_of(evicted(4, 1, *alone, *whole)) == {"g": 1}
 
 
 def test_inside_a_queue_surplus_goes_from_the_role_furthest_above_its_minimum() -> None:
