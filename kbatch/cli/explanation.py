@@ -23,6 +23,25 @@ class NotThereError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class RoleRow:
+    """A role: its minimum, its maximum if it has one, and how many of its pods have a node."""
+
+    name: str
+    least: int
+    most: int | None
+    placed: int
+
+    @property
+    def bounds(self) -> str:
+        """How many there may be, in words."""
+        return f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+
+    def json(self) -> dict[str, Any]:
+        """As one object of the output."""
+        return {"name": self.name, "minMember": self.least, "maxMember": self.most, "placed": self.placed}
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What there is to say.
 
@@ -32,7 +51,7 @@ class Explanation:
         since: since when it waits, as the condition says; empty if it does not.
         queue: its queue; None where that does not exist or nothing is known of it.
         members: pods of the group by phase, `Pending (gated)` apart.
-        roles: of each role its name, its minimum and how many of its pods have a node.
+        roles: how each role stands.
         verdict: one line: whether it waits.
         reason, message: why, and what would help.
     """
@@ -41,7 +60,7 @@ class Explanation:
     group: GroupRow | None
     queue: QueueRow | None
     members: dict[str, int]
-    roles: tuple[tuple[str, int, int], ...]
+    roles: tuple[RoleRow, ...]
     verdict: str
     reason: str
     message: str
@@ -58,7 +77,7 @@ class Explanation:
             "group": None if self.group is None else self.group.json(),
             "queue": None if self.queue is None else self.queue.json(),
             "members": self.members,
-            "roles": [{"name": name, "minMember": least, "placed": placed} for name, least, placed in self.roles],
+            "roles": [role.json() for role in self.roles],
         }
 
     def lines(self) -> Iterator[str]:
@@ -71,8 +90,8 @@ class Explanation:
         if self.group is not None:
             found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
-        for name, least, placed in self.roles:
-            yield f"  role     {name}: {placed} of at least {least} placed"
+        for role in self.roles:
+            yield f"  role     {role.name}: {role.placed} of {role.bounds} placed"
         if self.queue is not None:
             yield (
                 f"  queue    {self.queue.name} ({self.queue.state}, weight {self.queue.weight}): "
@@ -125,7 +144,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         queue=None if queue is None else queue_row(queue),
         members=dict(sorted(Counter(_phase(pod) for pod in pods).items())),
         roles=tuple(
-            (role.name, role.min_member, sum(_holds(pod, role.name) for pod in pods))
+            RoleRow(role.name, role.min_member, role.max_member, sum(_holds(pod, role.name) for pod in pods))
             for role in group.spec.sub_groups or ()
         ),
         verdict=verdict,

@@ -19,7 +19,11 @@ GROUP = "scheduling.incubator.k8s.io/v1alpha1"
 ROOT = f"/apis/{GROUP}"
 WAITING: dict[str, Any] = {
     "metadata": {"name": "big", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"},
-    "spec": {"minMember": 3, "queue": "research", "subGroups": [{"name": "worker", "minMember": 2}]},
+    "spec": {
+        "minMember": 3,
+        "queue": "research",
+        "subGroups": [{"name": "worker", "minMember": 2}, {"name": "extra", "maxMember": 4}],
+    },
     "status": {
         "phase": "InQueue",
         "pending": 2,
@@ -182,13 +186,17 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
         "2026-01-01T00:00:05Z",
     )
     assert found["members"] == {"Pending": 1, "Pending (gated)": 1, "Running": 1}
-    assert found["roles"] == [{"name": "worker", "minMember": 2, "placed": 1}]
+    assert found["roles"] == [
+        {"name": "worker", "minMember": 2, "maxMember": None, "placed": 1},
+        {"name": "extra", "minMember": 0, "maxMember": 4, "placed": 0},
+    ]
     assert ask("explain", "team/big").stdout.splitlines() == [
         "PodGroup team/big: it waits (InQueue)",
         "  reason   NotEnoughResources (since 2026-01-01T00:00:05Z)",
         "           1 of 3 pods can be placed; short of 2 cpu",
         "  pods     1 Pending, 1 Pending (gated), 1 Running; 3 must be placed together",
         "  role     worker: 1 of at least 2 placed",
+        "  role     extra: 0 of 0 to 4 placed",
         "  queue    research (Open, weight 2): holds cpu=2 memory=1Gi of a deserved cpu=4, asks for cpu=6",
     ]
 
