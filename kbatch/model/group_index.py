@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL
+from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import Job as BatchJob
 from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
+from kbatch.model.annotations import minimum_said
 from kbatch.model.demand import Demand, account, demand_of, quota_ask
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.journal import Journal
@@ -234,7 +235,7 @@ class GroupIndex:
             job.created = oldest.created
             named = (oldest.pod.metadata.labels or {}).get(QUEUE_LABEL)
             if job.shadow:  # what its oldest pod says of it
-                job.minimum = _shadow_minimum(oldest.pod)
+                job.minimum = minimum_said(oldest.pod.metadata) or 1
                 self._enter(job, named or self._default_queue)
             else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
                 self._enter(job, named or job.queue or self._default_queue)
@@ -322,9 +323,3 @@ def _shadow_or_missing(task: Task) -> Job:
     meta = task.pod.metadata
     shadow = not (meta.annotations or {}).get(GROUP_NAME_ANNOTATION)
     return Job(task.job, task.job.partition("#")[0], meta.namespace, shadow)
-
-
-def _shadow_minimum(pod: Pod) -> int:
-    """The minimum that a pod without a group asks for; what is no number above zero counts as 1."""
-    text = (pod.metadata.annotations or {}).get(GROUP_MIN_MEMBER_ANNOTATION, "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else 1

@@ -25,6 +25,7 @@ from kbatch.api.names import (
     SUSPENDED_ANNOTATION,
 )
 from kbatch.api.objects import Job
+from kbatch.model.annotations import minimum_said
 from kbatch.model.requests import effective_request
 from kbatch.resources import check_limit, format_resources, scale
 
@@ -119,12 +120,14 @@ def members(job: Job) -> int:
 
 
 def group_for(job: Job) -> dict[str, Any]:
-    """The PodGroup for a Job with a queue: all pods that run at one time together, owned by the Job.
+    """The PodGroup for a Job with a queue, owned by the Job. Its minimum is all pods that run at one time, or as many
+    of them as the annotation of their template says.
 
     Raises:
         QuantityError: what its pods ask for cannot be read, or is beyond 2^53 in all.
     """
-    count = members(job)
+    most = members(job)
+    count = min(most, minimum_said(job.spec.template.metadata) or most)
     spec: dict[str, Any] = {"minMember": count, "queue": (job.metadata.labels or {})[QUEUE_LABEL]}
     asked = scale(effective_request(job.spec.template.spec), count)
     check_limit(asked)

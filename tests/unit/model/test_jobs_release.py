@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import (
     Container,
     Job,
@@ -151,6 +151,15 @@ def test_a_group_is_all_pods_that_run_at_one_time(spec: dict[str, Any], members:
     assert (made["spec"]["queue"], made["spec"]["priorityClassName"]) == ("q", "high")
     (owner,) = made["metadata"]["ownerReferences"]
     assert (made["metadata"]["name"], owner["kind"], owner["uid"], owner["controller"]) == ("j", "Job", "u", True)
+
+
+@pytest.mark.parametrize(("said", "members"), [("2", 2), ("0", 1), ("9", 4), ("-1", 4), ("many", 4), ("", 4)])
+def test_or_as_many_of_them_as_its_pods_say(said: str, members: int) -> None:
+    elastic = job(queue="q", named=None, parallelism=4)
+    elastic.spec.template.metadata.annotations = {GROUP_MIN_MEMBER_ANNOTATION: said}
+    made = group_for(elastic)
+    assert made["spec"]["minMember"] == members
+    assert made["spec"]["minResources"]["cpu"] == ("500m", "1", "1500m", "2")[members - 1]
 
 
 @pytest.mark.parametrize(
