@@ -19,8 +19,11 @@ from kbatch.model.makers import sizes
 from kbatch.model.phase import Phase
 from kbatch.model.templates import member_name
 
+WAVE: Final = 8
 MOST_WAITING: Final = 16
-"""At most so many members above the base of a role wait for room at one time: a quarter of those that have a node."""
+"""Of the members above the base of a role the eighth part waits for room at one time, from 1 to so many. So roles and
+groups reach their maximum in as many waves, whatever their size, and the scheduler can let them grow alike.
+"""
 
 
 class State(Enum):
@@ -83,11 +86,10 @@ def plan(
             missing = (index for index in range(size.base) if index not in mine)
             create += [(size.role, index) for index in islice(missing, at_most)]
         waiting = [name for index, (name, state) in mine.items() if index >= size.base and state is State.WAITING]
-        states = [state for _, state in mine.values()]
-        if State.SUCCEEDED in states:
+        if any(state is State.SUCCEEDED for _, state in mine.values()):
             remove += sorted(waiting)  # its work comes to an end: whoever starts now would only hold that up
         elif phase is Phase.RUNNING and size.role not in resting:
-            room = min(MOST_WAITING, max(1, states.count(State.PLACED) // 4)) - len(waiting)
+            room = min(MOST_WAITING, -(-(size.most - size.base) // WAVE)) - len(waiting)
             free = (index for index in range(size.base, size.most) if index not in mine)
             create += [(size.role, index) for index in islice(free, max(0, room))]
     remove += sorted(name for name, state in made.items() if name not in known and state is State.WAITING)

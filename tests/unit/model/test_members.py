@@ -73,10 +73,16 @@ def test_a_running_group_grows_as_long_as_its_last_pods_found_room(
     assert plan("g", ELASTIC, standing, Phase.RUNNING).create == tuple(("w", index) for index in create)
 
 
-def test_the_larger_it_is_the_faster_it_grows_but_within_bounds() -> None:
+@pytest.mark.parametrize(("most", "wave"), [(9, 1), (16, 1), (17, 2), (72, 8), (1000, MOST_WAITING)])
+def test_an_eighth_of_what_may_be_added_waits_at_one_time_within_bounds(most: int, wave: int) -> None:
+    some = spec(role(least=8, most=most))
+    assert len(plan("g", some, made(*[PLACED] * 8), Phase.RUNNING).create) == wave
+    waiting = made(*[PLACED] * 8, WAITING)
+    assert len(plan("g", some, waiting, Phase.RUNNING).create) == wave - 1
+
+
+def test_no_more_are_made_while_a_wave_waits() -> None:
     large = spec(role(least=8, most=1000))
-    assert len(plan("g", large, made(*[PLACED] * 8), Phase.RUNNING).create) == 2
-    assert len(plan("g", large, made(*[PLACED] * 500), Phase.RUNNING).create) == MOST_WAITING
     waiting = made(*[PLACED] * 500, *[WAITING] * MOST_WAITING)
     assert plan("g", large, waiting, Phase.RUNNING) == Plan()
 
@@ -130,8 +136,9 @@ def test_what_was_planned_and_done_leaves_nothing_to_do() -> None:
 def test_a_maximum_that_is_far_away_costs_nothing_and_names_do_not_run_into_one_another() -> None:
     far = spec(role("w", 1, 1_000_000), role("w-1", 1, 1_000_000))
     standing = {"g-w-0": PLACED, "g-w-1-0": PLACED, "g-w-1": PLACED, "g-w-01x": WAITING}
-    found = plan("g", far, standing, Phase.RUNNING, at_most=10)
-    assert found.create == (("w", 2), ("w-1", 1))
+    found = plan("g", far, standing, Phase.RUNNING)
+    of_each = [("w", 2 + at) for at in range(MOST_WAITING)], [("w-1", 1 + at) for at in range(MOST_WAITING)]
+    assert found.create == (*of_each[0], *of_each[1])
     assert found.remove == ("g-w-01x",)
 
 

@@ -254,6 +254,19 @@ async def test_it_grows_while_its_pods_find_room_and_rests_after_losing_one() ->
     assert rig.server.sent("POST").count("pg-w-2") == 2
 
 
+async def test_it_grows_in_waves_of_an_eighth_of_its_growth() -> None:
+    rig = Rig(least=1, most=33)
+    await rig.keep()
+    rig.see("Running", node="n")
+    await rig.keep(Phase.RUNNING)
+    assert rig.server.sent("POST") == [f"pg-w-{index}" for index in range(5)]
+    rig.see("Pending")
+    rig.see("Running", node="n", only="pg-w-0")
+    rig.see("Running", node="n", only="pg-w-1")
+    await rig.keep(Phase.RUNNING)
+    assert len(rig.server.sent("POST")) == 6, "three wait, so one more is made"
+
+
 async def test_what_was_taken_back_by_kbatch_itself_is_no_loss() -> None:
     rig = Rig(least=1, most=4)
     await rig.keep()
