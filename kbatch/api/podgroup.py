@@ -167,6 +167,10 @@ class PodGroupSpec(ApiModel):
     """Services, ConfigMaps and the like that share the group's life, rendered as templates are: made when the group is
     in queue, before pods are made or let go, and deleted when it is over.
     """
+    suspend: bool | None = None
+    """Whether the group is held back: it keeps no place, and pods made from its templates are taken back. Pods that
+    others made run on, and Jobs are suspended by themselves.
+    """
     lifetime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
     """How long after its start the group may be preempted for others; 0 from the start, never where it is not given."""
     min_runtime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] = 0

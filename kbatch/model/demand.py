@@ -13,14 +13,15 @@ submitted, and whether or not its user wrote minResources, it asks for the same:
   is outstanding.
 
 A Job that its user has suspended makes no pods, so it asks for nothing. A group whose minimum cannot be had without
-such a Job asks for no more than its pods do: it keeps no place.
+such a Job asks for no more than its pods do: it keeps no place. Nor does a group that is suspended itself, unless it
+has its minimum on nodes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
@@ -30,6 +31,9 @@ from kbatch.model.makers import Maker, Template, ToCome, common_subject
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
+
+BY_GROUP: Final = "PodGroup"
+"""Who suspended a group that is suspended itself; no Job has this name, for its capitals."""
 
 
 class Demand(NamedTuple):
@@ -67,7 +71,10 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     job.suspended_by = ""
     job.outstanding = {}
     says = makers or job.to_come or job.min_resources  # else its pods are all that is known, and nothing is outstanding
-    if says and not (job.over or job.whole()):
+    settled = job.over or job.whole()
+    if job.group is not None and job.group.spec.suspend and not settled:
+        job.suspended_by = BY_GROUP
+    elif says and not settled:
         withheld = min((name for name, maker in makers.items() if maker.withheld and not maker.ended), default="")
         demand = demand_of(job) if withheld or job.to_come else None
         if withheld and job.group is not None and demand is not None and demand.short:

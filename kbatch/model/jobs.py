@@ -44,7 +44,8 @@ class Job:
             is whole or over, and where all its pods exist and no minResources say more. This is what enqueue reserves.
         templates: of its roles, each with how many pods are made of it when the group is in queue.
         to_come: pods that do not exist yet: of its roles, and of the Jobs that name it (see `kbatch.model.demand`).
-        suspended_by: a Job that its user has suspended and without which the minimum cannot be had; "" for none.
+        suspended_by: a Job that its user has suspended and without which the minimum cannot be had; "" for none,
+            `BY_GROUP` where the group itself is suspended.
         bound, nominated: requests of the pods that hold a node, and of those that one is being cleared for.
         own, asked: requests of its holding and its succeeded pods, and of its waiting ones.
         request: what it asks of its queue in all: `bound`, and the larger of its pods that wait or are to come and

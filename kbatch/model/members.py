@@ -70,12 +70,14 @@ def plan(
         resting: roles that do not grow for now.
         at_most: so many are made; the others when it is asked again.
     """
-    if phase is Phase.PENDING:
+    if phase is Phase.PENDING and not spec.suspend:
         return Plan(remove=_those(made, State.WAITING))
     if phase is Phase.FAILED:
         return Plan(remove=_those(made, State.WAITING, State.PLACED))
     if phase is Phase.COMPLETED:
         return Plan(remove=_those(made, State.WAITING))
+    if spec.suspend:
+        return Plan(remove=_those(made, State.WAITING, State.PLACED))
     create: list[tuple[str, int]] = []
     remove: list[str] = []
     known: set[str] = set()

@@ -44,6 +44,7 @@ class PodGroupSpec(Object, kw_only=True):
     min_resources: RawResources | None = None
     sub_groups: tuple[SubGroup, ...] | None = None
     objects: tuple[dict[str, Any], ...] | None = None
+    suspend: bool = False
     lifetime_seconds: int | None = None
     min_runtime_seconds: int = 0
     disruption: str = "Surplus"

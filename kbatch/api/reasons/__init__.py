@@ -28,6 +28,7 @@ from kbatch.api.reasons.named import (
     QueueClosed,
     QueueNotFound,
     ResourceClaimsUnsupported,
+    Suspended,
 )
 from kbatch.api.reasons.passing import (
     BindFailed,
@@ -69,6 +70,7 @@ __all__ = [
     "Reserved",
     "ResourceClaimsUnsupported",
     "SentBack",
+    "Suspended",
     "TopologyUnsatisfied",
     "VictimsTerminating",
     "WaitingInQueue",
@@ -81,6 +83,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     QueueNotFound,
     QueueClosed,
     PriorityClassNotFound,
+    Suspended,
     JobSuspended,
     ResourceClaimsUnsupported,
     NotEnoughTasks,

@@ -62,6 +62,18 @@ class PriorityClassNotFound(Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended(Reason):
+    """The group's user holds it back."""
+
+    code: ClassVar[str] = "Suspended"
+    rank: ClassVar[int] = 44
+
+    @property
+    def message(self) -> str:
+        return "is suspended by its user, and so keeps no place; set its spec.suspend to false"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSuspended(Reason):
     """The Jobs that would make the group's pods are suspended by their users."""
 

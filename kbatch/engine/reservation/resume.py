@@ -17,6 +17,7 @@ from kbatch.api.reasons import (
     QueueNotFound,
     Reason,
     ResourceClaimsUnsupported,
+    Suspended,
 )
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRankings
@@ -26,6 +27,7 @@ from kbatch.engine.reservation.partial import bound_in_part, complete, lost_memb
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.model.demand import BY_GROUP
 
 
 def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
@@ -63,6 +65,8 @@ def impossible(session: Session, job: JobState) -> Reason | None:
         return PriorityClassNotFound(model.priority_class_missing)
     if model.needs_claims():
         return ResourceClaimsUnsupported(model.claiming)
+    if model.suspended_by == BY_GROUP:
+        return Suspended()
     if model.suspended_by:
         return JobSuspended(model.suspended_by)
     return None
@@ -74,7 +78,7 @@ def _admit(session: Session, job: JobState) -> None:
     if reason is not None:
         session.refuse(job, reason)
         job.possible = False
-        job.in_queue = job.job.holding > 0 if isinstance(reason, JobSuspended) else job.bound > 0
+        job.in_queue = job.job.holding > 0 if isinstance(reason, JobSuspended | Suspended) else job.bound > 0
         return
     group = job.job.group
     if group is None or not session.policy.has("enqueue"):

@@ -33,6 +33,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "QueueNotFound",
         "QueueClosed",
         "PriorityClassNotFound",
+        "Suspended",
         "JobSuspended",
         "ResourceClaimsUnsupported",
         "NotEnoughTasks",

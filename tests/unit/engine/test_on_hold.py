@@ -90,3 +90,27 @@ def test_a_gang_that_ran_gives_its_place_back_when_its_pods_are_gone() -> None:
     found = run(model, ALL)
     assert (found.verdicts["ns/a"].enqueued, found.reason("a")) == (False, "JobSuspended")
     assert found.verdicts["ns/b"].enqueued
+
+
+def suspended(found: PodGroup, *, suspend: bool = True) -> PodGroup:
+    found.spec.suspend = suspend
+    return found
+
+
+def test_a_group_that_is_suspended_itself_keeps_no_place_and_comes_back_when_it_is_resumed() -> None:
+    first, second = reserving()
+    model = world(queue(), node("n1", "8"), [suspended(first), second], [pod(f"a{n}", "4", of="a") for n in range(2)])
+    found = run(model, ALL)
+    assert (found.verdicts["ns/a"].enqueued, found.reason("a")) == (False, "Suspended")
+    assert found.verdicts["ns/b"].enqueued
+    assert found.verdicts["ns/a"].attempts == 0
+    assert not found.binds
+    model.apply(Upsert(group("a", 2, min_resources={"cpu": "8"})))
+    model.apply(Delete(PodGroup, "ns", "b"))
+    assert len(run(model, ALL).binds) == 2
+
+
+def test_a_suspended_group_whose_minimum_has_nodes_is_not_refused() -> None:
+    running = suspended(in_queue(group("a", 1)))
+    found = run(world(queue(), node("n1", "8"), running, pod("a0", "4", of="a", on="n1")), ALL)
+    assert "ns/a" not in found.verdicts or found.verdicts["ns/a"].enqueued

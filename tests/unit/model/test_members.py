@@ -144,3 +144,17 @@ def test_a_maximum_that_is_far_away_costs_nothing_and_names_do_not_run_into_one_
 
 def test_many_are_made_in_parts() -> None:
     assert plan("g", spec(role(least=9)), {}, Phase.IN_QUEUE, at_most=4).create == tuple(("w", n) for n in range(4))
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN])
+def test_a_suspended_group_takes_back_what_was_made_and_makes_nothing(phase: Phase) -> None:
+    held = spec(role(least=4))
+    held.suspend = True
+    found = plan("g", held, made(WAITING, PLACED, SUCCEEDED, FAILED), phase, retries=1, due=["g-w-3"])
+    assert found == Plan(remove=("g-w-0", "g-w-1"))
+
+
+def test_of_a_suspended_group_that_is_over_nothing_else_is_taken_back() -> None:
+    held = spec(role(least=1))
+    held.suspend = True
+    assert plan("g", held, made(SUCCEEDED, WAITING), Phase.COMPLETED) == Plan(remove=("g-w-1",))

@@ -241,3 +241,16 @@ def test_a_job_that_its_user_suspended_asks_for_nothing(simulate: Simulate) -> N
     source = text([node("n1", 8)], QUEUES, [group(promised=True), mine])
     assert at_start(source).queues["mine"].request == {}
     assert simulate(source).reason("g") == "JobSuspended"
+
+
+def test_a_group_that_its_user_suspended_asks_for_nothing_and_makes_no_pods(simulate: Simulate) -> None:
+    held = group(promised=True)
+    held["spec"]["suspend"] = True
+    role = {"name": "w", "minMember": LEAST, "template": job("j", 1)["spec"]["template"]}
+    held["spec"]["subGroups"] = [role]
+    source = text([node("n1", 8)], QUEUES, [held])
+    assert at_start(source).queues["mine"].request == {}
+    outcome = simulate(source)
+    assert (outcome.reason("g"), outcome.pods) == ("Suspended", {})
+    held["spec"]["suspend"] = False
+    assert len(simulate(text([node("n1", 8)], QUEUES, [held])).pods) == LEAST
