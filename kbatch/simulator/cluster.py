@@ -351,10 +351,10 @@ class SimulatedCluster:
         self.store.tell(record)
         return True
 
-    def restate(self, verdicts: Iterable[Verdict], now: int) -> None:
-        """Record how groups stand, where nothing was decided."""
+    def restate(self, verdicts: Iterable[Verdict], now: int, *, words: bool = False) -> None:
+        """Record how groups stand, where nothing was decided; with `words` only what changes no more than a message."""
         for verdict in verdicts:
-            self._write(verdict, now)
+            self._write(verdict, now, words=words)
 
     def _decided_on(self, key: str, uid: str) -> PodRecord:
         record = self.store.pods.get(key)
@@ -362,19 +362,20 @@ class SimulatedCluster:
             raise RuntimeError(f"the engine decided on {key} ({uid}), which does not exist")
         return record
 
-    def _write(self, verdict: Verdict, now: int) -> tuple[bool, bool]:
-        """Record a verdict in the group's conditions; whether it was, and is, enqueued."""
+    def _write(self, verdict: Verdict, now: int, *, words: bool = False) -> tuple[bool, bool]:
+        """Record a verdict in the group's conditions; whether it was, and is, enqueued. See `restate` for `words`."""
         group = None if verdict.shadow else self.store.groups.get(verdict.group)
         if group is None:
             wanted = verdict_conditions(verdict, 0)
             if verdict.enqueued is None:
                 wanted = tuple(condition for condition in wanted if condition.type != conditions.ENQUEUED)
             key = verdict.job or verdict.group
-            self.store.shadow_conditions[key] = conditions.merge(
-                self.store.shadow_conditions.get(key, ()), wanted, timestamp(now)
-            )
+            stood = self.store.shadow_conditions.get(key, ())
+            stands = conditions.merge(stood, wanted, timestamp(now))
+            if not words or _but_for_words(stands, stood):
+                self.store.shadow_conditions[key] = stands
             return False, False
-        if verdict.scheduled:
+        if verdict.scheduled and not words:
             self.starts.setdefault(verdict.group, now)
         standing = group.status.conditions or ()
         said = self._said.get(verdict.group)
@@ -385,6 +386,8 @@ class SimulatedCluster:
         if merged != standing or verdict.attempts != group.status.scheduling_attempts:
             status = replace(group.status, conditions=merged, scheduling_attempts=verdict.attempts)
             again = verdict.attempts == group.status.scheduling_attempts and _but_for_words(merged, standing)
+            if words and not again:
+                return False, False
             self.store.put_group(replace(group, status=status), words=again)
             self._said[verdict.group] = verdict, merged
         elif verdict.scheduled:

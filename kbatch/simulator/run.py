@@ -105,13 +105,13 @@ class _Run:
         while following is not None:
             self.now = following
             self.cluster.advance(self.now)
-            if not self._decide():
-                self.limited = True
-                return
+            self.limited = not self._decide()
+            if self.limited:
+                break
             self._account()
             following = self._next()
         self._restate()
-        if self.limits.extra_cycles:
+        if self.limits.extra_cycles and not self.limited:
             seconds = self.engine_seconds
             for _ in range(self.limits.extra_cycles):
                 self._step()  # what it decides, although nothing happened, is not hidden
@@ -119,11 +119,14 @@ class _Run:
             self.engine_seconds = seconds
 
     def _restate(self) -> None:
-        """Say once more of all groups how they stand, with the numbers of now."""
+        """Say once more of all groups how they stand, with the numbers of now: meanwhile these are not kept current.
+
+        Where the run was cut off, the cycle may have more to say than that: it is left out.
+        """
         self.memo = Memo()
         seconds = self.engine_seconds
         _, verdicts = self._cycle()
-        self.cluster.restate(verdicts, self.now)
+        self.cluster.restate(verdicts, self.now, words=self.limited)
         self.count -= 1
         self.engine_seconds = seconds
 
@@ -157,7 +160,7 @@ class _Run:
         self.count += 1
         begin = last = time.perf_counter()
         steps = cycle(
-            take_snapshot(self.cluster.store.model, START + self.now, self.state),
+            take_snapshot(self.cluster.store.model, START + self.now, self.state, numbers_current=False),
             self.policy,
             self.memo,
             self.observer,

@@ -57,7 +57,8 @@ class Awake:
         self.gone = tuple(gone)
         if backlog.generation != snapshot.generation:
             backlog.generation = snapshot.generation
-            backlog.changed = snapshot.now
+            if snapshot.numbers_current:
+                backlog.changed = snapshot.now
         backlog.position = backlog.changes.position
 
     def leave(self, memo: Memo, session: Session) -> None:

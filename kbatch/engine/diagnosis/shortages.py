@@ -84,7 +84,8 @@ class Shortages:
         if reserved is not None:
             return self._stated(reserved)
         if before is not None and self._may_stand(job, before):
-            session.wake.append(before.at + OLDEST)
+            if session.snapshot.numbers_current:
+                session.wake.append(before.at + OLDEST)
             return before
         return self._stated((yield from explaining(context, job, (When.NOW, When.LATER))))
 
@@ -94,7 +95,10 @@ class Shortages:
     def _may_stand(self, job: JobState, before: Stated) -> bool:
         """Whether numbers may be told again although the nodes have changed."""
         known = type(before.reason) is NotEnoughResources and job.together is None
-        return known and before.at <= self._session.now < before.at + OLDEST
+        snapshot = self._session.snapshot
+        return known and before.at <= snapshot.now and (
+            snapshot.now < before.at + OLDEST or not snapshot.numbers_current
+        )  # fmt: skip
 
     def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
         """Reserved, where the job would fit but for what others are nominated to."""

@@ -16,11 +16,17 @@ class Snapshot:
     """The cluster at `now`, in microseconds since the epoch.
 
     Whoever took it leaves the model alone until the cycle has ended.
+
+    Attributes:
+        state: what the cycle before returned.
+        numbers_current: numbers in the reasons of groups that wait are told again when they are old. Else a reason
+            stays as it was told until it is another one; a cycle without a memo tells all with the numbers of then.
     """
 
     now: int
     model: ClusterModel
     state: CycleState = field(default_factory=CycleState)
+    numbers_current: bool = True
 
     def open(self) -> Iterator[None]:
         """Bring the model, its sums and shares up to this instant, in pieces; the cycle does this first of all."""
@@ -59,6 +65,8 @@ class Snapshot:
         return self.model.capacity
 
 
-def take_snapshot(model: ClusterModel, now: int, state: CycleState | None = None) -> Snapshot:
+def take_snapshot(
+    model: ClusterModel, now: int, state: CycleState | None = None, *, numbers_current: bool = True
+) -> Snapshot:
     """Hold on to the model as it is; `state` is what the cycle before returned, None where a process begins."""
-    return Snapshot(now, model, state if state is not None else CycleState())
+    return Snapshot(now, model, state if state is not None else CycleState(), numbers_current)

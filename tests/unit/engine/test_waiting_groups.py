@@ -11,7 +11,7 @@ from kbatch.api.conditions import merge
 from kbatch.api.configuration import parse
 from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, QueueClosed, Reason, WaitingInQueue
-from kbatch.engine import Memo, Policy, Report, Verdict, build_policy, verdict_conditions
+from kbatch.engine import Memo, Policy, Report, Verdict, build_policy, take_snapshot, verdict_conditions
 from kbatch.engine.plugin import NO_UNDO, Plugin, Undo
 from kbatch.engine.plugins import BUILTIN
 from kbatch.engine.state.jobs import JobState
@@ -26,6 +26,7 @@ from tests.unit.engine.worlds import (
     EVERYTHING,
     Decisions,
     Simulation,
+    decide,
     group,
     members,
     node,
@@ -96,6 +97,33 @@ def test_numbers_are_told_again_a_few_in_each_cycle_where_something_changes_all_
         oldest = max(oldest, now - min(told.values()))
     assert most <= 6
     assert 20 <= oldest <= 30
+
+
+def test_numbers_that_nobody_wants_current_wake_nobody_and_stay_as_they_were_told() -> None:
+    model, by = full(waiting(group("behind", at=5)), members("behind", 1, "2")), policy(EVERYTHING)
+    memo = Memo()
+
+    def told(now: int) -> tuple[Verdict | None, int | None]:
+        nonlocal memo
+        found = decide(take_snapshot(model, EPOCH + now * SECOND, numbers_current=False), by, memo)
+        assert found.outcome is not None
+        memo = found.outcome.memo
+        return found.verdicts.get("ns/behind"), found.outcome.next_wake
+
+    first, _ = told(10)
+    assert first is not None
+    model.apply(Upsert(waiting(group("before"))))
+    model.apply(Upsert(pod("before-0", "2", of="before")))
+    _, wake = told(11)
+    assert told(100) == (None, wake)
+    assert wake == EPOCH + by.ageing
+    memo = Memo()
+    again, _ = told(101)
+    assert again is not None
+    assert again != first, "one more is ahead of it"
+    assert again.reason is not None
+    assert first.reason is not None
+    assert again.reason.code == first.reason.code
 
 
 def test_groups_of_one_age_are_told_the_same_whenever_they_are_told() -> None:

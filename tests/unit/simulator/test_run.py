@@ -392,6 +392,12 @@ def test_limits(simulate: Simulate) -> None:
     assert exactly.limited is False
 
 
+def test_numbers_are_those_of_the_end_where_a_run_is_cut_off(simulate: Simulate) -> None:
+    source = text(node(), pod("a", duration=10), pod("b", duration=100), group("g", 1), pod("g-0", "4", group="g"))
+    assert "short of 2 cpu" in simulate(source, CONF, max_cycles=1).message("g")
+    assert "short of 1 cpu" in simulate(source, CONF, max_cycles=2).message("g"), "a has just ended"
+
+
 def test_extra_cycles_are_timed_apart(simulate: Simulate) -> None:
     source = text(node(), pod("a"), pod("b", "9"))
     plain, more = simulate(source, CONF), simulate(source, CONF, extra_cycles=5)
