@@ -12,7 +12,7 @@ from typing import Final
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL
 from kbatch.api.objects import Job as BatchJob
-from kbatch.api.objects import Pod, PodGroup, Queue, timestamp_us
+from kbatch.api.objects import PodGroup, Queue, timestamp_us
 from kbatch.model.annotations import minimum_said
 from kbatch.model.demand import Demand, account, demand_of, quota_ask
 from kbatch.model.jobs import Job, QueueRecord
