@@ -339,7 +339,7 @@ class SchedulerMetrics:
             for value in values:
                 counter.labels(value)
         self.fragmentation.labels("cpu")
-        for action in ("allocate", "preempt", "reclaim"):
+        for action in ("allocate", "minimumLost", "preempt", "reclaim"):
             for result in ("ok", "refused"):
                 self.evictions.labels(action, result)
         registry.register(_KubeBatchNames(self))

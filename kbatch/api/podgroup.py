@@ -183,6 +183,10 @@ class PodGroupSpec(ApiModel):
     """Whether the group's pods want their nodes for themselves: no pod of another group that kbatch schedules stands
     there, nor comes there later. Other schedulers' pods do.
     """
+    minimum_lost_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
+    """How long a group that has run and lost members stays below its minimum, or a role's, before what is left of it is
+    evicted as one and it queues again; 0: at once. Where it is not given, what is left stays.
+    """
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
     """How long the group may be in queue without being whole before its resources are released."""
 

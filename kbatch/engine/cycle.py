@@ -22,6 +22,7 @@ from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
+from kbatch.engine.reservation.below_minimum import broken_after
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.nominations import ending, whole_or_none
@@ -173,6 +174,7 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     session, gathered = context.session, context.ledger.gathered
     clocks = yield from clocks_after(session, gathered.job if gathered is not None else None)
     binding = yield from binding_after(session)
+    broken = yield from broken_after(session)
     return CycleState(
         plugins=session.plugin_states(),
         clocks=clocks,
@@ -180,4 +182,5 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
         binding=binding,
         failing=failing_after(session),
         evictions=context.hourly.after(),
+        broken=broken,
     )

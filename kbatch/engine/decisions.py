@@ -13,6 +13,10 @@ from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
 
+MINIMUM_LOST: Final = "minimumLost"
+OWN_SAKE: Final = frozenset({"allocate", MINIMUM_LOST})
+"""The `action` of evictions that make room for nobody: a gang bound in part, the rest of one below its minimum."""
+
 
 class Bind(msgspec.Struct, frozen=True):
     """Bind this pod (`namespace/name`, with this uid) to this node."""
@@ -23,9 +27,10 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """Evict this pod from its node; `action` is `reclaim`, `preempt` or `allocate` (a partly bound gang taken back).
+    """Evict this pod from its node; `action` is `reclaim`, `preempt`, `allocate` (a partly bound gang taken back) or
+    `minimumLost` (the rest of a gang below its minimum).
 
-    `beneficiary` is the group (`namespace/name`) that gets the room; empty for a gang that is taken back.
+    `beneficiary` is the group (`namespace/name`) that gets the room; empty for a gang that is evicted for its own sake.
     """
 
     pod: str

@@ -240,6 +240,8 @@ class _Run:
             if job.group is not None and job.holding:
                 spec = job.group.spec
                 last = max(last, begin + SECOND * max(spec.lifetime_seconds or 0, spec.min_runtime_seconds))
+                if job.key in self.state.broken:
+                    last = max(last, self.state.broken[job.key] - START + SECOND * (spec.minimum_lost_seconds or 0))
         return last
 
     # --- sums ---------------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class PodGroupSpec(Object, kw_only=True):
     disruption: str = "Surplus"
     topology: GroupTopology | None = None
     exclusive: bool = False
+    minimum_lost_seconds: int | None = None
     schedule_timeout_seconds: int = 300
 
 

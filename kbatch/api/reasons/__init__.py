@@ -34,6 +34,7 @@ from kbatch.api.reasons.passing import (
     BindFailed,
     EngineError,
     Gated,
+    MinimumLost,
     Reserved,
     VictimsTerminating,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Gated",
     "JobSuspended",
     "MinResourcesTooLarge",
+    "MinimumLost",
     "NotEnoughResources",
     "NotEnoughTasks",
     "PodGroupNotFound",
@@ -86,6 +88,7 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     Suspended,
     JobSuspended,
     ResourceClaimsUnsupported,
+    MinimumLost,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,

@@ -30,6 +30,28 @@ class EngineError(Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class MinimumLost(Reason):
+    """The group has run, is below its minimum, and was not whole again within its minimumLostSeconds.
+
+    `left` pods of the `needed` ones stand, and are evicted.
+    """
+
+    code: ClassVar[str] = "MinimumLost"
+    rank: ClassVar[int] = 48
+    left: int
+    needed: int
+    seconds: int
+
+    @property
+    def message(self) -> str:
+        when = f"for {self.seconds} s" if self.seconds else "now"
+        return (
+            f"{self.left} of its {self.needed} pods are left, below its minimum {when}: they are evicted, and it "
+            f"queues again (minimumLostSeconds {self.seconds}); without minimumLostSeconds what is left runs on"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved(Reason):
     """The room that the group could use is kept for another one that waits longer or stands before it."""
 

@@ -164,7 +164,7 @@ class WaitingInQueue(Reason):
 
 @dataclass(frozen=True, slots=True)
 class SentBack(Reason):
-    """WaitingInQueue of a group for which there is room: it was in queue `times` times and not whole in time, and
+    """WaitingInQueue of a group for which there is room: it was sent back `times` times, and
     each time it waits longer, `seconds` now, before it may come in queue again.
     """
 
@@ -177,9 +177,9 @@ class SentBack(Reason):
     @property
     def message(self) -> str:
         return (
-            f"was let in by Queue {self.queue} {count(self.times, 'time')} without its minimum being placed in time; "
-            f"it may come in queue again {self.seconds} s after the last; raise scheduleTimeoutSeconds if its pods "
-            f"need longer to be made"
+            f"was sent back by Queue {self.queue} {count(self.times, 'time')}, its minimum not placed in time, or "
+            f"lost; it may come in queue again {self.seconds} s after the last; raise scheduleTimeoutSeconds if its "
+            f"pods need longer to be made"
         )
 
 

@@ -62,11 +62,12 @@ def binding_after(session: Session) -> Generator[Turn, None, tuple[str, ...]]:
     for job in session.live():
         if session.due():
             yield TURN
-        if job.placed and job.job.gang:
+        # Who was whole before, or has lost members, is not what fails when one more bind does.
+        if job.placed and job.job.gang and not (job.members_lost or job.job.whole()):
             found.add(job.key)
     for key in _binding(session) - found:
         model = jobs.get(key)
-        if model is not None and model.holding and not _confirmed(model):
+        if model is not None and model.holding and not confirmed(model):
             found.add(key)
     return tuple(sorted(found))
 
@@ -75,7 +76,7 @@ def _binding(session: Session) -> frozenset[str]:
     return frozenset(session.snapshot.state.binding)
 
 
-def _confirmed(job: Job) -> bool:
+def confirmed(job: Job) -> bool:
     """Whether the API server has bound the minimum, and each role's."""
     placed: dict[str, int] = {}
     for task in job.tasks.values():

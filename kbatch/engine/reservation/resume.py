@@ -21,6 +21,7 @@ from kbatch.api.reasons import (
 )
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRankings
+from kbatch.engine.reservation.below_minimum import follow, mend
 from kbatch.engine.reservation.clocks import judge
 from kbatch.engine.reservation.nominations import confirm
 from kbatch.engine.reservation.partial import bound_in_part, complete, lost_members
@@ -44,9 +45,17 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
         if session.due():
             yield TURN
     for job in jobs:
-        if job.job.holding and job.job.gang and not job.whole:
+        if not job.job.gang or job.whole or job.key in session.failed:
+            continue
+        if not job.job.holding:
+            if job.key in session.snapshot.state.broken:
+                attempt(session, job, partial(follow, session, job), None)
+        else:
             job.members_lost = lost_members(session, job)
-            if job.in_queue and bound_in_part(session, job):
+            if job.members_lost:
+                yield from working(session, job, partial(mend, session, rankings, job), None)
+                yield TURN
+            elif job.in_queue and bound_in_part(session, job):
                 yield from working(session, job, partial(complete, session, rankings, job), None)
                 yield TURN
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction
+from kbatch.engine.decisions import OWN_SAKE, Bind, Eviction, Nomination, Transaction
 from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -218,7 +218,7 @@ class Statement:
             else:
                 session.room_moves += 1
                 session.leaving.add(key)
-                beneficiary = self.job.name if action != "allocate" else ""
+                beneficiary = self.job.name if action not in OWN_SAKE else ""
                 evictions.append(Eviction(key, task.uid, task.node, action, beneficiary))
         for key, nomination in nominations.items():
             session.told[key] = nomination.node or ""

@@ -81,6 +81,8 @@ class CycleState:
         binding: keys of the gangs whose binds were decided and are not all confirmed, in order. One that is then found
             with only a part of its minimum is bound in part, and has not lost what it had.
         failing: by job key the groups that are left out because work on them has failed.
+        broken: by key of each group with `minimumLostSeconds` that was whole and is not any more, since when, in
+            microseconds since the epoch. It stays here until it is written that it is whole again, or was sent back.
         evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
     """
 
@@ -90,3 +92,4 @@ class CycleState:
     binding: tuple[str, ...] = ()
     failing: Mapping[str, Failing] = field(default_factory=dict)
     evictions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    broken: Mapping[str, int] = field(default_factory=dict)

@@ -36,6 +36,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "Suspended",
         "JobSuspended",
         "ResourceClaimsUnsupported",
+        "MinimumLost",
         "NotEnoughTasks",
         "QueueCapabilityExceeded",
         "QuotaExceeded",

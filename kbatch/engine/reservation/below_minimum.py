@@ -1,0 +1,115 @@
+"""Gangs that were whole and have lost members: what replaces these comes first, or the rest goes too.
+
+What is left runs on, and its replacements are placed before anything else, where its pods must stand together beside
+them. A group with `minimumLostSeconds` that is not whole again in time is given up: all that is left of it is evicted
+as one, and when that is under way the group is sent back, to queue again after its back-off.
+
+For how long a group is below its minimum is in `CycleState.broken`; a process that begins without it counts from when
+the condition Scheduled became False. It is over once the API server has bound the minimum: a bind may fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kbatch.api import conditions
+from kbatch.api.reasons import MinimumLost
+from kbatch.engine.decisions import MINIMUM_LOST, TURN, Transaction, Turn
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.clocks import send_back, transition
+from kbatch.engine.reservation.partial import confirmed
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import unplaced
+from kbatch.model.jobs import Job
+from kbatch.times import SECOND
+
+
+def mend(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
+    """Place what replaces the lost members of a gang, before others are asked; or give it up, if its time is over."""
+    until = _until(session, job.job)
+    if until is not None and session.now >= until:
+        given_up = _give_up(session, job)
+        if given_up is not None:
+            yield from given_up
+            return
+    elif until is not None:
+        session.wake.append(until)
+    if not (job.in_queue and job.possible and unplaced(job)):
+        return
+    statement = Statement(session, job)
+    if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
+        yield from statement.commit()
+    else:
+        statement.rollback()  # whose turn it is when room is made, and why there is none, the actions say
+
+
+def _give_up(session: Session, job: JobState) -> list[Transaction] | None:
+    """Evict all that is left, as one; None while that cannot be: a bind is under way, or an eviction was refused."""
+    left = sorted((task for task in job.job.tasks.values() if task.holds), key=lambda task: task.key)
+    if any(task.assumed or task.key in session.model.refusals.evictions for task in left):
+        return None
+    statement = Statement(session, job)
+    for task, _ in list(job.nominated.values()):
+        statement.withdraw(job, task)
+    stood = job.bound
+    for task in left:
+        statement.evict(job, task, MINIMUM_LOST)
+    session.refuse(job, MinimumLost(stood, job.minimum, _limit(job.job) or 0))
+    job.possible = False  # in this cycle: those that wait for nodes are not placed beside those that go
+    return statement.commit()
+
+
+def follow(session: Session, job: JobState) -> None:
+    """Send a group back of which nothing is left on nodes because it was given up."""
+    until = _until(session, job.job)
+    if job.in_queue and until is not None and session.now >= until and session.policy.has("enqueue"):
+        send_back(session, job)
+
+
+def broken_after(session: Session) -> Generator[Turn, None, dict[str, int]]:
+    """`CycleState.broken` as the cycle leaves it."""
+    known, jobs = session.snapshot.state.broken, session.model.jobs
+    found: dict[str, int] = {}
+    for job in session.live():
+        if session.due():
+            yield TURN
+        if job.members_lost and _limit(job.job) is not None:
+            found[job.key] = _since(session, job.job)
+    for key, since in known.items():
+        model = jobs.get(key)
+        if key in found or model is None or _limit(model) is None:
+            continue
+        if model.holding and not confirmed(model):
+            found[key] = since
+        elif model.holding and model.is_true(conditions.SCHEDULED):
+            continue
+        elif model.holding:
+            found[key] = session.now  # its condition speaks of a time that is over
+        elif not model.whole() and model.is_true(conditions.ENQUEUED):
+            found[key] = since  # until it is written that it was sent back
+    return dict(sorted(found.items()))
+
+
+def _limit(job: Job) -> int | None:
+    """For how many seconds what is left of the group stays; None: for good."""
+    return job.group.spec.minimum_lost_seconds if job.group is not None else None
+
+
+def _until(session: Session, job: Job) -> int | None:
+    """When the group is given up, in microseconds since the epoch; None: never."""
+    limit = _limit(job)
+    return None if limit is None else _since(session, job) + limit * SECOND
+
+
+def _since(session: Session, job: Job) -> int:
+    """Since when the group is below its minimum."""
+    known = session.snapshot.state.broken.get(job.key)
+    if known is not None:
+        return known
+    scheduled = job.condition(conditions.SCHEDULED)
+    if scheduled is None or scheduled.status != conditions.FALSE:
+        return session.now
+    return transition(session, scheduled) or session.now  # a date in the future says nothing but that it is wrong
