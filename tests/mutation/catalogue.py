@@ -30,7 +30,7 @@ _CASES: Final[Stage] = tuple(
     f"tests/unit/simulator/test_{name}.py"
     for name in (
         "reservation_cases", "victim_cases", "gang_cases", "demand_cases", "more_cases", "model_cases", "cases",
-        "examples",
+        "elastic_cases", "examples",
     )
 )  # fmt: skip
 _PROPERTIES: Final[Stage] = ("tests/property",)
