@@ -54,6 +54,7 @@ class Explanation:
         roles: how each role stands.
         verdict: one line: whether it waits.
         reason, message: why, and what would help.
+        stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
     """
 
     subject: str
@@ -65,6 +66,7 @@ class Explanation:
     reason: str
     message: str
     since: str
+    stalled: tuple[str, str] | None = None
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -74,6 +76,7 @@ class Explanation:
             "reason": self.reason,
             "message": self.message,
             "since": self.since or None,
+            "stalled": None if self.stalled is None else {"reason": self.stalled[0], "message": self.stalled[1]},
             "group": None if self.group is None else self.group.json(),
             "queue": None if self.queue is None else self.queue.json(),
             "members": self.members,
@@ -87,6 +90,9 @@ class Explanation:
             yield f"  reason   {self.reason}" + (f" (since {self.since})" if self.since else "")
         if self.message:
             yield f"           {self.message}"
+        if self.stalled is not None:
+            yield f"  stalled  {self.stalled[0]}"
+            yield f"           {self.stalled[1]}"
         if self.group is not None:
             found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
@@ -130,6 +136,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
     ]
     queue = await _get(client, QUEUES, None, row.queue)
     condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
+    stalled = conditions.find(group.status.conditions, conditions.STALLED)
     if row.phase in {"Completed", "Failed"}:
         verdict = f"it is over ({row.phase})"
     elif condition is None:
@@ -151,6 +158,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         reason=row.reason if row.waits else "",
         message=row.message if row.waits else "",
         since=(condition.last_transition_time or "") if condition is not None and row.waits else "",
+        stalled=(stalled.reason, stalled.message) if stalled is not None and stalled.status == "True" else None,
     )
 
 

@@ -201,6 +201,16 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
     ]
 
 
+def test_explain_a_group_whose_objects_cannot_be_made(ask: Any, server: ThreadingHTTPServer) -> None:
+    why = {"type": "Stalled", "status": "True", "reason": "ObjectRefused", "message": "Service web: no"}
+    status = {**WAITING["status"], "conditions": [*WAITING["status"]["conditions"], why]}
+    server.answers[f"{ROOT}/namespaces/team/podgroups/big"] = {**WAITING, "status": status}  # type: ignore[attr-defined]
+    lines = ask("explain", "team/big").stdout.splitlines()
+    assert lines[3:5] == ["  stalled  ObjectRefused", "           Service web: no"]
+    found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
+    assert found["stalled"] == {"reason": "ObjectRefused", "message": "Service web: no"}
+
+
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize(
     ("name", "said"),
