@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import typer
 
-from kbatch.cli import check_config, cluster, live, replay, simulate, what_if
+from kbatch.cli import check_config, cluster, job_sets, live, replay, simulate, what_if
 
 app = typer.Typer(
     name="kbatch",
@@ -21,6 +21,7 @@ app = typer.Typer(
 simulate.register(app)
 check_config.register(app)
 live.register(app)
+job_sets.register(app)
 replay.register(app)
 what_if.register(app)
 cluster.register(app)

@@ -160,6 +160,18 @@ def queue_table(rows: Sequence[QueueRow]) -> Table:
     return table
 
 
+def job_set_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Job sets, as they stand in JSON, for people."""
+    table = _table(
+        "Queue", "Job set", "Groups>", "Jobs>", "Phases", "Suspended>", "Running>", "Pending>", "Succeeded>", "Failed>"
+    )
+    for row in rows:
+        phases = " ".join(f"{phase}={count}" for phase, count in row["phases"].items()) or "-"
+        counts = [str(row[name]) for name in ("suspended", "running", "pending", "succeeded", "failed")]
+        table.add_row(row["queue"], row["name"], str(row["groups"]), str(row["jobs"]), phases, *counts)
+    return table
+
+
 def _amounts(amounts: RawResources) -> str:
     return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) or "-"
 

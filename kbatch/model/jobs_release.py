@@ -21,6 +21,7 @@ from typing import Any, Final
 from kbatch.api.names import (
     API_VERSION,
     GROUP_NAME_ANNOTATION,
+    JOB_SET_LABEL,
     QUEUE_LABEL,
     SUSPENDED_ANNOTATION,
 )
@@ -135,12 +136,14 @@ def group_for(job: Job) -> dict[str, Any]:
         spec["minResources"] = format_resources(asked)
     if job.spec.template.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.template.spec.priority_class_name
+    job_set = (job.metadata.labels or {}).get(JOB_SET_LABEL)
     return {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",
         "metadata": {
             "name": job.metadata.name,
             "namespace": job.metadata.namespace,
+            **({"labels": {JOB_SET_LABEL: job_set}} if job_set else {}),
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",

@@ -98,7 +98,10 @@ class Jobs:
         return True
 
     async def _follow(self, job: Job, group: PodGroup) -> bool:
-        """A group that was made for a Job goes by its Job as long as both wait."""
+        """A group that was made for a Job goes by its Job as long as both wait.
+
+        But for its priority: a Job's template cannot change there, and who gives the group another means it.
+        """
         if not wants_group(job, self._world.scheduler_name):
             return False
         try:
@@ -108,7 +111,7 @@ class Jobs:
             return False
         if _same(group, wanted):
             return False
-        spec = {"minResources": None, "priorityClassName": None, **wanted}
+        spec = {"minResources": None, **{key: value for key, value in wanted.items() if key != "priorityClassName"}}
         await patch_group(self._api, self._world, group, spec=spec)
         return True
 
@@ -121,9 +124,8 @@ def _same(group: PodGroup, wanted: dict[str, Any]) -> bool:
         resources = parse_resources(group.spec.min_resources or {})
     except QuantityError:
         return False
-    return (group.spec.min_member, group.spec.queue, group.spec.priority_class_name, resources) == (
+    return (group.spec.min_member, group.spec.queue, resources) == (
         wanted["minMember"],
         wanted["queue"],
-        wanted.get("priorityClassName", ""),
         parse_resources(wanted.get("minResources", {})),
     )

@@ -1,4 +1,4 @@
-"""Jobs that are more than pods: Services and the like that come before a group's pods and go with it."""
+"""Jobs that are more than pods: Services and the like with a group's life, and sets that are managed as one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.e2e.scenarios.conftest import KBATCH
 from tests.e2e.scenarios.life import job, role, roles, watched
-from tests.e2e.scenarios.manifests import gang
+from tests.e2e.scenarios.manifests import gang, queue
 
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
@@ -122,3 +123,63 @@ def test_nobody_has_made_for_him_what_he_may_not_create(kbatch: Installed) -> No
     longer = group(files, service("ours"), scheduleTimeoutSeconds=200)
     assert as_alice(kbatch, longer) == "", "what others wrote stays when she changes the rest"
     assert "you may not create services" in as_alice(kbatch, group(files, service("other")))
+
+
+def in_set(*documents: dict[str, Any]) -> list[dict[str, Any]]:
+    for document in documents:
+        if document["kind"] in {"PodGroup", "Job"}:
+            document["metadata"].setdefault("labels", {})["kbatch.dev/job-set"] = "night"
+    return list(documents)
+
+
+def command(kbatch: Installed, *given: str) -> Any:
+    """What `kbatch ... -o json` says; it must not fail."""
+    ran = subprocess.run(
+        [KBATCH, *given, "-o", "json", "--kubeconfig", kbatch.kubeconfig],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_a_job_set_is_suspended_resumed_reprioritized_and_cancelled_as_one(kbatch: Installed) -> None:
+    kbatch.apply(queue("other"))
+    kbatch.apply(
+        *in_set(
+            roles("made", role("w", 2, "1"), objects=[service()]),
+            *gang("plain", 2),
+            job("queued", 2, "1"),
+        ),
+        *in_set(roles("theirs", role("w", 1, "1"), queue="other")),
+        *gang("outside", 1),
+    )
+    for name in ("made", "plain", "queued", "theirs", "outside"):
+        kbatch.wait_phase(name, "Running")
+    found = {one["queue"]: one for one in command(kbatch, "job-sets")}
+    assert {name: (one["groups"], one["jobs"], one["running"]) for name, one in found.items()} == {
+        "default": (3, 1, 6),
+        "other": (1, 0, 1),
+    }
+
+    command(kbatch, "suspend", "--job-set", "night", "--queue", "default")
+    kbatch.wait_condition("made", "Enqueued", "False", "Suspended")
+    kbatch.wait_condition("queued", "Enqueued", "False", "JobSuspended")
+    kbatch.wait("only plain pods are left of it", lambda: {
+        one["metadata"]["name"] for one in kbatch.items("pods")
+    } == {"plain-0", "plain-1", "theirs-w-0", "outside-0"})  # fmt: skip
+    command(kbatch, "resume", "--job-set", "night", "--queue", "default")
+    for name in ("made", "queued"):
+        kbatch.wait_phase(name, "Running")
+
+    changed = command(
+        kbatch, "reprioritize", "--job-set", "night", "--queue", "default", "--priority-class", "system-node-critical"
+    )
+    assert {one["result"] for one in changed} == {"reprioritized"}
+    for name in ("made", "plain", "queued"):
+        assert kbatch.get("podgroup", name)["spec"]["priorityClassName"] == "system-node-critical"
+
+    command(kbatch, "cancel", "--job-set", "night", "--queue", "default")
+    kbatch.wait("all of it goes, and nothing else", lambda: {
+        one["metadata"]["name"] for one in kbatch.items("podgroups,jobs,pods")
+    } == {"theirs", "theirs-w-0", "outside", "outside-0"})  # fmt: skip
+    kbatch.wait("its objects too", lambda: objects(kbatch) == {})

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION, GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.names import (
+    GROUP_MIN_MEMBER_ANNOTATION,
+    GROUP_NAME_ANNOTATION,
+    JOB_SET_LABEL,
+    QUEUE_LABEL,
+    SUSPENDED_ANNOTATION,
+)
 from kbatch.api.objects import (
     Container,
     Job,
@@ -160,6 +166,13 @@ def test_or_as_many_of_them_as_its_pods_say(said: str, members: int) -> None:
     made = group_for(elastic)
     assert made["spec"]["minMember"] == members
     assert made["spec"]["minResources"]["cpu"] == ("500m", "1", "1500m", "2")[members - 1]
+
+
+def test_the_group_of_a_job_belongs_to_its_job_set() -> None:
+    of_a_set = job(queue="q", named=None)
+    of_a_set.metadata.labels = {**(of_a_set.metadata.labels or {}), JOB_SET_LABEL: "night", "app": "x"}
+    assert group_for(of_a_set)["metadata"]["labels"] == {JOB_SET_LABEL: "night"}
+    assert "labels" not in group_for(job(queue="q", named=None))["metadata"]
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,23 @@ async def test_a_group_that_waits_follows_its_job(server: Server, controller: Co
     assert await controller.reconcile("ns/j") == "unchanged"
 
 
+async def test_a_group_that_was_given_another_priority_keeps_it(server: Server, controller: Controller) -> None:
+    submit(server, controller)
+    await controller.reconcile("ns/j")
+    await controller.reconcile("ns/j")
+    held = server.objects[f"{PREFIX}/j"]
+    held["spec"]["priorityClassName"] = "high"
+    server.put(f"{PREFIX}/j", held)
+    controller.hint(Upsert(msgspec.convert(held, PodGroup)))
+    assert await controller.reconcile("ns/j") == "unchanged"
+    server.objects[f"{JOBS}/j"]["spec"]["parallelism"] = 5
+    server.objects[f"{JOBS}/j"]["metadata"]["resourceVersion"] = "500"
+    controller.hint(Upsert(server.job()))
+    await controller.reconcile("ns/j")
+    spec = server.objects[f"{PREFIX}/j"]["spec"]
+    assert (spec["minMember"], spec["priorityClassName"]) == (5, "high")
+
+
 async def test_a_foreign_group_of_the_jobs_name_is_not_joined(
     server: Server, controller: Controller, told: Told
 ) -> None:

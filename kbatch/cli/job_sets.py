@@ -1,0 +1,231 @@
+"""`kbatch job-sets`, `cancel`, `suspend`, `resume`, `reprioritize`: work that is managed as one.
+
+They change what the user may change himself, with his own rights: PodGroups, Jobs, and for `cancel` pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbatch.cli.live import Context, Kubeconfig, ask
+from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, print_json
+
+if TYPE_CHECKING:
+    from kbatch.api.objects import PodGroup
+    from kbatch.cli.set_changes import Changes, Done
+    from kbatch.cli.sets import JobSet
+    from kbatch.kube.client import Api
+
+Named = Annotated[str, typer.Option("--job-set", metavar="NAME", help="The label kbatch.dev/job-set of what is meant.")]
+OfQueue = Annotated[
+    str | None, typer.Option("--queue", "-q", metavar="NAME", help="Its queue, where several have such a set.")
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only of this namespace; else of all.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("job-sets", short_help="List job sets: groups and Jobs of a queue with one label.")(job_sets)
+    app.command("cancel", short_help="Delete what a job set has not ended.")(cancel)
+    app.command("suspend", short_help="Hold a job set back; its pods go.")(suspend)
+    app.command("resume", short_help="Let a suspended job set go on.")(resume)
+    app.command("reprioritize", short_help="Give PodGroups another PriorityClass.")(reprioritize)
+
+
+def job_sets(
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """List the job sets of a cluster: the PodGroups and Jobs of a queue that carry the same label."""
+    from kbatch.cli.views import job_set_table
+
+    found = ask(lambda client: gather(client, namespace), kubeconfig, context)
+    rows = [one.json() for one in found if queue in (None, one.queue)]
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        with console() as out:
+            out.print(job_set_table(rows))
+
+
+def cancel(
+    job_set: Named,
+    queue: OfQueue = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Delete all PodGroups and Jobs of a job set that have not ended, and their pods."""
+    _change(
+        lambda changes, found: changes.cancel(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
+    )
+
+
+def suspend(
+    job_set: Named,
+    queue: OfQueue = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Hold a job set back: its Jobs and groups keep no place, and the pods that these made go."""
+    _change(
+        lambda changes, found: changes.suspend(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
+    )
+
+
+def resume(
+    job_set: Named,
+    queue: OfQueue = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Let a suspended job set go on: it waits for its turn again."""
+    _change(
+        lambda changes, found: changes.resume(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
+    )
+
+
+def reprioritize(
+    priority_class: Annotated[
+        str, typer.Option("--priority-class", metavar="NAME", help="The PriorityClass that they get.")
+    ],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAMESPACE/NAME]...", help="PodGroups, unless --job-set names them.")
+    ] = None,
+    job_set: Annotated[
+        str | None, typer.Option("--job-set", metavar="NAME", help="All PodGroups of this job set.")
+    ] = None,
+    queue: OfQueue = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Give PodGroups that have not ended another PriorityClass; they are ordered by it from then on."""
+    if bool(names) == (job_set is not None):
+        fail("name PodGroups (NAMESPACE/NAME), or a job set with --job-set", BAD_INPUT)
+    keys = [(namespace_, name) for namespace_, _, name in (text.rpartition("/") for text in names or ())]
+    if not all(part for key in keys for part in key):
+        fail("a PodGroup is named as NAMESPACE/NAME", BAD_INPUT)
+
+    async def change(api: Api) -> list[Done]:
+        from kbatch.cli.set_changes import Changes
+        from kbatch.cli.sets import choose
+
+        await _check_class(api, priority_class)
+        if job_set is not None:
+            groups = choose(await gather(api, namespace), job_set, queue).groups
+        else:
+            groups = [await _group(api, *key) for key in keys]
+        return await Changes(api, dry_run=dry_run).reprioritize(groups, priority_class)
+
+    _show(change, output, kubeconfig, context)
+
+
+async def gather(api: Api, namespace: str | None) -> list[JobSet]:
+    """All job sets, of one namespace or of all.
+
+    Raises:
+        KubeError: the cluster does not answer, or refuses.
+    """
+    import asyncio
+
+    from kbatch.cli import sets
+    from kbatch.kube.kinds import JOBS, PODGROUPS
+    from kbatch.kube.lists import list_all
+
+    groups, jobs = await asyncio.gather(
+        list_all(api, PODGROUPS, namespace=namespace), list_all(api, JOBS, namespace=namespace)
+    )
+    return sets.job_sets(groups, jobs)
+
+
+def _change(
+    act: Callable[[Changes, JobSet], Awaitable[list[Done]]],
+    job_set: str,
+    queue: str | None,
+    namespace: str | None,
+    dry_run: bool,
+    output: Output,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    async def change(api: Api) -> list[Done]:
+        from kbatch.cli.set_changes import Changes
+        from kbatch.cli.sets import choose
+
+        return await act(Changes(api, dry_run=dry_run), choose(await gather(api, namespace), job_set, queue))
+
+    _show(change, output, kubeconfig, context)
+
+
+def _show(
+    change: Callable[[Api], Awaitable[list[Done]]], output: Output, kubeconfig: str | None, context: str | None
+) -> None:
+    """Make a change, and print what became of each object; status 1 where something was refused."""
+    from kbatch.cli.sets import UnknownNameError
+
+    async def changed(api: Api) -> list[Done]:
+        return await change(api)
+
+    try:
+        done = ask(changed, kubeconfig, context)
+    except UnknownNameError as error:
+        fail(str(error))
+    if output is Output.JSON:
+        print_json([one.json() for one in done])
+    else:
+        for one in done:
+            typer.echo(one.line(), err=one.refused)
+        if not done:
+            typer.echo("nothing to do: all of it is over")
+    if any(one.refused for one in done):
+        raise typer.Exit(FAILED)
+
+
+async def _check_class(api: Api, name: str) -> None:
+    """Raises: UnknownNameError where there is no such PriorityClass; who may not see them is believed."""
+    from kbatch.cli.sets import UnknownNameError
+    from kbatch.kube.errors import ApiError
+    from kbatch.kube.kinds import PRIORITYCLASSES
+    from kbatch.kube.writes import get
+
+    try:
+        await get(api, PRIORITYCLASSES, name=name)
+    except ApiError as error:
+        if error.status == 404:
+            raise UnknownNameError(f"there is no PriorityClass {name}") from None
+        if error.status != 403:
+            raise
+
+
+async def _group(api: Api, namespace: str, name: str) -> PodGroup:
+    from kbatch.cli.sets import UnknownNameError
+    from kbatch.kube.errors import ApiError
+    from kbatch.kube.kinds import PODGROUPS
+    from kbatch.kube.writes import get
+
+    try:
+        return await get(api, PODGROUPS, namespace=namespace, name=name)
+    except ApiError as error:
+        if error.status == 404:
+            raise UnknownNameError(f"there is no PodGroup {namespace}/{name}") from None
+        raise
