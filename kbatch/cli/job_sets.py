@@ -5,8 +5,8 @@ They change what the user may change himself, with his own rights: PodGroups, Jo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, console, fail, 
 
 if TYPE_CHECKING:
     from kbatch.api.objects import PodGroup
-    from kbatch.cli.set_changes import Changes, Done
+    from kbatch.cli.set_changes import Done
     from kbatch.cli.sets import JobSet
     from kbatch.kube.client import Api
 
@@ -32,9 +32,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("job-sets", short_help="List job sets: groups and Jobs of a queue with one label.")(job_sets)
-    app.command("cancel", short_help="Delete what a job set has not ended.")(cancel)
-    app.command("suspend", short_help="Hold a job set back; its pods go.")(suspend)
-    app.command("resume", short_help="Let a suspended job set go on.")(resume)
+    app.command("cancel", short_help="Delete what a job set has not ended.")(
+        _command("cancel", "Delete all PodGroups and Jobs of a job set that have not ended, and their pods.")
+    )
+    app.command("suspend", short_help="Hold a job set back; its pods go.")(
+        _command("suspend", "Hold a job set back: its Jobs and groups keep no place, and the pods that these made go.")
+    )
+    app.command("resume", short_help="Let a suspended job set go on.")(
+        _command("resume", "Let a suspended job set go on: it waits for its turn again.")
+    )
     app.command("reprioritize", short_help="Give PodGroups another PriorityClass.")(reprioritize)
 
 
@@ -57,49 +63,30 @@ def job_sets(
             out.print(job_set_table(rows))
 
 
-def cancel(
-    job_set: Named,
-    queue: OfQueue = None,
-    namespace: Namespace = None,
-    dry_run: DryRun = False,
-    output: Format = Output.TEXT,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-) -> None:
-    """Delete all PodGroups and Jobs of a job set that have not ended, and their pods."""
-    _change(
-        lambda changes, found: changes.cancel(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
-    )
+def _command(name: str, text: str) -> Callable[..., None]:
+    """The command that does what the method of `Changes` of that name does, to a whole job set."""
 
+    def command(
+        job_set: Named,
+        queue: OfQueue = None,
+        namespace: Namespace = None,
+        dry_run: DryRun = False,
+        output: Format = Output.TEXT,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
+    ) -> None:
+        async def change(api: Api) -> list[Done]:
+            from kbatch.cli.set_changes import Changes
+            from kbatch.cli.sets import choose
 
-def suspend(
-    job_set: Named,
-    queue: OfQueue = None,
-    namespace: Namespace = None,
-    dry_run: DryRun = False,
-    output: Format = Output.TEXT,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-) -> None:
-    """Hold a job set back: its Jobs and groups keep no place, and the pods that these made go."""
-    _change(
-        lambda changes, found: changes.suspend(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
-    )
+            found = choose(await gather(api, namespace), job_set, queue)
+            done: list[Done] = await getattr(Changes(api, dry_run=dry_run), name)(found)
+            return done
 
+        _show(change, output, kubeconfig, context)
 
-def resume(
-    job_set: Named,
-    queue: OfQueue = None,
-    namespace: Namespace = None,
-    dry_run: DryRun = False,
-    output: Format = Output.TEXT,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-) -> None:
-    """Let a suspended job set go on: it waits for its turn again."""
-    _change(
-        lambda changes, found: changes.resume(found), job_set, queue, namespace, dry_run, output, kubeconfig, context
-    )
+    command.__doc__ = text
+    return command
 
 
 def reprioritize(
@@ -158,36 +145,17 @@ async def gather(api: Api, namespace: str | None) -> list[JobSet]:
     return sets.job_sets(groups, jobs)
 
 
-def _change(
-    act: Callable[[Changes, JobSet], Awaitable[list[Done]]],
-    job_set: str,
-    queue: str | None,
-    namespace: str | None,
-    dry_run: bool,
+def _show(
+    change: Callable[[Api], Coroutine[Any, Any, list[Done]]],
     output: Output,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    async def change(api: Api) -> list[Done]:
-        from kbatch.cli.set_changes import Changes
-        from kbatch.cli.sets import choose
-
-        return await act(Changes(api, dry_run=dry_run), choose(await gather(api, namespace), job_set, queue))
-
-    _show(change, output, kubeconfig, context)
-
-
-def _show(
-    change: Callable[[Api], Awaitable[list[Done]]], output: Output, kubeconfig: str | None, context: str | None
-) -> None:
     """Make a change, and print what became of each object; status 1 where something was refused."""
     from kbatch.cli.sets import UnknownNameError
 
-    async def changed(api: Api) -> list[Done]:
-        return await change(api)
-
     try:
-        done = ask(changed, kubeconfig, context)
+        done = ask(change, kubeconfig, context)
     except UnknownNameError as error:
         fail(str(error))
     if output is Output.JSON:

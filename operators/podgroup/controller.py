@@ -28,7 +28,7 @@ from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
-from operators.podgroup.objects import Objects
+from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.reconcile import ADMITTED, OwnStatus, facts, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
@@ -181,7 +181,9 @@ class Controller:
         tried, stalled = self._members.stalled(key, group)
         observed = observe(self.world, group)
         # The objects first: the status says which exist, and no pod comes before them.
-        kept = await self._objects.keep(key, group, derive(facts(group, observed)))
+        kept = NONE
+        if group.spec.objects or group.status.objects:
+            kept = await self._objects.keep(key, group, derive(facts(group, observed)))
         observed = dataclasses.replace(
             observed,
             tried=tried or (kept.tried and (kept.stalled is not None or not _templated(group))),

@@ -110,11 +110,8 @@ class Objects:
         self._complete.pop(key, None)
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> Kept:
-        """Bring the objects in line with the group, which is in this phase, or about to be."""
+        """Bring the objects in line with the group, which has some and is in this phase, or about to be."""
         made = group.status.objects or ()
-        if not (group.spec.objects or made):
-            self.forget(key)
-            return NONE
         if phase in OVER:
             self.forget(key)
             return await self._delete_all(group, made)

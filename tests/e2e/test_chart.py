@@ -416,7 +416,8 @@ def test_upgrade_and_uninstall_leave_what_is_the_users(chart: Chart) -> None:
     assert identities() == before
     kinds = (
         "deployments,replicasets,services,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,"
-        "networkpolicies,clusterroles,clusterrolebindings,mutatingwebhookconfigurations"
+        "networkpolicies,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,"
+        "validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings"
     )
     selector = f"app.kubernetes.io/instance={RELEASE}"
     assert chart.get(kinds, "-n", NAMESPACE, "--selector", selector)["items"] == []

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import yaml
 from typer.testing import CliRunner
 
+from kbatch.api.objects import Job
 from kbatch.cli.main import app
-from tests.unit.cli.test_live import a_list, kubeconfig
+from kbatch.cli.sets import job_sets
+from tests.unit.cli.test_live import a_list, serving
 
 ROOT = "/apis/scheduling.incubator.k8s.io/v1alpha1"
 Object = dict[str, Any]
@@ -146,13 +149,8 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     made = Server()
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    kubeconfig(tmp_path, made.server_address[1])
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving(made, tmp_path):
+        yield made
 
 
 @pytest.fixture
@@ -175,6 +173,13 @@ def test_a_set_is_of_one_queue_and_holds_what_has_its_label_and_what_belongs_to_
     assert [one["queue"] for one in json.loads(kbatch("job-sets", "-q", "serving", "-o", "json").stdout)] == ["serving"]
     lines = kbatch("job-sets", "-n", "team").stdout.splitlines()
     assert " ".join(lines[2].split()) == "research sweep 4 4 Completed=1 Pending=2 Running=1 1 1 0 0 0"
+
+
+def test_the_example_is_one_set() -> None:
+    text = (Path(__file__).parents[3] / "examples" / "job-set.yaml").read_text()
+    jobs = [msgspec.convert(each, Job) for each in yaml.safe_load_all(text)]
+    (found,) = job_sets([], jobs)
+    assert (found.queue, found.name, len(found.jobs)) == ("default", "sweep", 2)
 
 
 def test_cancel_deletes_what_is_not_over_the_jobs_first(kbatch: Command, server: Server) -> None:

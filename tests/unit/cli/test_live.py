@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -125,13 +126,22 @@ class _Handler(BaseHTTPRequestHandler):
 def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     made = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     made.answers = dict(ANSWERS)  # type: ignore[attr-defined]
+    with serving(made, tmp_path):
+        yield made
+
+
+@contextlib.contextmanager
+def serving(made: ThreadingHTTPServer, folder: Path) -> Iterator[None]:
+    """Let a server answer; `folder` gets a kubeconfig that leads to it."""
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    kubeconfig(tmp_path, made.server_address[1])
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    kubeconfig(folder, made.server_address[1])
+    try:
+        yield
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
 
 
 def kubeconfig(folder: Path, port: int) -> None:
