@@ -100,8 +100,8 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         consent.guards.append(RefusedVictims(refusals.evictions))
     session.wake.extend(refusals.ends())
     standing = memo.trials_at == snapshot.capacity_generation
-    trials, alike = (memo.trials, memo.alike) if standing else ({}, {})
-    feasibility = Feasibility(session, trials, alike)
+    trials, alike, proved = (memo.trials, memo.alike, memo.proved) if standing else ({}, {}, {})
+    feasibility = Feasibility(session, trials, alike, proved)
     session.trying = feasibility.standing
     return CycleContext(
         session,
@@ -155,7 +155,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
-    after.alike = context.feasibility.alike
+    after.alike, after.proved = context.feasibility.alike, context.feasibility.proved
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)

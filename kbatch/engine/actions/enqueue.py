@@ -34,7 +34,7 @@ from kbatch.engine.carryover.backlog import Entry, Index, Standing
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Turn
-from kbatch.engine.diagnosis.backlog import TRIED, excess_of, plain_reason, reason_of
+from kbatch.engine.diagnosis.backlog import TRIED, excess_of, plain_reason, reason_of, reasons_of_waiting
 from kbatch.engine.diagnosis.verdicts import gates_of
 from kbatch.engine.preemption.prospective import foreseen
 from kbatch.engine.reservation.ageing import limited, waits_for_room
@@ -50,6 +50,9 @@ QUOTA_GRACE: Final = 5 * SECOND
 
 PODS_GRACE: Final = 30 * SECOND
 """A group that came in queue by its age has its pods made meanwhile; after that somebody else may come in so."""
+
+_AT_ONCE: Final = 200
+"""Of so many groups why they wait is worked out at once: a millisecond."""
 
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
@@ -489,24 +492,26 @@ class _Admission:
         """Say of those that are refused why, where that has changed, or is told with numbers that may be old."""
         backlog, context = self.backlog, self.context
         standings[standings == Standing.PASSES] = Standing.WAITING
-        for row in backlog.to_tell(rows, standings, self.session.now):
-            entry = backlog.entry(row)
-            standing = Standing(int(backlog.standing[row]))
-            ahead = backlog.ahead(row)
-            if standing in TRIED:
-                told = yield from self._reason(entry, standing, ahead)
-            else:
-                told = plain_reason(self.session, self.sums, entry, standing, ahead)
-            if told is not None:
-                context.told.append((entry, told))
-            if self.session.due(2):
-                yield TURN
+        told = backlog.to_tell(rows, standings, self.session.now)
+        for some in (told[at : at + _AT_ONCE] for at in range(0, len(told), _AT_ONCE)):
+            waiting = [row for row in some if backlog.standing[row] == Standing.WAITING]
+            known = reasons_of_waiting(self.session, self.sums, backlog, waiting)
+            for row in some:
+                entry = backlog.entry(row)
+                why = known.get(row) or (yield from self._reason(entry, Standing(int(backlog.standing[row])), row))
+                if why is not None:
+                    context.told.append((entry, why))
+                if self.session.due():
+                    yield TURN
         self._leave_out()
         later = backlog.tells_again(self.session.now)
         if later is not None:
             self.session.wake.append(later)
 
-    def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
+    def _reason(self, entry: Entry, standing: Standing, row: int) -> Generator[Turn, None, Reason | None]:
         """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
+        ahead = self.backlog.ahead(row)
+        if standing not in TRIED:
+            return plain_reason(self.session, self.sums, entry, standing, ahead)
         why = partial(reason_of, self.context, self.sums, entry, standing, ahead)
         return (yield from working(self.session, self.session.job(entry.job.key), why, None))

@@ -150,7 +150,8 @@ class Sums:
             ]
         )  # fmt: skip
         free = np.array([_clip(self.free(name)) for name in names], np.int64)
-        freed = _table([[gives.get(name, 0) for name in names] for gives in map(self._freed, backlog.givings)])
+        gives = list(map(self._freed, backlog.givings)) or [{}]
+        freed = backlog.freed.table(names, gives, lambda each: [_clip(each.get(name, 0)) for name in names])
         yield TURN
         beyond = least > np.maximum(share, 0)[queue]
         if self.reclaims:

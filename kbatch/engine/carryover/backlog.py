@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.carryover.giving import Giving, Levels
+from kbatch.engine.carryover.giving import Freed, Giving, Levels
 from kbatch.model.jobs import Job
 from kbatch.model.journal import Journal
 from kbatch.model.quota import Ask
@@ -140,6 +140,13 @@ class Registry(Generic[_T]):
         self._users[number] += 1
         return number
 
+    def thing(self, number: int) -> _T:
+        """What has the number; raises KeyError where nothing does."""
+        thing = self._things[number]
+        if thing is None:
+            raise KeyError(number)
+        return thing
+
     def drop(self, number: int) -> bool:
         """One row has it no more; whether nobody has it now."""
         self._users[number] -= 1
@@ -163,7 +170,7 @@ class Backlog:
         stamp: moves with each cycle that takes it over; one that broke off leaves nothing to go on from.
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         paced: until which instant so many were told again as `ROUND` says.
-        levels: what the groups of queues could give up, by queue.
+        levels: what the groups of queues could give up, by queue. freed: what that is for each of `givings`.
         queues, namespaces, givings, asks, quotas, shapes: what rows share.
         least: by dimension what rows ask for.
         queue, namespace, giving, ask, quota, shape: numbers of what rows share; of quotas -1 where nobody has asked yet
@@ -183,6 +190,7 @@ class Backlog:
         self.generation = -1
         self.paced = 0
         self.levels: dict[str, Levels] = {}
+        self.freed = Freed()
         self.row: dict[str, int] = {}
         self.queues: Registry[str] = Registry()
         self.namespaces: Registry[str] = Registry()

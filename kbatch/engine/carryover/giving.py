@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from kbatch.engine.carryover.by_group import ByGroup
 from kbatch.model.jobs import Job, QueueRecord
@@ -120,6 +122,31 @@ class Levels:
         level.count(share, sign)
         if not level.groups:
             del self.by_priority[share.priority]
+
+
+class Freed:
+    """What could be freed for those who ask, as rows of a table: made anew where it is another thing than it was."""
+
+    def __init__(self) -> None:
+        self._names: Sequence[str] = ()
+        self._sums: list[Resources] = []
+        self._table = np.zeros((0, 0), np.int64)
+
+    def table(
+        self, names: Sequence[str], sums: Sequence[Resources], row_of: Callable[[Resources], Sequence[int]]
+    ) -> npt.NDArray[np.int64]:
+        """A row for each of the sums, which nobody changes, with `row_of` it: in these dimensions."""
+        if names != self._names or len(sums) != len(self._sums):
+            self._names, self._sums = names, []
+            self._table = np.zeros((len(sums), len(names)), np.int64)
+        for at, amounts in enumerate(sums):
+            if at >= len(self._sums):
+                self._sums.append(amounts)
+            elif self._sums[at] is amounts:
+                continue
+            self._sums[at] = amounts
+            self._table[at] = row_of(amounts)
+        return self._table
 
 
 def _add(sums: Resources, more: Mapping[str, int], sign: int) -> None:

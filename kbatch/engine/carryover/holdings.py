@@ -29,7 +29,7 @@ class _Group(NamedTuple):
     places: tuple[_Place, ...]
 
 
-class _Held:
+class Held:
     """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class QueueHoldings:
 
     def __init__(self, record: QueueRecord, table: NodeTable) -> None:
         self.record = record
-        self.held: dict[Holder, _Held] = {}
+        self.held: dict[Holder, Held] = {}
         self._table = table
         self._generation = -1
         self._groups: ByGroup[_Group | None] = ByGroup()
@@ -117,7 +117,7 @@ class QueueHoldings:
     def _count(self, group: _Group, sign: int, sums: Iterable[_Sum]) -> None:
         held = self.held.get(group.holder)
         if held is None:
-            held = self.held[group.holder] = _Held()
+            held = self.held[group.holder] = Held()
         held.add(group.places, sign)
         if not held.count:
             del self.held[group.holder]

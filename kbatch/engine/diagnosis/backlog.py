@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
+
+import numpy as np
 
 from kbatch.api.reasons import (
     GangExceedsReclaimableShare,
@@ -15,7 +17,7 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.admission.sums import Sums
-from kbatch.engine.carryover.backlog import Entry, Standing
+from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Standing
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.diagnosis.shortages import too_small
@@ -62,6 +64,30 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
             session.idle(beyond),
         )  # fmt: skip
     return _waiting(sums, queue, entry.least, ahead)
+
+
+def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, rows: Sequence[int]) -> dict[int, Reason]:
+    """`plain_reason` of these rows of the backlog, all of which are `WAITING`, at once."""
+    index = np.array(rows, np.intp)
+    names = sorted(backlog.least)
+    if not len(index) or not names:
+        return {}
+    least = np.stack([backlog.least[name][index] for name in names], axis=1)
+    free = [max(0, sums.free(name)) for name in names]
+    short = least > np.array([min(amount, MOST) for amount in free], np.int64)
+    first = np.argmax(short, axis=1)
+    asked = least[np.arange(len(index)), first]
+    found: dict[int, Reason] = {}
+    for row, queue, at, amount in zip(rows, backlog.queue[index].tolist(), first.tolist(), asked.tolist(), strict=True):
+        ahead = backlog.ahead(row)
+        if free[at] < amount < MOST:
+            name = names[at]
+            found[row] = WaitingInQueue(
+                backlog.queues.thing(queue), name, amount, free[at], sums.promised.get(name, 0), ahead
+            )
+        else:
+            found[row] = plain_reason(session, sums, backlog.entry(row), Standing.WAITING, ahead)
+    return found
 
 
 def excess_of(excess: Excess) -> QuotaExceeded:

@@ -77,10 +77,19 @@ class Trial(msgspec.Struct, frozen=True):
         return self.placeable >= self.needed
 
 
+_NOTHING: Final[Mapping[object, bool]] = {}
+
+
 class Feasibility:
     """One session's emptied nodes."""
 
-    def __init__(self, session: Session, before: Mapping[object, Trial], alike: dict[Hashable, Trial]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        before: Mapping[object, Trial],
+        alike: dict[Hashable, Trial],
+        proved: Mapping[object, bool] = _NOTHING,
+    ) -> None:
         self._session = session
         table = session.nodes
         self._room = NodeResources(table)
@@ -100,6 +109,7 @@ class Feasibility:
         self._before = before
         self._alike = alike
         self._hopeless: dict[object, bool] = {}
+        self._proved = proved
         self._counts: dict[str, tuple[_Counts, object]] = {}
 
     def close(self) -> None:
@@ -128,7 +138,8 @@ class Feasibility:
         counts, mark = self._needs(job)
         found = self._hopeless.get(mark)
         if found is None:
-            found = self._hopeless[mark] = self._cannot(job, counts)
+            found = self._proved.get(mark)
+            found = self._hopeless[mark] = self._cannot(job, counts) if found is None else found
         return found
 
     def _cannot(self, job: JobState, counts: _Counts) -> bool:
@@ -222,6 +233,11 @@ class Feasibility:
             for mark in list(islice((mark for mark in self._before if mark not in self._trials), spare)):
                 del kept[mark]
         return kept
+
+    @property
+    def proved(self) -> dict[object, bool]:
+        """What `hopeless` has said in this session, for the next one."""
+        return self._hopeless
 
     @property
     def alike(self) -> dict[Hashable, Trial]:

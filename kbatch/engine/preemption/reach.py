@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from kbatch.engine.carryover.holdings import Holdings, QueueHoldings
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Holder, Preemptor, Vote
@@ -55,7 +56,7 @@ def within_reach(
     found = context.reached.get(key)
     if found is None:
         classes = {task.cls.id: task.cls for task in tasks}
-        free = _free(session, classes.values(), context.holdings.together(may_go, giving))
+        free = _free(session, classes.values(), context.holdings, may_go, giving)
         allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
         found = context.reached[key] = _enough(job, single, tasks, classes, allowed, free)
     return found
@@ -79,16 +80,27 @@ def _enough(
     return _hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), free)
 
 
-def _free(session: Session, classes: Iterable[TaskClass], given: Mapping[str, Column]) -> _Free:
-    """What is free on nodes with what is given, once all has ended that is about to, in what the classes ask for."""
+def _free(
+    session: Session,
+    classes: Iterable[TaskClass],
+    holdings: Holdings,
+    may_go: frozenset[Holder],
+    giving: Sequence[QueueHoldings],
+) -> _Free:
+    """What is free on nodes with what may go, once all has ended that is about to, in what the classes ask for."""
     found: _Free = {}
     for cls in classes:
         session.room.ensure(cls)
         for name, _ in cls.needs:
-            if name not in found:
-                column, more = session.room.future[name], given.get(name)
-                found[name] = column + more if more is not None else column
-    return found
+            found.setdefault(name, session.room.future[name])
+    if len(giving) == 1:
+        found = {name: column.copy() for name, column in found.items()}
+        for holder, held in giving[0].held.items():
+            if holder in may_go:
+                held.add_to(found, 1)
+        return found
+    given = holdings.together(may_go, giving)
+    return {name: column + given[name] if name in given else column for name, column in found.items()}
 
 
 def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder) -> bool:
