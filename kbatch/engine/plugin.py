@@ -466,6 +466,15 @@ class Plugin:
         """
         return Vote.YES if self.consents(ballot) else Vote.ABSTAIN
 
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """What its vote (`ballot`) depends on besides the preemptor, for a unit that is the only pod of its group while
+        no other waits or is to come; and besides the pod's class, role and priority and the group's queue and priority.
+        Pods for which that and this are equal get the same vote at any moment. By default each its own.
+
+        One vote then serves for all of them. Only where `votes_by_class`.
+        """
+        return unit.job.key
+
     # --- a plugin's own indexes ---------------------------------------------------------------------------------------
 
     def follows(self, cls: TaskClass) -> bool:

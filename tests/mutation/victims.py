@@ -9,6 +9,7 @@ from tests.mutation.mutant import Mutant
 _ROOM: Final = "kbatch/engine/preemption"
 _BUDGETS: Final = f"{_ROOM}/budgets.py"
 _CANDIDATES: Final = f"{_ROOM}/candidates.py"
+_POOL: Final = f"{_ROOM}/candidate_pool.py"
 _POLLING: Final = f"{_ROOM}/polling.py"
 _REPRIEVE: Final = f"{_ROOM}/reprieve.py"
 _REUSE: Final = f"{_ROOM}/reuse.py"
@@ -87,13 +88,13 @@ MUTANTS: Final = (
         "a pod that is all of its group goes although another group has pods above its minimum",
     ),
     Mutant(
-        "never-is-disrupted", _CANDIDATES,
+        "never-is-disrupted", _POOL,
         'model.disruption == "Never" or model.holding == 0', "model.holding == 0",
         "a group that may never be disrupted is",
     ),
     Mutant(
-        "the-young-may-go", _CANDIDATES,
-        "model.holding == 0 or consent.too_young(job)", "model.holding == 0",
+        "the-young-may-go", _POOL,
+        "job.key == own or consent.too_young(job)", "job.key == own",
         "a group is evicted within its minRuntimeSeconds",
     ),
     Mutant(

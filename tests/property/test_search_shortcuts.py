@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -16,6 +16,9 @@ from kbatch.api.objects import Node, Pod, PodGroup
 from kbatch.engine import Policy
 from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRanking
+from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.candidate_pool import CandidatePool
+from kbatch.engine.preemption.candidates import Candidate
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Victim
 from tests.examples import examples
@@ -29,6 +32,8 @@ relaxed = settings(few, max_examples=examples(80))
 
 _CHEAPEST = NodeSearch.cheapest
 _FITS = NodeRanking.fits
+_ASK_KIND = CandidatePool._ask
+_ASK = NodeSearch._ask
 
 
 def _with_all_tried(search: NodeSearch, row: int) -> list[Victim] | None:
@@ -49,6 +54,24 @@ def _as_ranked(ranking: NodeRanking, row: int) -> bool:
     return found
 
 
+def _each_of_its_kind(pool: CandidatePool, preemptor: Preemptor, kind: int, found: dict[int, int]) -> None:
+    """Ask about a kind, and compare with what is said of each of its pods."""
+    _ASK_KIND(pool, preemptor, kind, found)
+    for candidate in pool._kinds[kind].values():
+        unit = candidate.unit()
+        assert unit is not None
+        assert pool._consent.rank(pool._ballot, preemptor, unit) == found.get(kind), unit
+
+
+def _as_if_new(search: NodeSearch, candidate: Candidate, victims: Sequence[Victim], *, below: bool) -> Victim | None:
+    """Ask about a candidate, and compare with what is said of it when it is asked about by itself."""
+    found = _ASK(search, candidate, victims, below=below)
+    unit = candidate.unit()
+    if unit is not None and candidate.task is not None and not victims:
+        assert search._votes[candidate.kind] == search._poll.vote(unit), unit
+    return found
+
+
 @st.composite
 def kindred(draw: st.DrawFn) -> World:
     """A world in which pods that run, too, speak of others, and many are of one kind."""
@@ -65,11 +88,34 @@ def kindred(draw: st.DrawFn) -> World:
     return found
 
 
+@st.composite
+def mortal(draw: st.DrawFn) -> World:
+    """A world in which some groups have a lifetime."""
+    found = draw(worlds())
+    for obj in found.objects:
+        if isinstance(obj, PodGroup) and draw(st.booleans()):
+            obj.spec.lifetime_seconds = draw(st.integers(1, 4))
+    return found
+
+
 @relaxed
 @given(kindred(), st.sampled_from(POLICIES))
 def test_nodes_that_are_left_out_could_not_have_been_opened(found: World, by: Policy) -> None:
     sim = Simulation(found.model(), by)
     with mock.patch.object(NodeSearch, "cheapest", _with_all_tried), mock.patch.object(NodeRanking, "fits", _as_ranked):
+        for _ in range(3):
+            sim.settle()
+            sim.tick()
+
+
+@relaxed
+@given(st.one_of(worlds(), mortal(), contested()), st.sampled_from(POLICIES))
+def test_pods_of_one_kind_get_the_same_votes(found: World, by: Policy) -> None:
+    sim = Simulation(found.model(), by)
+    with (
+        mock.patch.object(CandidatePool, "_ask", _each_of_its_kind),
+        mock.patch.object(NodeSearch, "_ask", _as_if_new),
+    ):
         for _ in range(3):
             sim.settle()
             sim.tick()
@@ -102,16 +148,6 @@ def sought_all_the_same() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "within_reach", ask(module.within_reach)))
             stack.enter_context(mock.patch.object(module, "making_room", make(module.making_room)))
         yield
-
-
-@st.composite
-def mortal(draw: st.DrawFn) -> World:
-    """A world in which some groups have a lifetime."""
-    found = draw(worlds())
-    for obj in found.objects:
-        if isinstance(obj, PodGroup) and draw(st.booleans()):
-            obj.spec.lifetime_seconds = draw(st.integers(1, 4))
-    return found
 
 
 @relaxed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -15,6 +15,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.goal import Attempt, Budget, Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.polling import Evictor
@@ -73,7 +74,7 @@ def checked_plans() -> Iterator[list[int]]:
         context: CycleContext,
         evictor: Evictor,
         goal: Goal,
-        donors: Callable[[], Iterable[JobState]],
+        donors: Donors,
         searches: Searches,
     ) -> Generator[Turn, None, Statement | None]:
         found = yield from planning(context, evictor, goal, donors, searches)

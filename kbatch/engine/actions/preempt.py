@@ -17,12 +17,13 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.sums import capability
-from kbatch.engine.preemption.within_queue import EVICTOR, preempting, preemptor_of, rivals
+from kbatch.engine.preemption.within_queue import EVICTOR, preempting, preemptor_of
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
@@ -126,7 +127,7 @@ def _plan_ahead(
         return None
     preemptor = preemptor_of(context, job, next_tasks(job, unplaced(job)), ahead=True)
     goal = Goal(preemptor, None, capability(queue, preemptor.request))
-    return (yield from planning(context, EVICTOR, goal, lambda: rivals(session, queue, job), searches))
+    return (yield from planning(context, EVICTOR, goal, Donors((queue.record,)), searches))
 
 
 def _reclaims(context: CycleContext, queue: QueueState, job: JobState) -> bool:

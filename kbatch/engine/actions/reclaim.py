@@ -21,6 +21,7 @@ from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
@@ -170,8 +171,8 @@ def _take_from(
         "reclaim", likeness(preemptor), signature(job, wanted.tasks if single is not None else unplaced(job)),
         single is not None,
     )  # fmt: skip
-    goal, donors = partial(_goal, context, queue, preemptor, single), partial(_donors, session, queue, preemptor)
-    return (yield from making_room(context, _EVICTOR, mark, goal, donors, searches))
+    goal = partial(_goal, context, queue, preemptor, single)
+    return (yield from making_room(context, _EVICTOR, mark, goal, Donors(tuple(giving)), searches))
 
 
 def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None) -> Goal:
@@ -202,14 +203,3 @@ def _gives(queue: QueueState, dimensions: Iterable[str]) -> bool:
     return queue.record.reclaimable and any(
         queue.allocated.get(name, 0) > queue.deserved.get(name, 0) for name in dimensions
     )
-
-
-def _donors(session: Session, receiver: QueueState, preemptor: Preemptor) -> list[JobState]:
-    """The jobs of reclaimable queues that are above their share in a dimension that the preemptor lacks."""
-    found: list[JobState] = []
-    for queue in session.queues.values():
-        if queue is receiver:
-            continue
-        if _gives(queue, preemptor.lacks):
-            found.extend(session.job(key) for key, job in queue.record.holders.items() if job.holding)
-    return found

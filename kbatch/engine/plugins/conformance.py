@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar, Final
 
 from kbatch.engine.plugin import ABSTAIN, Plugin, Preemptor, Unit, Vote
@@ -23,6 +24,10 @@ class Conformance(Plugin):
 
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
+        return _vote(unit)
+
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """Whether it is one of these."""
         return _vote(unit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, Vote, dominant_ordinal
@@ -36,6 +37,10 @@ class Drf(Plugin):
         ours = self._after(preemptor)
         theirs = dominant_ordinal(subtract(unit.job.allocated, unit.request), self.view.total)
         return Vote.YES if ours <= theirs else ABSTAIN
+
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """Without its only pod no group has a share."""
+        return _ends(unit.job)
 
     def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
         """Who holds one pod has no share without it: only such as ask for nothing may take it."""

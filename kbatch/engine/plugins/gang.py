@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, Reason
@@ -62,6 +62,10 @@ class Gang(Plugin):
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """See the class."""
         return self._vote(unit)
+
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """Who has one pod has no minimum to lose."""
+        return None
 
     def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
         """Nobody goes who is needed for a minimum."""

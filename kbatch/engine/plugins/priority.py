@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from kbatch.engine.plugin import ABSTAIN, Holder, Key, Plugin, Preemptor, Unit, Vote
@@ -37,6 +38,10 @@ class Priority(Plugin):
         if theirs < ours:
             return Vote.YES
         return Vote.VETO if theirs > ours else ABSTAIN
+
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """Priorities alone."""
+        return None
 
     def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
         """It depends on the priority alone."""

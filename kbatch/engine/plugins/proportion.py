@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
@@ -47,3 +48,7 @@ class Proportion(Plugin):
                 if below <= preemptor.request.get(name, 0):
                     return Vote.YES
         return Vote.VETO
+
+    def vote_key(self, ballot: str, unit: Unit) -> Hashable:
+        """Its queue, and what it asks for."""
+        return None

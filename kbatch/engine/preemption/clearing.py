@@ -15,7 +15,7 @@ from typing import Final
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Unit
-from kbatch.engine.preemption.candidates import CandidateIndex
+from kbatch.engine.preemption.candidate_index import CandidateIndex
 from kbatch.engine.preemption.goal import Attempt, Budget
 from kbatch.engine.preemption.polling import Poll
 from kbatch.model.tasks import Task

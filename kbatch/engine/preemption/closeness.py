@@ -15,7 +15,8 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.clearable import clearable
 from kbatch.engine.placement.together import Choice
-from kbatch.engine.preemption.candidates import Candidate, CandidateIndex
+from kbatch.engine.preemption.candidate_index import CandidateIndex
+from kbatch.engine.preemption.candidates import Candidate
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 from kbatch.model.nodes import Column
@@ -56,7 +57,8 @@ def _gains(
             rows, gives = index.gives(name)
             column[rows] = gives
         return found
-    for row, candidates in index.rows.items():
+    for row in index.rows:
+        candidates = index.on(row)
         if session.due(1 + len(candidates)):
             yield TURN
         for candidate in candidates:

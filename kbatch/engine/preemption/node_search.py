@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.preemption.candidates import Candidate, CandidateIndex
+from kbatch.engine.preemption.candidate_index import CandidateIndex
+from kbatch.engine.preemption.candidates import Candidate
 from kbatch.engine.preemption.polling import Poll, Victim, evict
 from kbatch.engine.session.statement import Statement
 from kbatch.model.tasks import Task
@@ -65,7 +66,7 @@ class NodeSearch:
             return []
         if self.closed(row):
             return None
-        candidates: Sequence[Candidate] = self._index.rows.get(row, ())
+        candidates = self._index.on(row)
         self._lowers = False
         for below in (False, True):
             found = self._in_order(row, candidates, below=below)
@@ -89,7 +90,7 @@ class NodeSearch:
         """Whether pods keep this one from the row, and still would, whoever of the candidates there went."""
         if self._kept_out is None or not self._kept_out[row]:
             return False
-        return not any(map(self._is_heeded, self._index.rows.get(row, ())))
+        return not any(map(self._is_heeded, self._index.on(row)))
 
     # --- in order -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class NodeSearch:
             if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
                 known = votes.get(candidate.kind)
                 if known is not None and (known[0] is None or (known[1] and not below)):
-                    self._lowers = self._lowers or known[0] is not None
+                    self._lowers = self._lowers or (known[0] is not None and candidate.unit() is not None)
                     continue
             if not self._helps(candidate, short):
                 continue
@@ -214,7 +215,7 @@ class NodeSearch:
         mark = len(self._statement)
         victims: list[Victim] = []
         refused = None
-        for candidate in sorted(needed, key=lambda each: (each.task is not None, each.order)):
+        for candidate in sorted(needed, key=lambda each: (each.task is not None, self._index.order(each))):
             if candidate.unit() is None:
                 continue  # its group goes as a whole
             victim = self._ask(candidate, victims, below=below)

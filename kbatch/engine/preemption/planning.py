@@ -8,7 +8,7 @@ very pods that are placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from kbatch.engine.placement.gang import comparing, placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.together import Choice, keeping_to
 from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.clearing import clearing
 from kbatch.engine.preemption.closeness import choosing
 from kbatch.engine.preemption.goal import Attempt, Goal
@@ -27,7 +28,6 @@ from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
@@ -40,7 +40,7 @@ def planning(
     context: CycleContext,
     evictor: Evictor,
     goal: Goal,
-    donors: Callable[[], Iterable[JobState]],
+    donors: Donors,
     searches: Searches,
 ) -> Generator[Turn, None, Statement | None]:
     """A statement that reaches the goal with an irreducible set of victims; open, and all of it waits.
@@ -63,7 +63,7 @@ def making_room(
     evictor: Evictor,
     mark: object,
     goal: Callable[[], Goal],
-    donors: Callable[[], Iterable[JobState]],
+    donors: Donors,
     searches: Searches,
 ) -> Generator[Transaction | Turn, None, bool]:
     """Carry out a plan for the goal; whether there is one. None is sought where that was in vain for the like of it (of
@@ -82,7 +82,7 @@ def making_room(
 class _Plan:
     """One plan in the making."""
 
-    def __init__(self, attempt: Attempt, donors: Callable[[], Iterable[JobState]], searches: Searches) -> None:
+    def __init__(self, attempt: Attempt, donors: Donors, searches: Searches) -> None:
         self._attempt = attempt
         self._context = attempt.context
         self._statement = attempt.statement
@@ -103,7 +103,7 @@ class _Plan:
         if (yield from self._place((When.NOW, When.LATER))) and self._attempt.within():
             return None
         statement.rollback()
-        index = yield from self._searches.pool.index(goal.preemptor, self._donors())
+        index = yield from self._searches.pool.index(goal.preemptor, self._donors)
         yield from comparing(self._context.session, job)
         for choice in (yield from choosing(self._context, job, index)):
             statement.within = keeping_to(choice)

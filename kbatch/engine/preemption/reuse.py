@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +11,8 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.together import Choice
 from kbatch.engine.plugin import Preemptor
-from kbatch.engine.preemption.candidates import CandidatePool, may_give
+from kbatch.engine.preemption.candidate_pool import CandidatePool
+from kbatch.engine.preemption.candidates import Donors, may_give
 from kbatch.engine.preemption.goal import Budget
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
@@ -34,7 +35,7 @@ class Searches:
         self._barren: dict[str, bool] = {}
 
     def search(
-        self, preemptor: Preemptor, donors: Callable[[], Iterable[JobState]], choice: Choice | None = None
+        self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None
     ) -> Generator[Turn, None, Search]:
         """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows."""
         among = _rows_of(choice, preemptor.job) if choice else None
@@ -48,7 +49,7 @@ class Searches:
                 found.again(preemptor)
                 break
         else:
-            index = yield from self.pool.index(preemptor, donors())
+            index = yield from self.pool.index(preemptor, donors)
             yield from index.preparing(task.cls for task in preemptor.tasks)
             found = Search(self._context, self._evictor, preemptor, index, among)
         self._known[own] = found

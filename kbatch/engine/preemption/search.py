@@ -10,14 +10,15 @@ taken, when they come up; since votes only turn against further victims as more 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Generator, Sequence
 from typing import Any
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor
-from kbatch.engine.preemption.candidates import CandidateIndex, Cost
+from kbatch.engine.preemption.candidate_index import CandidateIndex
+from kbatch.engine.preemption.candidates import Cost
+from kbatch.engine.preemption.frontier import Frontier
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Evictor, Poll, Victim
 from kbatch.engine.session.statement import Statement
@@ -57,12 +58,7 @@ class Search:
         self._only = next(iter(classes)) if len(classes) == 1 else None
         """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
         self._dead: set[tuple[int, int]] = set()
-        self._heap: list[tuple[Cost, int]] = [
-            (bound, row) for bound, row in index.bounds(context, classes.values()) if among is None or among[row]
-        ]
-        heapq.heapify(self._heap)
-        self._stands: dict[int, Cost] = {row: bound for bound, row in self._heap}
-        """By what each row stands in the heap; entries with anything else are left over."""
+        self._frontier = Frontier(index.bounds(context, classes.values(), among))
         self._tried: set[int] = set()
         self._cursor = len(self.session.room.log)
 
@@ -72,25 +68,24 @@ class Search:
         if self.index.exact:
             log = self.session.room.log
             for row in sorted(set(log[self._cursor :])):
-                if row in self.index.rows and row not in self._tried:
+                if row not in self._tried:
                     self._push(self.index.first(row), row)
             self._cursor = len(log)
 
     def _push(self, bound: Cost, row: int) -> None:
-        if bound and self._stands.get(row) is not bound and (self._among is None or self._among[row]):
-            self._stands[row] = bound
-            heapq.heappush(self._heap, (bound, row))
+        if bound and (self._among is None or self._among[row]):
+            self._frontier.push(bound, row)
 
     @property
     def empty(self) -> bool:
         """Whether there is no candidate."""
-        return not self.index.rows
+        return self.index.empty
 
     def make_room(self, statement: Statement, task: Task) -> Generator[Turn, None, int | None]:
         """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
         nodes = NodeSearch(self.context, statement, self.poll, self.index, task)
         if self.coupled:
-            self._revive(nodes, task)
+            self._revive(task)
         work = 40 if self.coupled else 1
         among = statement.within(task) if statement.within is not None else None
         for limit in self.session.limits:
@@ -100,17 +95,18 @@ class Search:
         seen: list[tuple[Cost, int]] = []
         best: tuple[Cost, int] | None = None
         found: list[Victim] = []
-        while self._heap and (best is None or self._heap[0] < best):
-            bound, row = heapq.heappop(self._heap)
-            if self._stands.get(row) is not bound:
-                continue
-            del self._stands[row]
+        while (head := self._frontier.head) is not None and (best is None or head < best):
+            bound, row = head
+            self._frontier.take(row)
             if among is not None and not among[row]:
                 seen.append((bound, row))
                 continue
-            self._tried.add(row)
-            if self.session.due(work):
+            closed = self.coupled and nodes.closed(row)
+            if self.session.due(1 if closed else work):
                 yield TURN
+            if closed:
+                continue
+            self._tried.add(row)
             victims = None if (row, task.cls.id) in self._dead else nodes.cheapest(row)
             if victims is None:
                 self._dead.add((row, task.cls.id))
@@ -129,14 +125,10 @@ class Search:
             self.poll.take(statement, victim)
         return best[1]
 
-    def _revive(self, nodes: NodeSearch, task: Task) -> None:
-        """Look at every node again that could have the room for the task, and is not closed to it."""
+    def _revive(self, task: Task) -> None:
+        """Look at every node again that could have the room for the task."""
         self._dead.clear()
-        self._heap = [
-            (bound, row) for bound, row in self.index.bounds(self.context, (task.cls,)) if not nodes.closed(row)
-        ]  # fmt: skip
-        heapq.heapify(self._heap)
-        self._stands = {row: bound for bound, row in self._heap}
+        self._frontier = Frontier(self.index.bounds(self.context, (task.cls,)))
 
 
 def _cost(victims: Sequence[Victim]) -> tuple[Any, ...]:

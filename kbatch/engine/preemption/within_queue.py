@@ -11,6 +11,7 @@ from typing import Final
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
@@ -113,7 +114,7 @@ def _take(
     context: CycleContext, queue: QueueState, preemptor: Preemptor, single: Task | None, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     """Make room for one step, by pods of other jobs, or by the job's own; returns whether it was made."""
-    session, job = context.session, preemptor.job
+    job = preemptor.job
     yield from looking_around(context, (queue.record,))
     if not preemptor.intra and not within_reach(context, EVICTOR.ballot, preemptor, single, (queue.record,)):
         return False
@@ -121,7 +122,7 @@ def _take(
         "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
         signature(job, preemptor.tasks if single is not None else unplaced(job)),
     )  # fmt: skip
-    donors = (lambda: [job]) if preemptor.intra else (lambda: rivals(session, queue, job))
+    donors = Donors(only=job) if preemptor.intra else Donors((queue.record,))
     goal = partial(_goal, context, queue, preemptor, single)
     return (yield from making_room(context, EVICTOR, mark, goal, donors, searches))
 
@@ -133,8 +134,3 @@ def _goal(context: CycleContext, queue: QueueState, preemptor: Preemptor, single
     if single is not None or job.job.shadow:
         bounds += promised(context, job, names)
     return Goal(preemptor, single, bounds)
-
-
-def rivals(session: Session, queue: QueueState, job: JobState) -> list[JobState]:
-    """The other jobs of the queue that hold something."""
-    return [session.job(key) for key, other in queue.record.holders.items() if other.holding and key != job.key]

@@ -60,11 +60,19 @@ class Consent:
             return _UNASKED
         return 0 if rank is not None and ballot == "reclaimable" and self.expired(unit.job) else rank
 
-    def vote_key(self, ballot: str, task: Task) -> object:
-        """What the votes on a pod alone depend on, besides its job: pods of one job and key get the same votes."""
+    def vote_key(self, ballot: str, unit: Unit, *, shared: bool) -> Hashable:
+        """What the votes on a pod alone depend on: pods of one key get the same. With `shared` it may be that of pods
+        of other groups: of groups that have just one pod, which nothing in this cycle changes.
+        """
+        job, task = unit.job, unit.tasks[0]
         if not self._session.voting.by_class(ballot):
             return task.key
-        return task.cls.id, task.role, task.priority, *(guard.of(task) for guard in self.guards)
+        pod = (task.cls.id, task.role, task.priority, *(guard.of(task) for guard in self.guards))
+        keys = self._session.voting.keys(ballot, unit) if shared else None
+        if keys is None:
+            return job.key, pod
+        least = tuple(sorted(job.job.min_resources.items()))  # what is surplus depends on it
+        return job.queue, job.priority, job.bound, job.minimum, job.job.shadow, least, pod, keys
 
     def may_follow(self, job: JobState, other: JobState) -> bool:
         """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""

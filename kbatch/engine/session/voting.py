@@ -5,7 +5,7 @@ One VETO, in whatever tier, is final. A unit's rank is the first tier that says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from kbatch.api.configuration import Switch
@@ -45,6 +45,14 @@ class Voting:
         """Whether all votes on a pod depend, of the pod, only on its class, role and priority."""
         self._of(ballot)
         return self._by_class[ballot]
+
+    def keys(self, ballot: str, unit: Unit) -> tuple[Hashable, ...] | None:
+        """What each plugin's votes on the only pod of a group depend on; see `Plugin.vote_key`. None: one raised."""
+        self._of(ballot)
+        try:
+            return tuple([plugin.vote_key(ballot, unit) for plugin in self._voters[ballot]])
+        except Exception:  # noqa: BLE001 -- then the pod is asked about by itself, and what is raised there is told
+            return None
 
     def _of(self, ballot: str) -> list[tuple[int, Callable[[Preemptor, Unit], Vote]]]:
         found = self._asked.get(ballot)

@@ -1,0 +1,240 @@
+"""The candidates among the donors of a preemptor: who of them would be let go.
+
+Which units the plugins would let go depends on the preemptor; who comes before whom does not. So pods are sorted into
+*kinds*, alike in all that a vote may depend on: those of one job, and the only pods of groups that are alike. One vote
+is taken for each kind, and what is made of the answers (a `CandidateIndex`) serves every further preemptor that is
+answered the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from kbatch.engine.context import CycleContext
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.plugin import Preemptor
+from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex, CandidateTable, tabulating
+from kbatch.engine.preemption.candidates import Candidate, Donors, holding, may_give, order_of, single, whole
+from kbatch.engine.state.jobs import JobState
+from kbatch.model.jobs import Job
+from kbatch.model.nodes import Column
+from kbatch.model.tasks import Task
+
+_INDEXES: Final = 4
+"""How many indexes of a table are kept: the latest."""
+_TABLES: Final = 2
+"""How many tables are kept: the latest."""
+
+_Mark: TypeAlias = tuple[tuple[int, int], ...]
+"""Kinds and the ranks of their candidates."""
+
+
+@dataclass(eq=False, slots=True)
+class _Part:
+    """The pods of a queue, or of one job, that could be candidates.
+
+    Attributes:
+        kinds: of groups of one pod that share kinds.
+        jobs: the other groups, each with the kinds of its pods.
+        candidates: all of these pods on nodes that exist.
+    """
+
+    kinds: list[int] = field(default_factory=list)
+    jobs: list[tuple[JobState, list[int]]] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class _Indexed:
+    """A table and the indexes that were made of it."""
+
+    table: CandidateTable
+    indexes: dict[_Mark, CandidateIndex] = field(default_factory=dict)
+
+
+class CandidatePool:
+    """All that could be evicted in one run of an action."""
+
+    def __init__(self, context: CycleContext, ballot: str) -> None:
+        self._session = context.session
+        self._consent = context.consent
+        self._ballot = ballot
+        self._numbers: dict[Hashable, int] = {}
+        self._kinds: list[dict[str, Candidate]] = []
+        """By number the candidates of the kind that are left, by key."""
+        self._parts: dict[str, _Part] = {}
+        self._tables: dict[frozenset[str], _Indexed] = {}
+        self._candidates: dict[str, Candidate] = {}
+        self._gone: set[str] = set()
+        self._failed = 0
+
+    def refresh(self) -> None:
+        """Leave out what was evicted since by decisions that stand, and groups that were left out for an error."""
+        new = self._session.leaving - self._gone
+        if len(self._session.failed) != self._failed:
+            self._failed = len(self._session.failed)
+            for key in self._session.failed:
+                new.update(self._session.model.jobs[key].tasks.keys() - self._gone)
+        if not new:
+            return
+        self._gone |= new
+        for key in new:
+            candidate = self._candidates.pop(key, None)
+            if candidate is not None:
+                del self._kinds[candidate.kind][key]
+                for each in self._tables.values():
+                    each.table.drop(candidate)
+        for each in self._tables.values():
+            for index in each.indexes.values():
+                index.refresh()
+            each.indexes = {
+                tuple([part for part in mark if self._kinds[part[0]]]): index for mark, index in each.indexes.items()
+            }
+
+    def index(self, preemptor: Preemptor, donors: Donors) -> Generator[Turn, None, CandidateIndex]:
+        """The candidates among the donors for a preemptor; in pieces."""
+        self.refresh()
+        parts: dict[str, _Part] = {}
+        if donors.only is not None:
+            name = f"job {donors.only.key}"
+            parts[name] = yield from self._part(name, (donors.only.job,))
+        for record in donors.queues:
+            name = f"queue {record.name}"
+            parts[name] = yield from self._part(name, record.holders.values())
+        own = preemptor.job.key if donors.only is None else ""
+        found: dict[int, int] = {}
+        groups: list[tuple[Candidate, int]] = []
+        for part in parts.values():
+            yield from self._poll(preemptor, part, own, found, groups)
+        held = yield from self._table_of(frozenset(parts))
+        mark = tuple(found.items())
+        if groups:
+            return (yield from self._with_groups(held.table, found, groups))
+        index = held.indexes.pop(mark, None)
+        if index is None:
+            index = CandidateIndex(held.table, self._ranks(found), len(self._session.nodes))
+            yield TURN
+        held.indexes[mark] = index  # again the latest
+        if len(held.indexes) > _INDEXES:
+            del held.indexes[next(iter(held.indexes))]
+        return index
+
+    def _ranks(self, found: dict[int, int], groups: int = 0) -> Column:
+        ranks: Column = np.full(len(self._kinds) + groups, NEVER, np.int64)
+        for kind, rank in found.items():
+            ranks[kind] = rank
+        return ranks
+
+    def _with_groups(
+        self, table: CandidateTable, found: dict[int, int], groups: list[tuple[Candidate, int]]
+    ) -> Generator[Turn, None, CandidateIndex]:
+        """An index with groups that may go as wholes: for this preemptor alone."""
+        ranks = self._ranks(found, len(groups))
+        for kind, (group, rank) in enumerate(groups, len(self._kinds)):
+            group.kind = kind
+            ranks[kind] = rank
+        table = yield from table.with_groups([group for group, _ in groups], self._session.nodes.row)
+        return CandidateIndex(table, ranks, len(self._session.nodes))
+
+    def _poll(
+        self,
+        preemptor: Preemptor,
+        part: _Part,
+        own: str,
+        found: dict[int, int],
+        groups: list[tuple[Candidate, int]],
+    ) -> Generator[Turn, None, None]:
+        """Ask about each kind of pods, and about the groups that may go as wholes."""
+        consent, ballot, due = self._consent, self._ballot, self._session.due
+        for kind in part.kinds:
+            if due():
+                yield TURN
+            self._ask(preemptor, kind, found)
+        for job, kinds in part.jobs:
+            if due():
+                yield TURN
+            if job.key == own or consent.too_young(job):
+                continue
+            model = job.job
+            if not model.gang or job.ready > job.minimum:
+                for kind in kinds:
+                    self._ask(preemptor, kind, found)
+            wholly = model.gang and (model.disruption == "Whole" or consent.expired(job))
+            if wholly and not preemptor.intra and not preemptor.ahead:
+                unit = whole(job)
+                rank = consent.rank(ballot, preemptor, unit) if unit is not None else None
+                if unit is not None and rank is not None:
+                    groups.append((Candidate(job, None, order_of(unit), -1), rank))
+
+    def _ask(self, preemptor: Preemptor, kind: int, found: dict[int, int]) -> None:
+        candidate = next(iter(self._kinds[kind].values()), None)
+        if candidate is None or candidate.task is None:
+            return
+        rank = self._consent.rank(self._ballot, preemptor, single(candidate.job, candidate.task))
+        if rank is not None:
+            found[kind] = rank
+
+    def _part(self, name: str, jobs: Iterable[Job]) -> Generator[Turn, None, _Part]:
+        found = self._parts.get(name)
+        if found is None:
+            found = self._parts[name] = _Part()
+            kinds: dict[int, None] = {}
+            for model in jobs:
+                if self._session.due():
+                    yield TURN
+                if model.disruption == "Never" or model.holding == 0 or (model.gang and not may_give(model)):
+                    continue
+                job = self._session.job(model.key)
+                shared = _only_pod(model) and model.key not in self._session.failed
+                own = kinds if shared else dict[int, None]()
+                for task in holding(job):
+                    if self._session.due():
+                        yield TURN
+                    if task.key not in self._gone and task.key not in job.evicted:
+                        self._add(found, job, task, own, shared=shared)
+                if not shared:
+                    found.jobs.append((job, list(own)))
+            found.kinds = list(kinds)
+        return found
+
+    def _add(self, part: _Part, job: JobState, task: Task, kinds: dict[int, None], *, shared: bool) -> None:
+        unit = single(job, task)
+        key = self._consent.vote_key(self._ballot, unit, shared=shared)
+        kind = self._numbers.setdefault(key, len(self._numbers))
+        if kind == len(self._kinds):
+            self._kinds.append({})
+        candidate = Candidate(job, task, order_of(unit), kind, self._session.nodes.row.get(task.node, -1))
+        self._kinds[kind][task.key] = candidate
+        self._candidates[task.key] = candidate
+        kinds[kind] = None
+        if candidate.row >= 0:
+            part.candidates.append(candidate)
+
+    def _table_of(self, names: frozenset[str]) -> Generator[Turn, None, _Indexed]:
+        """A table with the candidates of these parts, and perhaps of others."""
+        for known, held in self._tables.items():
+            if names <= known:
+                self._tables[known] = self._tables.pop(known)  # again the latest
+                return held
+            if len(names) > 1 and len(known) > 1:
+                names |= known  # who asks many queues asks others of them the next time
+        there = self._candidates
+        candidates = [each for name in sorted(names) for each in self._parts[name].candidates]
+        candidates = [each for each in candidates if each.task is not None and each.task.key in there]
+        yield TURN
+        found = self._tables[names] = _Indexed((yield from tabulating(candidates)))
+        for known in list(self._tables)[:-_TABLES]:
+            del self._tables[known]
+        return found
+
+
+def _only_pod(job: Job) -> bool:
+    """Whether it has just one pod, which nothing but its going changes in this cycle: no gang, not bound to a time."""
+    if job.gang or job.holding != 1 or job.waiting or job.to_come:
+        return False
+    spec = job.group.spec if job.group is not None else None
+    return spec is None or (spec.lifetime_seconds is None and not spec.min_runtime_seconds)
