@@ -12,6 +12,7 @@ queue for those of higher priority that were tried in vain.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -315,9 +316,17 @@ class _Line:
         return False
 
     def _unlimited(self, statement: Statement, tasks: Sequence[Task]) -> bool:
-        """Whether nothing but the nodes' room decides where these tasks go: no limit has a word to say."""
+        """Whether nothing but the nodes' room decides where these tasks go: no limit would refuse any of them."""
         kinds = {(task.cls.id, task.role): task for task in tasks}
-        return all(statement.headroom(task) is None and statement.rows(task) is None for task in kinds.values())
+        if any(statement.rows(task) is not None for task in kinds.values()):
+            return False
+        headrooms = [(statement.headroom(task), role) for (_, role), task in kinds.items()]
+        if all(headroom is None for headroom, _ in headrooms):
+            return True
+        if over_capability(self.queue, tasks) is not None:
+            return False
+        count = Counter(task.role for task in tasks)
+        return all(headroom is None or headroom >= count[role] for headroom, role in headrooms)
 
     def _one_more(self, job: JobState) -> Generator[Transaction, None, bool | None]:
         """One pod above the minimum; classes of a role that do not fit are left out for the rest of the action.

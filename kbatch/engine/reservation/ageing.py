@@ -16,6 +16,7 @@ import numpy as np
 
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.clearable import clearable
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.gang import comparing, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -110,7 +111,8 @@ def _look(
     if not waits_for_room(session, feasibility, ledger, job):
         return None
     statement = Statement(session, job)
-    if (yield from placing(ledger.rankings, statement, (When.NOW, When.LATER))):
+    fits = could_fit(ledger.rankings, job)
+    if fits and (yield from placing(ledger.rankings, statement, (When.NOW, When.LATER))):
         fitting.append(statement)
         return None
     statement.rollback()
@@ -130,7 +132,8 @@ def _goes_on(
     if not waits_for_room(session, feasibility, ledger, job):
         return False
     statement = Statement(session, job)
-    if (yield from placing(ledger.rankings, statement, (When.NOW,))):
+    fits = could_fit(ledger.rankings, job)
+    if fits and (yield from placing(ledger.rankings, statement, (When.NOW,))):
         yield from statement.commit()
         return True
     statement.rollback()
