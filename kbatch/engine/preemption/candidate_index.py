@@ -22,15 +22,15 @@ from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
 
-_T = TypeVar("_T", bound=tuple[str, int])
+_T = TypeVar("_T", bound=tuple[str, int, int])
 
 NEVER: Final = -1
 """In the place of a rank: it does not go."""
 _AT_ONCE: Final = 4096
 """So many names are sorted between two turns: a few milliseconds."""
 _LEAST: Final = -(2**63)
-_NUMBERS: Final = 6
-"""So many numbers stand in the order of a candidate, before its name."""
+_NUMBERS: Final = 8
+"""So many numbers stand in the order of a single pod before a name, after which comes one more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -100,8 +100,10 @@ class CandidateTable:
 def tabulating(candidates: Sequence[Candidate]) -> Generator[Turn, None, CandidateTable]:
     """The table of these single pods; in pieces."""
     count = len(candidates)
-    names = yield from _sorting([(candidate.order[-1].name, at) for at, candidate in enumerate(candidates)])
-    order: Index = np.fromiter((at for _, at in reversed(names)), np.intp, count)
+    # The later name comes first, and of one name the smaller number.
+    named = ((candidate.order, at) for at, candidate in enumerate(candidates))
+    names = yield from _sorting([(order[_NUMBERS].name, -order[_NUMBERS + 1], at) for order, at in named])
+    order: Index = np.fromiter((at for *_, at in reversed(names)), np.intp, count)
     yield TURN
     for part in reversed(range(_NUMBERS)):
         values = _column([candidate.order[part] for candidate in candidates])
