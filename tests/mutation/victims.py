@@ -69,22 +69,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nearest-to-its-minimum-gives-first", _SHRINKING,
-        "(-above[each], lines[each][-1])", "(above[each], lines[each][-1])",
+        "(-above[role], cost_of(job, lines[role][0]))", "(above[role], cost_of(job, lines[role][0]))",
         "a role is taken down to its minimum before one that is further above its own",
     ),
     Mutant(
         "one-group-gives-all", _SHRINKING,
-        "max(dearest, (lost, -above[role], *latest))", "max(dearest, (lost, 0, *latest))",
+        "max(dearest, cost_of(job, task, above=above[role]))", "max(dearest, cost_of(job, task))",
         "the youngest of two elastic groups is taken down to its minimum before the other gives anything",
     ),
     Mutant(
         "one-role-gives-all", _SHRINKING,
-        "            above[role] -= 1\n", "",
+        "            above[role] -= model.gang\n", "",
         "the role that is furthest above its minimum gives all that it has above it",
     ),
     Mutant(
         "a-group-ends-before-another-shrinks", _SHRINKING,
-        "job.job.holding == 1:\n        return True,", "job.job.holding == 1:\n        return False,",
+        "_ends_with_any(job):\n        return True,", "_ends_with_any(job):\n        return False,",
         "a pod that is all of its group goes although another group has pods above its minimum",
     ),
     Mutant(

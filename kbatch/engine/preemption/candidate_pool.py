@@ -20,6 +20,7 @@ from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex, CandidateTable, tabulating
 from kbatch.engine.preemption.candidates import Candidate, Donors, holding, may_give, order_of, single, whole
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.shrinking import working_out
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
@@ -28,6 +29,9 @@ _INDEXES: Final = 4
 """How many indexes of a table are kept: the latest."""
 _TABLES: Final = 2
 """How many tables are kept: the latest."""
+
+_PIECE_OF_TURNS: Final = 100
+"""A millisecond, in units of work."""
 
 _Mark: TypeAlias = tuple[tuple[int, int], ...]
 """Kinds and the ranks of their candidates."""
@@ -191,6 +195,9 @@ class CandidatePool:
                 job = self._session.job(model.key)
                 shared = _only_pod(model) and model.key not in self._session.failed
                 own = kinds if shared else dict[int, None]()
+                for _ in working_out(job):
+                    if self._session.due(_PIECE_OF_TURNS):
+                        yield TURN
                 for task in holding(job):
                     if self._session.due():
                         yield TURN

@@ -9,15 +9,19 @@ the cycle began.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from functools import total_ordering
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 
 Turn: TypeAlias = tuple[Any, ...]
 """When a pod goes, among pods of equal priority of it and of its group: smaller is earlier. See `turn_of`."""
+
+_PIECE: Final = 200
+"""Pods that take about a millisecond."""
 
 
 @total_ordering
@@ -45,7 +49,7 @@ def cost_of(job: JobState, *tasks: Task, above: int = 0) -> Turn:
 
     Nothing counts as lost where nobody in the cluster says when work was saved.
     """
-    started, created, name = max((task.started, task.created, task.key) for task in tasks)
+    started, created, name = max(map(_since, tasks))
     lost = job.lost_work.of(job.job, tasks) if job.lost_work is not None else 0
     return lost, -above, -started, -created, Last(name)
 
@@ -54,48 +58,72 @@ def turn_of(job: JobState, task: Task) -> Turn:
     """Whether the group ends with the pod, then the dearest cost of those of the group that go up to it, and its place
     among them.
     """
-    if not job.job.gang and job.job.holding == 1:
+    if _ends_with_any(job):
         return True, *cost_of(job, task), 0
     if job.turns is None:
-        job.turns = _by_role(job) if job.job.gang else _one_by_one(job)
-    found = job.turns.get(task.key)
+        for _ in working_out(job):
+            pass
+    found = job.turns.get(task.key) if job.turns is not None else None
     return found if found is not None else (False, *cost_of(job, task), 0)
 
 
-def _standing(job: JobState) -> list[Task]:
-    """Those that could go at all."""
-    return [task for task in job.job.tasks.values() if task.holds and not task.assumed]
-
-
-def _one_by_one(job: JobState) -> Mapping[str, Turn]:
-    """Of a group of minimum 1: it ends with the last of them, and the others are alike."""
-    costs = sorted((task.priority, cost_of(job, task, above=1), task.key) for task in _standing(job))
-    last = len(costs) - 1
-    return {key: (at == last, *cost, 0) for at, (_, cost, key) in enumerate(costs)}
-
-
-def _by_role(job: JobState) -> Mapping[str, Turn]:
-    """Of an elastic group: those of the lowest priority first, each from the role furthest above its minimum."""
-    model = job.job
-    above = {"": model.holding + model.succeeded - model.minimum}
-    if model.roles:
-        least = {role.name: role.min_member for role in model.roles}
-        above = {role: count - least.get(role, 0) for role, count in model.placed_by_role().items()}
-    by_priority: dict[int, dict[str, list[tuple[Turn, str]]]] = {}
-    for task in _standing(job):
+def working_out(job: JobState) -> Iterator[None]:
+    """Work out `turns`, in pieces of about a millisecond; nothing where that is done."""
+    model, work = job.job, job.lost_work
+    if job.turns is not None or _ends_with_any(job):
+        return
+    # Who has come last goes first; sorting is stable.
+    tasks = sorted([task for task in model.tasks.values() if task.holds and not task.assumed], key=_since, reverse=True)
+    yield
+    if work is not None:
+        lost: dict[str, int] = {}
+        for task in tasks:
+            lost[task.key] = work.of(model, (task,))
+            if not len(lost) % _PIECE:
+                yield
+        tasks.sort(key=lambda task: lost[task.key])
+    by_priority: dict[int, dict[str, deque[Task]]] = {}
+    for task in tasks:
         lines = by_priority.setdefault(task.priority, {})
-        lines.setdefault(task.role if model.roles else "", []).append((cost_of(job, task), task.key))
-    found: dict[str, Turn] = {}
+        lines.setdefault(task.role if model.roles else "", deque()).append(task)
+    yield
+    above, found = _above(job), dict[str, Turn]()
     for _, lines in sorted(by_priority.items()):
-        for line in lines.values():
-            line.sort(reverse=True)
         dearest: Turn = ()
         while lines:
-            role = min(lines, key=lambda each: (-above[each], lines[each][-1]))
-            (lost, _, *latest), key = lines[role].pop()
+            role = next(iter(lines)) if len(lines) == 1 else _furthest(job, above, lines)
+            task = lines[role].popleft()
             if not lines[role]:
                 del lines[role]
-            dearest = max(dearest, (lost, -above[role], *latest))
-            found[key] = False, *dearest, len(found)
-            above[role] -= 1
-    return found
+            dearest = max(dearest, cost_of(job, task, above=above[role]))
+            last = not model.gang and len(found) == len(tasks) - 1
+            found[task.key] = (True, *cost_of(job, task), 0) if last else (False, *dearest, len(found))
+            above[role] -= model.gang
+            if not len(found) % _PIECE:
+                yield
+    job.turns = found
+
+
+def _ends_with_any(job: JobState) -> bool:
+    """Whether the group ends with whichever of its pods goes: there is only one."""
+    return not job.job.gang and job.job.holding == 1
+
+
+def _since(task: Task) -> tuple[int, int, str]:
+    return task.started, task.created, task.key
+
+
+def _above(job: JobState) -> dict[str, int]:
+    """How many pods each role has above its minimum; where there is neither minimum nor role each pod counts as one."""
+    model = job.job
+    if not model.gang:
+        return {"": 1}
+    if not model.roles:
+        return {"": model.holding + model.succeeded - model.minimum}
+    least = {role.name: role.min_member for role in model.roles}
+    return {role: count - least.get(role, 0) for role, count in model.placed_by_role().items()}
+
+
+def _furthest(job: JobState, above: Mapping[str, int], lines: Mapping[str, Sequence[Task]]) -> str:
+    """The role that is furthest above its minimum; of several that of which the next pod is the cheapest."""
+    return min(lines, key=lambda role: (-above[role], cost_of(job, lines[role][0])))

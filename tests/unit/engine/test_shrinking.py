@@ -10,6 +10,8 @@ import pytest
 
 from kbatch.api.names import LAST_CHECKPOINT_ANNOTATION
 from kbatch.api.objects import Pod
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.shrinking import working_out
 from tests.unit.engine.test_growth import EQUAL, elastic
 from tests.unit.engine.worlds import EVERYTHING, group, members, node, pod, policy, priority_class, queue, run, world
 
@@ -121,6 +123,16 @@ def test_a_group_is_shrunk_before_another_ends_however_little_is_lost_with_that(
     alone = [group("s", 1, queue="q1"), saved(pod("s-0", of="s", on="n1"), 59)]
     whole = [group("g", 2, queue="q1"), [pod(f"g-{at}", of="g", on="n1") for at in range(3)]]
     assert roles_of(evicted(4, 1, *alone, *whole)) == {"g": 1}
+
+
+def test_the_order_of_a_large_group_is_worked_out_in_pieces_and_once() -> None:
+    pods = [pod(f"g-{at}", of="g", on="n1", at=at % 7) for at in range(1000)]
+    model = world(queue("q1"), node("n1", "1000"), group("g", 2, queue="q1"), pods)
+    job = JobState(model.jobs["ns/g"], "q1", {})
+    assert len(list(working_out(job))) > 5
+    assert job.turns is not None
+    assert len(job.turns) == 1000
+    assert not list(working_out(job))
 
 
 def test_inside_a_queue_surplus_goes_from_the_role_furthest_above_its_minimum() -> None:
