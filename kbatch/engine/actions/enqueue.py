@@ -113,7 +113,7 @@ class _Admission:
         self.sums = Sums(context)
         self.aged_is_in = False
         self._joined: list[JobState] = []
-        self._refused: list[Entry] = []
+        self._refused: list[tuple[Entry, Standing]] = []
         self._stale = self._moved = False
 
     def open(self) -> Iterator[Turn]:
@@ -124,13 +124,17 @@ class _Admission:
         comers = self._comers(rows, standings)
         yield TURN
         yield from self._let_in_all(self._lines(fresh, comers))
-        if self._joined or self._refused or (self._moved and len(rows)):
+        if self._joined or (self._moved and (len(rows) or self._refused)):
             yield from self._make_rows()
             rows, standings = yield from self._standings(backlog.rows)
+        elif self._refused:  # nobody has come in: what all were compared with is as it was
+            made = yield from self._make_rows()
+            rows = np.concatenate([rows, made])
+            standings = np.concatenate([standings, np.array([each for _, each in self._refused], np.int8)])
         self._wake(rows, standings)
         yield from self._tell(rows, standings)
         if self._joined or self._refused:
-            gone = {entry.job.key for entry in self._refused if entry.job.key in backlog}
+            gone = {entry.job.key for entry, _ in self._refused if entry.job.key in backlog}
             staying = [job for job in self.session.live() if job.key not in gone]
             self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
 
@@ -153,15 +157,17 @@ class _Admission:
             elif self._plain(job):
                 entry = attempt(session, job, partial(self._entry, job, None, plain=True), None)
                 if entry is not None:
-                    self._refused.append(entry)
+                    self._refused.append((entry, Standing.FIXED))
         return fresh
 
-    def _make_rows(self) -> Iterator[Turn]:
-        """Give those rows that were refused and had none."""
-        for entry in self._refused:
-            self.backlog.add(entry)
+    def _make_rows(self) -> Generator[Turn, None, Index]:
+        """Give those rows that were refused and had none; the rows."""
+        made: list[int] = []
+        for entry, _ in self._refused:
+            made.append(self.backlog.add(entry))
             if self.session.due():
                 yield TURN
+        return np.array(made, np.intp)
 
     def _plain(self, job: JobState) -> bool:
         """Whether a row says all that matters of the group until it changes: soon, if it has not been told yet that it
@@ -387,7 +393,7 @@ class _Admission:
                 self._joined.append(job)
             return True
         if plain:
-            self._refused.append(entry)
+            self._refused.append((entry, standing if entry.fixed is None else Standing.FIXED))
         elif comer.fresh is not None:
             reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))
             session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
@@ -494,7 +500,8 @@ class _Admission:
         standings[standings == Standing.PASSES] = Standing.WAITING
         told = backlog.to_tell(rows, standings, self.session.now)
         for some in (told[at : at + _AT_ONCE] for at in range(0, len(told), _AT_ONCE)):
-            waiting = [row for row in some if backlog.standing[row] == Standing.WAITING]
+            index = np.array(some, np.intp)
+            waiting = index[backlog.standing[index] == int(Standing.WAITING)]
             known = reasons_of_waiting(self.session, self.sums, backlog, waiting)
             for row in some:
                 entry = backlog.entry(row)

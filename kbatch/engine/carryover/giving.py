@@ -105,9 +105,9 @@ class Levels:
             return
         self._generation = -1  # should anything raise
         self.sums.clear()
-        for old, new in self._shares.follow(
-            self.record, share_of, lambda share: share.end is not None and now >= share.end
-        ):
+        lapsed = self.until is not None and now >= self.until
+        over = (lambda share: share.end is not None and now >= share.end) if lapsed else None
+        for old, new in self._shares.follow(self.record, share_of, over):
             if old is not None:
                 self._count(old, -1)
             if new is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.admission.sums import Sums
-from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Standing
+from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standing
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.diagnosis.shortages import too_small
@@ -66,9 +66,9 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
     return _waiting(sums, queue, entry.least, ahead)
 
 
-def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, rows: Sequence[int]) -> dict[int, Reason]:
+def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, index: Index) -> dict[int, Reason]:
     """`plain_reason` of these rows of the backlog, all of which are `WAITING`, at once."""
-    index = np.array(rows, np.intp)
+    rows = index.tolist()
     names = sorted(backlog.least)
     if not len(index) or not names:
         return {}
