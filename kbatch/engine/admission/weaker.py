@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from functools import partial
+from typing import Final
 
 from kbatch.engine.carryover.giving import Giving, Levels, Share
 from kbatch.engine.preemption.prospective import behind, gives
 from kbatch.engine.session.consent import lifetime_end
 from kbatch.engine.session.session import Session
-from kbatch.model.jobs import Job, QueueRecord
+from kbatch.model.jobs import Job
 from kbatch.resources import Resources, add
+
+_NOTHING: Final[Resources] = {}
 
 
 class Weaker:
@@ -21,22 +24,14 @@ class Weaker:
         self._levels = levels
         self._current: dict[str, Levels] = {}
         self._behind: dict[tuple[str, tuple[str, ...]], bool] = {}
-        self._found: dict[Giving, Resources] = {}
 
     def of(self, giving: Giving) -> Resources:
         """What could be freed: by the less important, by those that have outlived their lifetime for one that has none,
         and by the surplus of equals for pods that are sure to come.
         """
-        found = self._found.get(giving)
-        if found is None:
-            found = self._found[giving] = self._sum(giving)
-        return found
-
-    def _sum(self, giving: Giving) -> Resources:
-        queue = self._session.queues.get(giving.queue)
-        if queue is None:
-            return {}
-        levels = self._of(queue.record)
+        levels = self._current.get(giving.queue) or self._of(giving.queue)
+        if levels is None:
+            return _NOTHING
         ahead = bool(giving.foreseen) and not self._is_behind(giving)
         key = giving.priority, giving.endless, ahead
         found = levels.sums.get(key)
@@ -51,17 +46,19 @@ class Weaker:
             found = self._behind[key] = behind(self._session, *key)
         return found
 
-    def _of(self, record: QueueRecord) -> Levels:
-        found = self._current.get(record.name)
-        if found is None:
-            found = self._levels.get(record.name)
-            if found is None or found.record is not record:
-                found = self._levels[record.name] = Levels(record)
-            now = self._session.now
-            found.follow(now, partial(_share, now))
-            if found.until is not None:
-                self._session.wake.append(found.until)
-            self._current[record.name] = found
+    def _of(self, name: str) -> Levels | None:
+        """The levels of a queue as they are; None where there is no such queue."""
+        queue = self._session.queues.get(name)
+        if queue is None:
+            return None
+        found = self._levels.get(name)
+        if found is None or found.record is not queue.record:
+            found = self._levels[name] = Levels(queue.record)
+        now = self._session.now
+        found.follow(now, partial(_share, now))
+        if found.until is not None:
+            self._session.wake.append(found.until)
+        self._current[name] = found
         return found
 
 

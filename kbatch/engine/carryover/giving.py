@@ -97,22 +97,24 @@ class Levels:
     def follow(self, now: int, share_of: Callable[[Job], Share]) -> None:
         """Bring them up to date: only groups that have changed, or have outlived their lifetime, are asked about."""
         if now < self._at:  # who has outlived its lifetime may not have yet
-            self._generation = -1
+            self._generation, self.until = -1, None
             self._shares.clear()
             self.by_priority.clear()
         self._at = now
         if self._generation == self.record.generation and (self.until is None or now < self.until):
             return
+        ends = self._generation < 0
         self._generation = -1  # should anything raise
         self.sums.clear()
         lapsed = self.until is not None and now >= self.until
         over = (lambda share: share.end is not None and now >= share.end) if lapsed else None
         for old, new in self._shares.follow(self.record, share_of, over):
-            if old is not None:
-                self._count(old, -1)
-            if new is not None:
-                self._count(new, 1)
-        self.until = min((share.end for share in self._shares if share.end is not None), default=None)
+            for share, sign in ((old, -1), (new, 1)):
+                if share is not None:
+                    self._count(share, sign)
+                    ends = ends or share.end is not None
+        if ends:
+            self.until = min((share.end for share in self._shares if share.end is not None), default=None)
         self._generation = self.record.generation
 
     def _count(self, share: Share, sign: int) -> None:
