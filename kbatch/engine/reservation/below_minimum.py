@@ -72,6 +72,7 @@ def follow(session: Session, job: JobState) -> None:
 def broken_after(session: Session) -> Generator[Turn, None, dict[str, int]]:
     """`CycleState.broken` as the cycle leaves it."""
     known, jobs = session.snapshot.state.broken, session.model.jobs
+    under_way = session.model.marks()[1]
     found: dict[str, int] = {}
     for job in session.live():
         if session.due():
@@ -88,8 +89,8 @@ def broken_after(session: Session) -> Generator[Turn, None, dict[str, int]]:
             continue
         elif model.holding:
             found[key] = session.now  # its condition speaks of a time that is over
-        elif not model.whole() and model.is_true(conditions.ENQUEUED):
-            found[key] = since  # until it is written that it was sent back
+        elif not model.whole() and (model.is_true(conditions.ENQUEUED) or model.tasks.keys() & under_way.keys()):
+            found[key] = since  # until it is written that it was sent back, and no eviction can be refused any more
     return dict(sorted(found.items()))
 
 

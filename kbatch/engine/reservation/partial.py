@@ -28,7 +28,7 @@ def lost_members(session: Session, job: JobState) -> bool:
     model = job.job
     if model.group is None or not model.gang or not model.holding or job.whole or model.key in _binding(session):
         return False
-    if model.is_true(conditions.SCHEDULED):
+    if model.key in session.snapshot.state.broken or model.is_true(conditions.SCHEDULED):
         return True
     enqueued, scheduled = model.condition(conditions.ENQUEUED), model.condition(conditions.SCHEDULED)
     if enqueued is None:  # nothing was written yet: too few pods are not what is left of binds

@@ -267,6 +267,31 @@ def test_a_plan_that_was_refused_sends_nobody_back() -> None:
     assert found.verdicts["ns/g"].members_lost is True
 
 
+def test_a_refusal_that_comes_late_leaves_the_gang_as_it_is() -> None:
+    """It was sent back when its evictions were under way, and that is written: it is no gang bound in part now."""
+    simulation = running_gang(minimum_lost_seconds=0)
+    model = simulation.model
+    lose(simulation)
+    found = run(model, ALL, now=100, state=simulation.state)
+    for name in found.evicted:
+        model.evicting(f"ns/{name}", f"u-{name}")
+    for _ in range(3):
+        assert found.outcome is not None
+        found = run(model, ALL, now=101, state=found.outcome.state)
+        simulation.now = 101
+        simulation.write(found.verdicts["ns/g"])
+    assert condition(simulation, "Enqueued").status == "False"
+    for name in ("g-1", "g-2", "g-3"):
+        model.not_evicting(f"ns/{name}", f"u-{name}")
+    model.refuse_eviction("ns/g-2", "u-g-2", None, "a budget")
+    for later in (102, 200, 900):
+        assert found.outcome is not None
+        found = run(model, ALL, now=later, state=found.outcome.state)
+        assert found.evicted == []
+        assert found.verdicts["ns/g"].members_lost is True
+        assert found.verdicts["ns/g"].enqueued is True
+
+
 def test_a_closed_queue_keeps_no_broken_gang() -> None:
     simulation = running_gang(minimum_lost_seconds=0)
     simulation.model.apply(Upsert(queue(state="Closed")))

@@ -249,7 +249,7 @@ class Simulation:
             for one in transaction.nominations:
                 self._nominate(one.pod, one.node or "")
         for verdict in written.values():
-            self._write(verdict)
+            self.write(verdict)
         return found
 
     def settle(self) -> None:
@@ -302,7 +302,8 @@ class Simulation:
             fresh.status = PodStatus(phase="Pending")
             self.model.apply(Upsert(fresh))
 
-    def _write(self, verdict: Verdict) -> None:
+    def write(self, verdict: Verdict) -> None:
+        """Into the group's status."""
         job = self.model.jobs.get(verdict.job)
         if job is None or job.group is None:
             return
