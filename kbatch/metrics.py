@@ -310,6 +310,11 @@ class SchedulerMetrics:
         self.nodes_opened: Final = Gauge(
             "kbatch_scheduler_nodes_opened", "Nodes that may be used and hold pods of this scheduler", registry=registry
         )
+        self.avoiding: Final = Gauge(
+            "kbatch_scheduler_groups_avoiding_nodes",
+            "Groups that avoid nodes on which too many of their pods failed",
+            registry=registry,
+        )
         self.in_flight: Final = Gauge(
             "kbatch_scheduler_writes_in_flight", "Binds and evictions not answered yet", registry=registry
         )

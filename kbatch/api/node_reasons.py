@@ -169,6 +169,14 @@ class RefusedPod(NodeReason):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailedPods(NodeReason):
+    """As many pods of the group as its badNodeLimit have failed on the node: the group avoids it."""
+
+    code: ClassVar[str] = "NodeFailedPods"
+    words: ClassVar[str] = "failed its pods"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExclusive(NodeReason):
     """Pods of an exclusive group stand on the node, or the pod's group is exclusive and others' pods stand there."""
 
@@ -193,6 +201,7 @@ NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     VolumeUnavailable,
     NodeReserved,
     RefusedPod,
+    NodeFailedPods,
     NodeExclusive,
 )
 """All that nodes are counted under."""

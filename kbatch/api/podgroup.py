@@ -26,6 +26,8 @@ from kbatch.api.schema import (
 
 _INT32: Final = {"format": "int32"}
 _INT64: Final = {"format": "int64"}
+MOST_FAILURES: Final = 100
+MOST_NODES: Final = 64
 _OBJECT: Final = {
     # Not an embedded resource: its names and labels may hold expressions, which are no names yet.
     "type": "object",
@@ -187,6 +189,8 @@ class PodGroupSpec(ApiModel):
     """How long a group that has run and lost members stays below its minimum, or a role's, before what is left of it is
     evicted as one and it queues again; 0: at once. Where it is not given, what is left stays.
     """
+    bad_node_limit: Annotated[int, Field(ge=1, le=MOST_FAILURES, json_schema_extra=_INT32)] = 2
+    """A node on which so many of the group's pods failed is avoided by the group from then on."""
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
     """How long the group may be in queue without being whole before its resources are released."""
 
@@ -215,6 +219,18 @@ class MadeObject(ApiModel):
     """Its kind."""
     name: str
     """Its name."""
+
+
+class NodeFailures(ApiModel):
+    """What failed on one node."""
+
+    node: Annotated[str, Field(max_length=253)]
+    """The node."""
+    pods: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Field(max_length=MOST_FAILURES, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ]
+    """The uids of the group's pods that failed there; no more than badNodeLimit."""
 
 
 class PodGroupStatus(ApiModel):
@@ -246,6 +262,17 @@ class PodGroupStatus(ApiModel):
     """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
     scheduling_attempts: Count = 0
     """How often the group was sent back from InQueue because it was not whole in time."""
+    node_failures: (
+        Annotated[
+            list[NodeFailures],
+            Field(
+                max_length=MOST_NODES,
+                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+            ),
+        ]
+        | None
+    ) = None
+    """Where members failed by themselves. Nodes with badNodeLimit of them are avoided."""
     estimated_start: Annotated[str, Field(max_length=1024)] | None = None
     """When the group starts at the latest, and on what assumption; only while a reservation stands."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, LAST_CHECKPOINT_ANNOTATION
 from kbatch.api.objects import AnyObject, Node, Pod, PodGroup, PriorityClass, Queue
 from kbatch.api.objects import Job as BatchJob
+from kbatch.model.bad_nodes import BadNodes
 from kbatch.model.demand import Demand
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.group_index import GroupIndex
@@ -70,6 +71,7 @@ class ClusterModel:
         self._assumed: dict[str, tuple[str, str]] = {}
         self._evicting: dict[str, str] = {}
         self.refusals = Refusals()
+        self._bad_nodes = BadNodes()
         self._class_generation = 0
         self._unread: list[str] = []
         self._deserved: tuple[int, dict[str, Resources]] | None = None
@@ -114,6 +116,11 @@ class ClusterModel:
     def exclusive(self) -> AbstractSet[str]:
         """The keys of the groups of which some pods want nodes for their group alone."""
         return self._groups.exclusive
+
+    @property
+    def bad_nodes(self) -> Mapping[str, AbstractSet[str]]:
+        """By the group's key the nodes that it avoids, for those groups that avoid any."""
+        return self._bad_nodes.every
 
     @property
     def live(self) -> Mapping[str, Job]:
@@ -230,6 +237,7 @@ class ClusterModel:
         self._note_checkpoint(group, f"#{key}")
         if self._groups.upsert_group(group):
             self.generation += 1
+            self._avoid(key)
 
     def _upsert_queue(self, queue: Queue, _key: str) -> None:
         if self._groups.upsert_queue(queue):
@@ -273,6 +281,7 @@ class ClusterModel:
                 self._room_changed()
         elif kind is PodGroup:
             self._groups.remove_group(key)
+            self._avoid(key)
             self.checkpointed.discard(f"#{key}")
             self.generation += 1
         elif kind is Queue:
@@ -412,7 +421,7 @@ class ClusterModel:
         if task.key in self._evicting:
             task.terminating = not task.terminal
         if not task.node:
-            task.cls = self.classes.avoiding(task.cls, self.refusals.nodes(task.key))
+            task.cls = self.classes.avoiding(task.cls, self.refusals.nodes(task.key), self._bad_nodes.of(task.job))
         task.priority, task.never_preempts = self._others.priority(pod)
         self._tasks[task.key] = task
         self._count(old, task)
@@ -434,6 +443,15 @@ class ClusterModel:
         if self._nodes.swap(old, new):
             self._room_changed()
         self._groups.swap(old, new)
+        for key in self._bad_nodes.swap(old, new):
+            self._avoid(key)
+
+    def _avoid(self, key: str) -> None:
+        """Other nodes may have become bad for a group: its pods that have none are of another class then."""
+        job = self._groups.jobs.get(key)
+        if self._bad_nodes.settle(key, job.group if job is not None else None) and job is not None:
+            for task in [task for task in job.tasks.values() if not (task.node or task.terminal)]:
+                self._read_again(task.key)
 
     # --- sums ---------------------------------------------------------------------------------------------------------
 

@@ -55,8 +55,8 @@ class TaskClass:
         couples: whether the spec itself names other pods (inter-pod affinity or anti-affinity, topology spread).
         selection: what its spec asks of nodes besides room, without what names single nodes.
         volumes: what ties it to nodes: claims as `namespace/name`, drivers of inline volumes as `csi:driver`.
-        avoids: nodes that refused the pod: it is of a class of its own while they do. like: id of the class that it
-            has without them.
+        avoids: nodes that refused the pod, or on which too many pods of its group failed: it is of a class of its own
+            while that is so. shuns: the latter alone. like: id of the class that it has without them.
         order: made of the content alone: ties are decided by it, and so alike in every process, whereas `id` says in
             which order this one met its classes.
     """
@@ -71,6 +71,7 @@ class TaskClass:
     selection: Selection
     volumes: tuple[str, ...] = ()
     avoids: frozenset[str] = frozenset()
+    shuns: frozenset[str] = frozenset()
     like: int = 0
     order: bytes = b""
 
@@ -247,8 +248,8 @@ class ClassTable:
     _homes: dict[int, tuple[_Content, _Labels | None]] = field(default_factory=dict)
     _users: dict[int, int] = field(default_factory=dict)
     _unused: dict[int, None] = field(default_factory=dict)
-    _avoiding: dict[tuple[int, frozenset[str]], TaskClass] = field(default_factory=dict)
-    _avoids: dict[int, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    _avoiding: dict[tuple[int, frozenset[str], frozenset[str]], TaskClass] = field(default_factory=dict)
+    _avoids: dict[int, tuple[int, frozenset[str], frozenset[str]]] = field(default_factory=dict)
     _count: int = 0
     forgotten: int = 0
     """How many classes were forgotten so far."""
@@ -376,16 +377,22 @@ class ClassTable:
             self._unused[variant.id] = None
         return variant
 
-    def avoiding(self, cls: TaskClass, nodes: frozenset[str]) -> TaskClass:
-        """The class of pods that are like these but for the nodes that refused them."""
+    def avoiding(self, cls: TaskClass, refused: frozenset[str], shunned: frozenset[str] = frozenset()) -> TaskClass:
+        """The class of pods that are like these but for the nodes that refused them, and those their group shuns."""
+        nodes = refused | shunned
         if not nodes:
             return cls
-        key = cls.id, nodes
+        key = cls.id, nodes, shunned
         found = self._avoiding.get(key)
         if found is None:
             self._count += 1
             found = self._avoiding[key] = replace(
-                cls, id=self._count, avoids=nodes, like=cls.id, order=_order(cls.order, _encode(sorted(nodes)))
+                cls,
+                id=self._count,
+                avoids=nodes,
+                shuns=shunned,
+                like=cls.id,
+                order=_order(cls.order, _encode((sorted(nodes), sorted(shunned)))),
             )
             self._avoids[found.id] = key
             self._homes[found.id] = self._homes[cls.id][0], _AVOIDING

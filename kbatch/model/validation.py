@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from kbatch.api.objects import Job as BatchJob
+from kbatch.model.bad_nodes import avoided, failed_on, remembered
 from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job
 from kbatch.model.makers import Maker, group_key_of, maker_of
@@ -30,6 +31,7 @@ def validate(model: ClusterModel) -> None:
         for name, amount in record.capacity().items():
             total[name] = total.get(name, 0) + amount
     _check({k: v for k, v in total.items() if v and k != PODS} == model.capacity, "capacity")
+    _validate_bad_nodes(model)
     makers = _makers(model)
     for job in model.jobs.values():
         _check(bool(job.tasks) or job.group is not None, job.key)
@@ -55,6 +57,21 @@ def validate(model: ClusterModel) -> None:
         _check(queue.holders.keys() == holders, queue.name)
         asked = add(*(job.request for job in queue.jobs.values()))
         _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
+
+
+def _validate_bad_nodes(model: ClusterModel) -> None:
+    found: dict[str, frozenset[str]] = {}
+    for job in model.jobs.values():
+        if job.group is not None:
+            limit = job.group.spec.bad_node_limit
+            seen = [(node, task.uid) for task in job.tasks.values() if (node := failed_on(task.pod))]
+            nodes = avoided(remembered(job.group.status.node_failures or (), seen, limit), limit)
+            if nodes:
+                found[job.key] = nodes
+    _check(found == model.bad_nodes, "bad nodes")
+    for task in model.tasks.values():
+        shunned = frozenset() if task.node else found.get(task.job, frozenset())
+        _check(task.cls.shuns == shunned, task.key)
 
 
 def _makers(model: ClusterModel) -> dict[str, dict[str, Maker]]:

@@ -22,6 +22,7 @@ from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of
 from kbatch.kube.lists import list_pages
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
+from kbatch.model.bad_nodes import avoided
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import Phase, derive
 from kbatch.process.workqueue import WorkQueue
@@ -271,6 +272,9 @@ class Controller:
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
         self.world.answered(decoder(PodGroup).decode(answer))
+        limit = group.spec.bad_node_limit
+        for node in sorted(avoided(wanted.node_failures, limit) - avoided(group.status.node_failures or (), limit)):
+            self._teller.bad_node(group, node)
         if wanted.phase != group.status.phase:
             self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
         return "written"

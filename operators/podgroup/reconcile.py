@@ -15,8 +15,9 @@ import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.names import REPLACED_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
-from kbatch.api.objects import Condition, MadeObject, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.api.objects import Condition, MadeObject, NodeFailures, PodGroup, PodGroupStatus, SubGroupStatus
 from kbatch.kube.kinds import key_of
+from kbatch.model.bad_nodes import remembered
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
 from operators.podgroup.world import Maker, Member, Stage, World
@@ -73,6 +74,7 @@ class OwnStatus:
     sub_groups: tuple[SubGroupStatus, ...] = ()
     objects: tuple[MadeObject, ...] = ()
     allocated: tuple[tuple[str, str], ...] = ()
+    node_failures: tuple[NodeFailures, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     def manifest(self) -> dict[str, Any]:
@@ -90,6 +92,8 @@ class OwnStatus:
             status["objects"] = [msgspec.to_builtins(one) for one in self.objects]
         if self.allocated:
             status["allocated"] = dict(self.allocated)
+        if self.node_failures:
+            status["nodeFailures"] = [msgspec.to_builtins(one) for one in self.node_failures]
         if self.conditions:
             status["conditions"] = [msgspec.to_builtins(condition) for condition in self.conditions]
         return status
@@ -115,6 +119,7 @@ def standing(status: PodGroupStatus) -> OwnStatus:
         sub_groups=status.sub_groups or (),
         objects=status.objects or (),
         allocated=tuple(sorted((name, str(amount)) for name, amount in (status.allocated or {}).items())),
+        node_failures=status.node_failures or (),
         conditions=conditions.of_types(status.conditions, conditions.PODGROUP_TYPES),
     )
 
@@ -134,6 +139,11 @@ def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
         ),
         objects=observed.objects,
         allocated=tuple(sorted(format_resources(allocated(observed.members)).items())),
+        node_failures=remembered(
+            group.status.node_failures or (),
+            [(member.failed_on, member.uid) for member in observed.members if member.failed_on],
+            group.spec.bad_node_limit,
+        ),
         conditions=_conditions(group, phase, counts, observed, now),
     )
 

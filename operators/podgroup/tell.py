@@ -78,6 +78,12 @@ class Teller:
             for owner in _owners(group, makers):
                 self._warn(owner, "PodGroupFailed", "Ending", f"PodGroup {group.metadata.name}: {note}")
 
+    def bad_node(self, group: PodGroup, node: str) -> None:
+        """So many pods failed on a node that the group avoids it, and that was written."""
+        count = group.spec.bad_node_limit
+        note = f"{count} of its pods failed on node {node}: it is avoided from now on (badNodeLimit {count})"
+        self._warn(_group(group), "NodeAvoided", "Scheduling", note)
+
     def waits(self, group: PodGroup, makers: list[Maker]) -> None:
         """Look whether the group waits for another reason than before, and tell its owners."""
         key = key_of(group.metadata.namespace, group.metadata.name)

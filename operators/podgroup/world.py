@@ -21,6 +21,7 @@ from kbatch.api.names import (
 )
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.kinds import key_of
+from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.jobs_release import ended, group_of
 from kbatch.model.requests import effective_request
@@ -53,6 +54,7 @@ class Member:
         gate: the place of kbatch's gate among its scheduling gates, -1 for none.
         stale: no gate is left, but its condition still says that there is one.
         disrupted: others ended it: an eviction, a drained node.
+        failed_on: the node on which it failed by itself, empty for any other.
     """
 
     role: str
@@ -63,6 +65,7 @@ class Member:
     gate: int = -1
     stale: bool = False
     disrupted: bool = False
+    failed_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,7 @@ def _member(pod: Pod) -> Member:
         gate=gates.index(IN_QUEUE_GATE) if IN_QUEUE_GATE in gates else -1,
         stale=not gates and any(one.type == "PodScheduled" and one.reason == "SchedulingGated" for one in conditions),
         disrupted=any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions),
+        failed_on=failed_on(pod),
     )
 
 

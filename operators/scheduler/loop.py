@@ -273,6 +273,7 @@ class Scheduler:
         for key, verdict in report.verdicts.items():
             job = jobs.get(key)
             tally.put(key, verdict, job.created if job is not None else self._now)
+        metrics.avoiding.set(len(self._cache.model.bad_nodes))
         metrics.groups.labels("scheduled").set(tally.scheduled)
         metrics.groups.labels("waiting").set(tally.waiting)
         for code in self._reasons - tally.reasons.keys():

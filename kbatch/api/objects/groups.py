@@ -51,6 +51,7 @@ class PodGroupSpec(Object, kw_only=True):
     topology: GroupTopology | None = None
     exclusive: bool = False
     minimum_lost_seconds: int | None = None
+    bad_node_limit: int = 2
     schedule_timeout_seconds: int = 300
 
 
@@ -70,6 +71,13 @@ class MadeObject(Value, kw_only=True, frozen=True):
     name: str
 
 
+class NodeFailures(Value, kw_only=True, frozen=True):
+    """Pods of the group, by uid, that failed on a node."""
+
+    node: str
+    pods: tuple[str, ...] = ()
+
+
 class PodGroupStatus(Object, kw_only=True):
     phase: str = ""
     running: int = 0
@@ -82,6 +90,7 @@ class PodGroupStatus(Object, kw_only=True):
     conditions: tuple[Condition, ...] | None = None
     scheduling_attempts: int = 0
     estimated_start: str | None = None
+    node_failures: tuple[NodeFailures, ...] | None = None
 
 
 class PodGroup(Object, kw_only=True):

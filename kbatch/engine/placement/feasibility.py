@@ -401,7 +401,7 @@ def _likeness(session: Session, state: JobState) -> Hashable:
     number = {cls.id: at for at, cls in enumerate(classes)}
     return (
         tuple((number[kind.cls.id], kind.role, len(kind.tasks)) for kind in kinds),
-        tuple((tuple(sorted(cls.request.items())), cls.avoids) for cls in classes),
+        tuple((tuple(sorted(cls.request.items())), cls.avoids, cls.shuns) for cls in classes),
         tuple((role.name, role.min_member, role.max_member, state.by_role.get(role.name)) for role in state.job.roles),
         (state.minimum, state.pipelined, state.job.succeeded),
         tuple(plugin.alike(classes) for plugin in session.predicates),

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from kbatch.api.node_reasons import Insufficient, NodeExclusive, NodeReason, RefusedPod, TooManyPods
+from kbatch.api.node_reasons import Insufficient, NodeExclusive, NodeFailedPods, NodeReason, RefusedPod, TooManyPods
 from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import emptying
@@ -443,9 +443,12 @@ class NodeRankings:
 
     def _refused(self, cls: TaskClass) -> Mask:
         """Rows of nodes that refused the pods of the class. What the emptied cluster could hold does not mind them."""
+        return self._rows_of(frozenset() if self.alone else cls.avoids)
+
+    def _rows_of(self, nodes: frozenset[str]) -> Mask:
         found = np.zeros(len(self.every), np.bool_)
-        if not self.alone:
-            found[[row for name in cls.avoids if (row := self.room.table.row.get(name)) is not None]] = True
+        if nodes:
+            found[[row for name in nodes if (row := self.room.table.row.get(name)) is not None]] = True
         return found
 
     def allowed(self, cls: TaskClass) -> Mask:
@@ -455,7 +458,7 @@ class NodeRankings:
         found: Mask | None = cache.get(key)
         if found is None:
             rows = Rows(self.room, self.every, cls, whole=True)
-            found = self.room.table.open.copy()
+            found = self.room.table.open & ~self._rows_of(cls.shuns)
             for plugin in self.predicates:
                 near = plugin.predicate_scope(cls) is Scope.STATIC
                 codes = plugin.predicate(cls, rows) if near else plugin.static_predicate(cls, rows)
@@ -506,6 +509,7 @@ class NodeRankings:
 
         count(~self.room.table.open, "unreadable pod")
         if cls.avoids:
+            count(self._rows_of(cls.shuns), NodeFailedPods().short)
             count(self._refused(cls), RefusedPod().short)
         rows = Rows(self.room, self.every, cls, whole=True)
         for plugin in self.predicates:

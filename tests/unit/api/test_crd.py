@@ -122,6 +122,7 @@ def test_defaults_are_those_of_the_design() -> None:
         "queue": "default",
         "minRuntimeSeconds": 0,
         "disruption": "Surplus",
+        "badNodeLimit": 2,
         "scheduleTimeoutSeconds": 300,
     }
     spec = _schema(QUEUE)["properties"]["spec"]
@@ -165,6 +166,7 @@ def test_models_read_manifests_and_refuse_what_the_crd_refuses() -> None:
         "queue": "default",
         "minRuntimeSeconds": 0,
         "disruption": "Surplus",
+        "badNodeLimit": 2,
         "scheduleTimeoutSeconds": 300,
     }
     with pytest.raises(ValidationError, match="minMember"):

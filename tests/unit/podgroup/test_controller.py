@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from kbatch.api.objects import PodGroup
 from kbatch.kube.errors import ApiError
+from kbatch.kube.events import Regarding
 from kbatch.kube.informer import Batch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Upsert
@@ -238,3 +239,22 @@ async def test_a_gang_of_which_a_part_cannot_be_placed_is_told_of_after_a_while(
     assert await patient.queue.get() == "ns/pg", "it comes again by itself"
     assert await patient.reconcile("ns/pg") == "written"
     assert api.writes[-1]["phase"] == "Unknown"
+
+
+async def test_that_a_node_is_avoided_is_told_once(api: FakeApi) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Told:
+        def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+            told.append((reason, note))
+
+    controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
+    controller.hint(Upsert(api.put(group(4))))
+    controller.hint(Upsert(pod("a", "Failed", node="n1")))
+    await controller.reconcile("ns/pg")
+    assert [reason for reason, _ in told].count("NodeAvoided") == 0
+    for name in ("b", "c"):
+        controller.hint(Upsert(pod(name, "Failed", node="n1")))
+        await controller.reconcile("ns/pg")
+    found = [note for reason, note in told if reason == "NodeAvoided"]
+    assert found == ["2 of its pods failed on node n1: it is avoided from now on (badNodeLimit 2)"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kbatch.api.objects import Job, Pod, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.api.objects import Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
 
@@ -186,3 +186,27 @@ def test_a_status_that_was_written_and_read_back_is_what_is_wanted() -> None:
     again.status = read_back
     later = reconcile(again, observe(world(*objects, again), again), "2027-01-01T00:00:00Z")
     assert later == standing(again.status)
+
+
+def test_who_failed_where_is_written_down_before_it_is_made_again() -> None:
+    of = group(4)
+    disrupted = pod("d", "Failed", node="n2")
+    disrupted.status.conditions = (PodCondition(type="DisruptionTarget", status="True"),)
+    pods = [
+        pod("a", "Failed", node="n1"),
+        pod("b", "Failed", node="n2"),
+        pod("c", "Failed"),
+        pod("e", "Failed", node="n2", leaving=True),
+        disrupted,
+    ]
+    wanted = status(of, *pods)
+    assert wanted.node_failures == (
+        NodeFailures(node="n1", pods=("uid-a",)),
+        NodeFailures(node="n2", pods=("uid-b",)),
+    )
+    assert wanted.manifest()["nodeFailures"][0] == {"node": "n1", "pods": ("uid-a",)}
+    again = group(4)
+    again.status = msgspec.convert(wanted.manifest(), PodGroupStatus)
+    assert status(again).node_failures == wanted.node_failures, "their objects are gone"
+    more = status(again, pod("f", "Failed", node="n1"), pod("g", "Failed", node="n1"), pod("a", "Failed", node="n1"))
+    assert more.node_failures[0] == NodeFailures(node="n1", pods=("uid-a", "uid-f")), "two are enough to know"
