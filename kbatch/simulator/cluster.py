@@ -45,7 +45,7 @@ from kbatch.simulator.names import REFUSE_EVICTION, timestamp
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.store import Store, uid_of
-from kbatch.simulator.timeline import Arrival, Departure, Finish, Gone
+from kbatch.simulator.timeline import Arrival, Departure, Fail, Finish, Gone
 
 _SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -139,6 +139,8 @@ class SimulatedCluster:
                     self._depart(declared.obj, now)
                 case Finish(pod=key, uid=uid):
                     self._finish(key, uid, now)
+                case Fail(pod=key, uid=uid):
+                    self._fail(key, uid, now)
                 case Gone(pod=key, uid=uid):
                     self._gone(key, uid, now)
         if arrivals:
@@ -256,6 +258,16 @@ class SimulatedCluster:
         self.store.by_node[record.pod.spec.node_name].pop(key, None)
         self.store.tell(record)
         self._controllers.succeeded(record, now)
+
+    def _fail(self, key: str, uid: str, now: int) -> None:
+        """The pod fails by itself; its controller makes another one."""
+        record = self.store.pods.get(key)
+        if record is None or record.pod.metadata.uid != uid or record.ended or record.evicted:
+            return
+        record.pod, record.finished = changes.failed(record.pod), now
+        self.store.by_node[record.pod.spec.node_name].pop(key, None)
+        self.store.tell(record)
+        self._controllers.replace_pod(record, now)
 
     def _gone(self, key: str, uid: str, now: int) -> None:
         record = self.store.pods.get(key)

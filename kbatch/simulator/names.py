@@ -17,11 +17,13 @@ DURATION: Final = "simulate.kbatch.dev/duration"
 """On a pod: how long it runs after its bind (from the start, if it runs then), in seconds; then it has Succeeded."""
 TERMINATION: Final = "simulate.kbatch.dev/termination"
 """On a pod: from its eviction until it is gone, in seconds; 1 if it is not given."""
+FAILS_PODS: Final = "simulate.kbatch.dev/fails-pods-after"
+"""On a node: every pod that comes there fails so many seconds after its bind, unless it has ended before."""
 REFUSE_EVICTION: Final = "simulate.kbatch.dev/refuse-eviction"
 """On a pod: why the API server refuses to evict it, whenever that is asked for."""
 SCHEDULER_CONF: Final = "simulate.kbatch.dev/scheduler-conf"
 """On a ConfigMap, with the value `true`: its one text is the scheduler's configuration, unless another is asked for."""
-TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION})
+TIMES: Final = frozenset({ARRIVAL, DEPARTURE, DURATION, TERMINATION, FAILS_PODS})
 KNOWN: Final = TIMES | {REFUSE_EVICTION}
 FOR_PODS: Final = (DURATION, TERMINATION, REFUSE_EVICTION)
 """What an owner may say for its pods."""

@@ -99,6 +99,11 @@ def succeeded(pod: Pod) -> Pod:
     return replace(pod, status=replace(pod.status, phase="Succeeded", conditions=None))
 
 
+def failed(pod: Pod) -> Pod:
+    """A pod that has ended badly, by itself."""
+    return replace(pod, status=replace(pod.status, phase="Failed", conditions=None))
+
+
 def with_priority(pod: Pod, value: int, preemption_policy: str | None) -> Pod:
     """A pod whose priority class was looked up."""
     spec: PodSpec = pod.spec

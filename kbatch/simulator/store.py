@@ -14,10 +14,10 @@ from kbatch.model.events import Delete, Upsert
 from kbatch.simulator import pods as changes
 from kbatch.simulator.errors import Fault, InputError
 from kbatch.simulator.manifests import Declared
-from kbatch.simulator.names import DEFAULT_TERMINATION, DURATION, TERMINATION
+from kbatch.simulator.names import DEFAULT_TERMINATION, DURATION, FAILS_PODS, TERMINATION
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
-from kbatch.simulator.timeline import Finish, Gone, Timeline
+from kbatch.simulator.timeline import Fail, Finish, Gone, Timeline
 from kbatch.simulator.times import seconds
 
 
@@ -142,9 +142,13 @@ class Store:
             self.create_pod(pod, stamp, now, None, base)
 
     def run_for(self, record: PodRecord, now: int) -> None:
-        """The pod runs from now on: it ends after its duration, if it has one."""
+        """The pod runs from now on: it ends after its duration, if it has one, or fails before that on a bad node."""
         duration = seconds(record.pod.metadata, DURATION)
-        if duration is not None:
+        node = self.model.nodes.get(record.pod.spec.node_name)
+        fails = seconds(node.node.metadata, FAILS_PODS) if node is not None and node.node is not None else None
+        if fails is not None and (duration is None or fails < duration):
+            self.timeline.add(now + fails, Fail(record.key, record.pod.metadata.uid))
+        elif duration is not None:
             self.timeline.add(now + duration, Finish(record.key, record.pod.metadata.uid))
 
     def terminate(self, record: PodRecord, now: int) -> None:

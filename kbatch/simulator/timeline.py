@@ -33,6 +33,14 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Fail:
+    """A pod fails on a bad node."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """A terminating pod has ended and leaves its node."""
 
@@ -40,7 +48,7 @@ class Gone:
     uid: str
 
 
-Occurrence: TypeAlias = Arrival | Departure | Finish | Gone
+Occurrence: TypeAlias = Arrival | Departure | Finish | Fail | Gone
 
 _ENDS: Final = 0
 _LEAVES: Final = 1

@@ -70,7 +70,7 @@ def _check_times(metadata: Metadata) -> None:
             near = difflib.get_close_matches(name, sorted(names.KNOWN), 1, 0.9)
             known = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(names.KNOWN))}"
             raise FieldError(names.path(name), f"there is no such annotation; {known}")
-    for name in (names.DURATION, names.TERMINATION):
+    for name in (names.DURATION, names.TERMINATION, names.FAILS_PODS):
         seconds(metadata, name)
 
 

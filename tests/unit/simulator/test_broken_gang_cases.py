@@ -115,3 +115,32 @@ def test_given_up_it_starts_in_another_domain(simulate: Callable[..., Any]) -> N
     assert list(_gone(outcome).values()) == [230.0] * 2
     assert [(time, node[0]) for time, node in _after(outcome, 200.0)] == [(240.0, "a")] * 3
     assert outcome.phase("g") == "Running"
+
+
+def test_a_node_on_which_its_pods_fail_is_avoided(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("bad-node-is-avoided", max_cycles=MOST_CYCLES)
+    found = {key.removeprefix("default/"): (pod["phase"], pod["node"]) for key, pod in outcome.pods.items()}
+    assert found == {
+        "g-0": ("Failed", "bad"),
+        "g-1": ("Failed", "bad"),
+        "g-0-r1": ("Succeeded", "good"),
+        "g-1-r1": ("Succeeded", "good"),
+        "other": ("Succeeded", "bad"),
+    }
+    assert outcome.phase("g") == "Completed"
+    assert_settled(outcome)
+
+
+def test_below_the_limit_it_is_not(simulate: Callable[..., Any]) -> None:
+    case = _changed("bad-node-is-avoided", "minMember: 2", "minMember: 2, badNodeLimit: 4")
+    outcome = simulate(case, max_cycles=MOST_CYCLES)
+    places = {key.removeprefix("default/"): pod["node"] for key, pod in outcome.pods.items()}
+    assert [places[f"g-{at}{again}"] for at in (0, 1) for again in ("", "-r1", "-r2")] == ["bad", "bad", "good"] * 2
+
+
+def test_where_there_is_no_other_it_says_so(simulate: Callable[..., Any]) -> None:
+    case = _changed("bad-node-is-avoided", "allocatable: {cpu: '3'}", "allocatable: {cpu: 500m}")
+    outcome = simulate(case, max_cycles=MOST_CYCLES)
+    assert "1 failed its pods" in outcome.message("g")
+    assert outcome.phase("g") == "Pending", "its time in queue is over"
+    assert_settled(outcome)
