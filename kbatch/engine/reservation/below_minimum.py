@@ -65,7 +65,8 @@ def _give_up(session: Session, job: JobState) -> list[Transaction] | None:
 def follow(session: Session, job: JobState) -> None:
     """Send a group back of which nothing is left on nodes because it was given up."""
     until = _until(session, job.job)
-    if job.in_queue and until is not None and session.now >= until and session.policy.has("enqueue"):
+    over = until is not None and session.now >= until
+    if over and job.in_queue and not job.whole and session.policy.has("enqueue"):
         send_back(session, job)
 
 

@@ -44,15 +44,14 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
         attempt(session, job, partial(judge, session, job), None)
         if session.due():
             yield TURN
+    broken = session.snapshot.state.broken
     for job in jobs:
-        if not job.job.gang or job.whole or job.key in session.failed:
-            continue
         if not job.job.holding:
-            if job.key in session.snapshot.state.broken:
+            if job.key in broken and job.key not in session.failed:
                 attempt(session, job, partial(follow, session, job), None)
-        else:
+        elif job.job.gang and not job.whole:
             job.members_lost = lost_members(session, job)
-            if job.members_lost:
+            if job.members_lost and job.key not in session.failed:
                 yield from working(session, job, partial(mend, session, rankings, job), None)
                 yield TURN
             elif job.in_queue and bound_in_part(session, job):
