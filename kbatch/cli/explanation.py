@@ -16,6 +16,7 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, Kind
 from kbatch.kube.lists import list_all
+from kbatch.model.bad_nodes import avoided
 
 
 class NotThereError(Exception):
@@ -55,6 +56,8 @@ class Explanation:
         verdict: one line: whether it waits.
         reason, message: why, and what would help.
         stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
+        broken: what becomes of it, where it has run and lost members; empty for any other.
+        avoids: the nodes that it avoids, as too many of its pods failed there.
     """
 
     subject: str
@@ -67,6 +70,8 @@ class Explanation:
     message: str
     since: str
     stalled: tuple[str, str] | None = None
+    broken: str = ""
+    avoids: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -81,6 +86,8 @@ class Explanation:
             "queue": None if self.queue is None else self.queue.json(),
             "members": self.members,
             "roles": [role.json() for role in self.roles],
+            "broken": self.broken or None,
+            "avoids": list(self.avoids),
         }
 
     def lines(self) -> Iterator[str]:
@@ -93,6 +100,10 @@ class Explanation:
         if self.stalled is not None:
             yield f"  stalled  {self.stalled[0]}"
             yield f"           {self.stalled[1]}"
+        if self.broken:
+            yield f"  broken   {self.broken}"
+        if self.avoids:
+            yield f"  avoids   {', '.join(self.avoids)}: too many of its pods failed there (badNodeLimit)"
         if self.group is not None:
             found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
@@ -159,7 +170,19 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         message=row.message if row.waits else "",
         since=(condition.last_transition_time or "") if condition is not None and row.waits else "",
         stalled=(stalled.reason, stalled.message) if stalled is not None and stalled.status == "True" else None,
+        broken=_broken(group),
+        avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
     )
+
+
+def _broken(group: PodGroup) -> str:
+    """What becomes of a group that has run and is below its minimum; empty for any other."""
+    enqueued = conditions.find(group.status.conditions, conditions.ENQUEUED)
+    if enqueued is None or (enqueued.status, enqueued.reason) != (conditions.TRUE, conditions.REASON_MEMBERS_LOST):
+        return ""
+    seconds = group.spec.minimum_lost_seconds
+    left = "it has run and is below its minimum: what is left of it "
+    return left + ("runs on" if seconds is None else f"goes {seconds} s after that began (minimumLostSeconds)")
 
 
 def _explain_pod(pod: Pod, named: str | None) -> Explanation:

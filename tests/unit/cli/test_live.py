@@ -238,6 +238,28 @@ def test_explain_what_else_there_is(ask: Any, name: str, said: str) -> None:
     assert result.stdout.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "becomes"), [(None, "runs on"), (60, "goes 60 s after that began (minimumLostSeconds)")]
+)
+def test_explain_a_gang_that_is_broken(
+    ask: Any, server: ThreadingHTTPServer, seconds: int | None, becomes: str
+) -> None:
+    lost = {"type": "Enqueued", "status": "True", "reason": "MembersLost"}
+    failures = [{"node": "n2", "pods": ["a", "b"]}, {"node": "n1", "pods": ["c"]}]
+    broken = {
+        "metadata": {"name": "torn", "namespace": "team"},
+        "spec": {"minMember": 3, "queue": "research", **({} if seconds is None else {"minimumLostSeconds": seconds})},
+        "status": {"phase": "Running", "conditions": [lost], "nodeFailures": failures},
+    }
+    server.answers[f"{ROOT}/namespaces/team/podgroups/torn"] = broken  # type: ignore[attr-defined]
+    lines = ask("explain", "team/torn").stdout.splitlines()
+    assert f"  broken   it has run and is below its minimum: what is left of it {becomes}" in lines
+    assert "  avoids   n2: too many of its pods failed there (badNodeLimit)" in lines
+    found = json.loads(ask("explain", "team/torn", "-o", "json").stdout)
+    assert found["broken"].endswith(becomes)
+    assert found["avoids"] == ["n2"]
+
+
 @pytest.mark.usefixtures("server")
 def test_explain_what_is_not_there(ask: Any) -> None:
     result = ask("explain", "team/nothing")

@@ -144,3 +144,14 @@ def test_where_there_is_no_other_it_says_so(simulate: Callable[..., Any]) -> Non
     assert "1 failed its pods" in outcome.message("g")
     assert outcome.phase("g") == "Pending", "its time in queue is over"
     assert_settled(outcome)
+
+
+def test_what_a_live_group_remembers_counts(simulate: Callable[..., Any]) -> None:
+    """As `kbatch what-if` takes it from a cluster: the pods that failed are gone."""
+    case = _changed(
+        "bad-node-is-avoided",
+        "spec: {minMember: 2}",
+        "spec: {minMember: 2}\n  status: {nodeFailures: [{node: bad, pods: [a, b]}]}",
+    )
+    outcome = simulate(case, max_cycles=MOST_CYCLES)
+    assert {pod["node"] for key, pod in outcome.pods.items() if key.startswith("default/g")} == {"good"}
