@@ -37,6 +37,7 @@ class Review:
     new: Body | None = None
     old: Body | None = None
     operations: list[Operation] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     failed: Exception | None = None
 
 
@@ -87,6 +88,13 @@ def give_up(error: Exception) -> None:
     review = _PLACE.get()
     if review is not None:
         review.failed = error
+
+
+def warn(text: str) -> None:
+    """Tell the user something with the answer."""
+    review = _PLACE.get()
+    if review is not None:
+        review.warnings.append(text)
 
 
 def leave(body: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Where a review is decided: gather what the pure functions need, ask them, and turn their answer into changes.
 
-All of it happens in the process's own event loop, where `world` is fed: between two awaits nothing moves.
+All of it but the rendering of templates happens in the process's own event loop, where `world` is fed: between two
+awaits nothing moves.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from kbatch.kube.lists import list_all
 from kbatch.model.minresources import from_owner
 from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask
+from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
 from webhooks import jobs, podgroups, pods, queues
-from webhooks.answers import deadline
+from webhooks.answers import deadline, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
 from webhooks.ledger import Claim
@@ -40,6 +42,8 @@ Changes = dict[str, Any]
 """A merge patch; empty for nothing to change."""
 
 READ_SECONDS: Final = 2.0
+TEMPLATES_PART: Final = 0.5
+"""Of the time for the answer, the part after which nobody waits for templates any more."""
 MOST_NAMES: Final = 4096
 """Characters in the names of all resources of a group: a ledger has to hold them."""
 QUEUE: Final = "Queue"
@@ -88,6 +92,7 @@ class Desk:
         self._api = api
         self._ledgers = ledgers
         self._used = pods.Used()
+        self._offload = Offload("templates")
 
     # --- PodGroups ----------------------------------------------------------------------------------------------------
 
@@ -107,16 +112,40 @@ class Desk:
         if spec is None or metadata is None:
             return _under("spec", filled)
         before = podgroups.read_spec(old)
-        for check in (podgroups.template_error, podgroups.object_error):
-            error = check(spec, before, group=metadata.name, namespace=metadata.namespace)
-            if error is not None:
-                raise RefusedError(422, error)
+        error = await self._template_error(spec, before, metadata)
+        if error is not None:
+            raise RefusedError(422, error)
         if creating and spec.min_resources is None:
             filled |= await self._from_owner(spec, metadata)
         changes = _under("spec", filled)
         if metadata.namespace in self._world.quotas and (creating or _phase(body) not in _OVER):
             changes |= await self._within_quotas(spec, before, metadata, dry_run=dry_run)
         return changes
+
+    async def _template_error(self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata) -> str | None:
+        """Why pods or objects cannot be made of what is new; None, and a warning, where that was not found out in time.
+
+        Then the podgroup operator does: what it makes of a template is bounded by the same limits.
+        """
+        new, objects = podgroups.new_templates(spec, before), podgroups.new_objects(spec, before)
+        group, namespace = metadata.name, metadata.namespace
+
+        def look() -> str | None:
+            budget = rendering_budget()
+            error = podgroups.template_error(new, group=group, namespace=namespace, budget=budget)
+            if error is None and objects:
+                error = podgroups.object_error(spec, group=group, namespace=namespace, budget=budget)
+            return error
+
+        if podgroups.are_plain(new, objects):
+            return look()
+        seconds = (deadline() - time.monotonic()) * TEMPLATES_PART
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._offload.run(metadata.namespace, look)
+        except TimeoutError:
+            warn("the templates could not be checked in time; the condition Stalled will say if pods cannot be made")
+            return None
 
     async def _from_owner(self, spec: PodGroupSpec, metadata: Metadata) -> Changes:
         """MinResources by the template of the Job that owns the group."""

@@ -6,7 +6,7 @@ Rules look at what is new: an old object that breaks one can still be edited els
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,11 +17,12 @@ from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.minresources import ask_of
 from kbatch.model.objects import render
 from kbatch.model.quota import Ask, Excess, charge, exceeded, used_amounts
-from kbatch.model.templates import MOST_SOURCES, TemplateError, member_name, render_member
+from kbatch.model.template_budget import Budget
+from kbatch.model.templates import MOST_SOURCES, TemplateError, render_member
 from kbatch.resources import QuantityError
 
-MOST_RENDERED: Final = 2048
-"""Roles of more members than this are rendered as if they had so many: nobody waits for a million host names."""
+MOST_AT_ONCE: Final = 5_000
+"""Values of templates that are looked at in the event loop: about a millisecond."""
 
 _NAME: Final = re.compile(r"[a-z0-9.-]{1,253}", re.ASCII)
 
@@ -63,37 +64,49 @@ def owning_job(owners: Iterable[OwnerReference]) -> OwnerReference | None:
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def template_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: str, namespace: str) -> str | None:
-    """Why a role's template cannot be made into pods, with the place of the error; None if all new ones can."""
+def new_templates(spec: PodGroupSpec, before: PodGroupSpec | None) -> dict[int, SubGroup]:
+    """The roles of which pods are to be made as they were not before, by their places."""
     known = {role.name: role for role in (before.sub_groups or ())} if before is not None else {}
-    new = [
-        (index, role)
-        for index, role in enumerate(spec.sub_groups or ())
+    return {
+        place: role
+        for place, role in enumerate(spec.sub_groups or ())
         if role.template is not None and (role.name not in known or _shape(known[role.name]) != _shape(role))
-    ]
-    expressions = {index: _expressions(role.template) for index, role in new}
+    }
+
+
+def are_plain(roles: Mapping[int, SubGroup], objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether what is new is small and nothing in it is rendered, so that looking at it takes no time."""
+    for seen, value in enumerate(_values([[role.template for role in roles.values()], list(objects)])):
+        if seen > MOST_AT_ONCE or (isinstance(value, str) and _is_rendered(value)):
+            return False
+    return True
+
+
+def template_error(roles: Mapping[int, SubGroup], *, group: str, namespace: str, budget: Budget) -> str | None:
+    """Why a role's template cannot be made into pods, with the place of the error; None if all of them can."""
+    expressions = {place: _expressions(role.template) for place, role in roles.items()}
     if sum(expressions.values()) > MOST_SOURCES:
         return f"spec.subGroups: more than {MOST_SOURCES} characters with expressions in all templates together"
-    for index, role in new:
+    for place, role in roles.items():
         try:
-            if expressions[index]:
-                _render(role, group or "group", namespace)
+            if expressions[place]:
+                _render(role, group if may_exist(group) else "group", namespace, budget)
             else:
                 _read(role.template)
         except TemplateError as error:
-            place = f"spec.subGroups[{index}].template" + ("" if error.path.startswith("[") or not error.path else ".")
-            return f"{place}{error.path}: {error.message}"
+            return error.of_role(place)
     return None
 
 
-def object_error(spec: PodGroupSpec, before: PodGroupSpec | None, *, group: str, namespace: str) -> str | None:
-    """Why the objects besides the pods cannot be made, with the place of the error; None if they can be, or if nothing
-    that they are made of is new.
-    """
-    if not spec.objects or (before is not None and _around(spec) == _around(before)):
-        return None
+def new_objects(spec: PodGroupSpec, before: PodGroupSpec | None) -> Sequence[Mapping[str, Any]]:
+    """The objects besides the pods, where anything that they are made of is new."""
+    return () if before is not None and _around(spec) == _around(before) else spec.objects or ()
+
+
+def object_error(spec: PodGroupSpec, *, group: str, namespace: str, budget: Budget) -> str | None:
+    """Why the objects besides the pods cannot be made, with the place of the error; None if they can be."""
     try:
-        render(spec, group=group or "group", namespace=namespace)
+        render(spec, group=group if may_exist(group) else "group", namespace=namespace, budget=budget)
     except TemplateError as error:
         return f"spec.{error}"
     return None
@@ -108,18 +121,17 @@ def _shape(role: SubGroup) -> tuple[object, ...]:
     return role.template, role.min_member, role.max_member
 
 
-def _render(role: SubGroup, group: str, namespace: str) -> None:
+def _render(role: SubGroup, group: str, namespace: str, budget: Budget) -> None:
     """Make the first and the last pod of the role.
 
     Raises:
         TemplateError: it cannot be done.
     """
     template = role.template or {}
-    size = min(max(role.max_member or role.min_member, 1), MOST_RENDERED)
-    peers = tuple(member_name(group, role.name, index) for index in range(size))
-    for index in {0, size - 1}:
+    size = max(role.max_member or role.min_member, 1)
+    for index in sorted({0, size - 1}):
         rendered = render_member(
-            template, group=group, role=role.name, index=index, size=size, peers=peers, namespace=namespace
+            template, group=group, role=role.name, index=index, size=size, namespace=namespace, budget=budget
         )
         _read(rendered)
 
@@ -139,19 +151,25 @@ def _read(template: object) -> None:
         raise TemplateError("spec.containers", "a pod has at least one container")
 
 
-def _expressions(value: Any) -> int:
+def _expressions(template: Any) -> int:
     """Characters of the texts that are to be rendered."""
-    pending = [value]
-    found = 0
+    return sum(len(value) for value in _values(template) if isinstance(value, str) and _is_rendered(value))
+
+
+def _is_rendered(text: str) -> bool:
+    return "{{" in text or "{%" in text
+
+
+def _values(whole: Any) -> Iterator[Any]:
+    """All values of a structure, itself too."""
+    pending = [whole]
     while pending:
         one = pending.pop()
-        if isinstance(one, str):
-            found += len(one) if "{{" in one or "{%" in one else 0
-        elif isinstance(one, Mapping):
+        yield one
+        if isinstance(one, Mapping):
             pending += one.values()
         elif isinstance(one, list | tuple):
             pending += one
-    return found
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------

@@ -263,6 +263,8 @@ class _Endpoint:
             return "failed", _refuse(500, "the review failed")
         if context.operations and answer["response"]["allowed"]:
             answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(context.operations)}
+        if context.warnings:
+            answer["response"]["warnings"] = context.warnings
         return _outcome(answer["response"]), _reply(answer)
 
     async def _read(self, request: web.Request) -> bytes:

@@ -16,8 +16,8 @@ from typing import Final
 
 from kbatch.api.objects import PodGroupSpec
 from kbatch.model.makers import sizes
+from kbatch.model.peers import member_name
 from kbatch.model.phase import Phase
-from kbatch.model.templates import member_name
 
 WAVE: Final = 8
 MOST_WAITING: Final = 16

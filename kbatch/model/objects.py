@@ -16,7 +16,9 @@ import msgspec
 from kbatch.api.names import API_VERSION
 from kbatch.api.objects import MOST_OBJECTS, MadeObject, PodGroup, PodGroupSpec
 from kbatch.model.makers import sizes
-from kbatch.model.templates import TemplateError, member_name, render_object
+from kbatch.model.peers import member_name
+from kbatch.model.template_budget import Budget
+from kbatch.model.templates import TemplateError, render_object
 
 MOST_BYTES: Final = 256 * 2**10
 """Of all objects of a group together, rendered, as JSON."""
@@ -37,8 +39,9 @@ class GroupObject:
     manifest: Mapping[str, Any]
 
 
-def objects_of(group: PodGroup) -> tuple[GroupObject, ...]:
-    """The objects of a group, in the order in which it names them, owned by it.
+def objects_of(group: PodGroup, budget: Budget | None = None) -> tuple[GroupObject, ...]:
+    """The objects of a group, in the order in which it names them, owned by it; rendered from the budget, or one of
+    their own.
 
     Raises:
         TemplateError: one cannot be made; its path starts at the spec, such as `objects[1].metadata.name`.
@@ -46,15 +49,15 @@ def objects_of(group: PodGroup) -> tuple[GroupObject, ...]:
     meta = group.metadata
     owner = {"apiVersion": API_VERSION, "kind": "PodGroup", "name": meta.name, "uid": meta.uid, "controller": True}
     found = []
-    for rendered in render(group.spec, group=meta.name, namespace=meta.namespace):
+    for rendered in render(group.spec, group=meta.name, namespace=meta.namespace, budget=budget):
         body = {key: value for key, value in rendered.items() if key not in ("apiVersion", "kind")}
         body["metadata"] = {**rendered["metadata"], "namespace": meta.namespace, "ownerReferences": [owner]}
         found.append(GroupObject(_ref(rendered), body))
     return tuple(found)
 
 
-def render(spec: PodGroupSpec, *, group: str, namespace: str) -> list[dict[str, Any]]:
-    """The objects as they are rendered for a group of this name.
+def render(spec: PodGroupSpec, *, group: str, namespace: str, budget: Budget | None = None) -> list[dict[str, Any]]:
+    """The objects as they are rendered for a group of this name, from the budget or one of their own.
 
     Raises:
         TemplateError: one cannot be made.
@@ -66,7 +69,9 @@ def render(spec: PodGroupSpec, *, group: str, namespace: str) -> list[dict[str, 
         _check_kind(one, f"objects[{index}]")
     peers = tuple(_members(spec, group)) if _name_members(given) else ()
     # All in one, so that the bounds of a rendering are those of all of them together.
-    whole = render_object({"objects": given}, group=group, namespace=namespace, size=_size(spec), peers=peers)
+    whole = render_object(
+        {"objects": given}, group=group, namespace=namespace, size=_size(spec), peers=peers, budget=budget
+    )
     rendered: list[dict[str, Any]] = whole["objects"]
     known: set[MadeObject] = set()
     for index, one in enumerate(rendered):

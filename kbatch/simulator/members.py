@@ -12,9 +12,10 @@ from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUB_
 from kbatch.api.objects import OwnerReference, Pod, PodGroup, PodTemplate, SubGroup
 from kbatch.model.makers import sizes
 from kbatch.model.members import State, plan
+from kbatch.model.peers import member_name
 from kbatch.model.phase import Phase
 from kbatch.model.requests import effective_request
-from kbatch.model.templates import TemplateError, member_name, render_member
+from kbatch.model.templates import TemplateError, render_member
 from kbatch.resources import QuantityError
 from kbatch.simulator.names import FOR_PODS
 from kbatch.simulator.pods import from_template
@@ -59,7 +60,6 @@ def _state(record: PodRecord) -> State:
 
 def _member(group: PodGroup, role: SubGroup, index: int, size: int) -> Pod:
     meta = group.metadata
-    peers = tuple(member_name(meta.name, role.name, number) for number in range(size))
     try:
         rendered: dict[str, Any] = render_member(
             role.template or {},
@@ -67,7 +67,6 @@ def _member(group: PodGroup, role: SubGroup, index: int, size: int) -> Pod:
             role=role.name,
             index=index,
             size=size,
-            peers=peers,
             namespace=meta.namespace,
         )
         template = msgspec.convert(rendered, PodTemplate)

@@ -17,12 +17,11 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
-from kbatch.model.makers import sizes
 from kbatch.model.members import Plan, State, plan
 from kbatch.model.phase import Phase
-from kbatch.model.templates import TemplateError
+from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER, patch_group
-from operators.podgroup.manifest import manifest_of
+from operators.podgroup.manifest import manifests_of
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.reconcile import ADMITTED, Stalled, number, retries_left
 from operators.podgroup.tell import Teller
@@ -94,6 +93,7 @@ class Making:
         self._writes = writes
         self._backoff = backoff
         self._clock = clock
+        self._offload = Offload("templates")
         self._groups: dict[str, _Memory] = {}
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class Making:
         removals: list[Coroutine[Any, Any, object]] = [
             self._delete(key_of(namespace, name), own[name].uid) for name in wanted.remove if name in own
         ]
-        return removals + self._create(key, group, wanted, memory, waits)
+        return removals + await self._create(key, group, wanted, memory, waits)
 
     def _made(self, group: PodGroup, memory: _Memory, own: Mapping[str, Member]) -> dict[str, State]:
         """The group's pods as they are, or will be when what was sent has had its effect."""
@@ -196,7 +196,7 @@ class Making:
                 memory.resting[role] = now + _REST_SECONDS
         memory.present = {name: one.role for name, one in own.items() if made[name] in {State.WAITING, State.PLACED}}
 
-    def _create(
+    async def _create(
         self, key: str, group: PodGroup, wanted: Plan, memory: _Memory, waits: list[float]
     ) -> list[Coroutine[Any, Any, object]]:
         now = self._clock()
@@ -206,23 +206,17 @@ class Making:
         if memory.stalled is not None and memory.generation == group.metadata.generation and again_in > 0:
             waits.append(again_in)
             return []
-        if len(wanted.create) > AT_ONCE:
-            waits.append(0.0)
-        roles = {role.name: role for role in group.spec.sub_groups or ()}
-        counts = {size.role: size for size in sizes(group.spec)}
-        changes: list[Coroutine[Any, Any, object]] = []
-        try:
-            for role, index in wanted.create[:AT_ONCE]:
-                manifest = manifest_of(group, roles[role], index, counts[role].most, self._world.scheduler_name)
-                surplus = index >= counts[role].base
-                changes.append(self._post(key, group, role, manifest, memory, surplus=surplus))
-        except TemplateError as error:
-            self._stall(memory, group, "TemplateError", f"subGroups {role!r}: {error}")
+        made = await self._offload.run(
+            group.metadata.namespace,
+            lambda: manifests_of(group, wanted.create[:AT_ONCE], self._world.scheduler_name, budget=rendering_budget()),
+        )
+        if made.error:
+            self._stall(memory, group, "TemplateError", made.error)
             waits.append(_STALLED_SECONDS)
-            for change in changes:
-                change.close()
             return []
-        return changes
+        if len(made.members) < len(wanted.create):
+            waits.append(0.0)
+        return [self._post(key, group, one.role, one.manifest, memory, surplus=one.surplus) for one in made.members]
 
     async def _post(
         self, key: str, group: PodGroup, role: str, manifest: Mapping[str, Any], memory: _Memory, *, surplus: bool

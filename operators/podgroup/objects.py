@@ -21,6 +21,7 @@ from kbatch.kube.writes import as_dict, create, delete
 from kbatch.model.objects import GroupObject, objects_of
 from kbatch.model.phase import Phase
 from kbatch.model.templates import TemplateError
+from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.reconcile import ADMITTED, OVER, Stalled
 from operators.podgroup.tell import Teller
@@ -96,6 +97,7 @@ class Objects:
         self._teller = teller
         self._kinds = kinds
         self._clock = clock
+        self._offload = Offload("objects")
         self._refused: dict[str, _Refusal] = {}
         self._complete: dict[str, tuple[str, int, tuple[MadeObject, ...]]] = {}
         """Uid and generation of groups of which nothing is left to be made, and what their status said of it then."""
@@ -129,7 +131,7 @@ class Objects:
     async def _make_all(self, key: str, group: PodGroup, made: tuple[MadeObject, ...]) -> Kept:
         exist = list(made)
         try:
-            wanted = self._wanted(group)
+            wanted = await self._wanted(group)
             for ref in [ref for ref in made if ref not in {one.ref for one in wanted}]:
                 await self._delete(group, ref)
                 exist.remove(ref)
@@ -148,9 +150,9 @@ class Objects:
             self._teller.objects_made(group, new)
         return Kept(tuple(exist), tried=True)
 
-    def _wanted(self, group: PodGroup) -> tuple[GroupObject, ...]:
+    async def _wanted(self, group: PodGroup) -> tuple[GroupObject, ...]:
         try:
-            wanted = objects_of(group)
+            wanted = await self._rendered(group)
         except TemplateError as error:
             raise _RefusedError("TemplateError", str(error)) from None
         for one in wanted:
@@ -161,6 +163,14 @@ class Objects:
                     f"objects: no {one.ref.kind} of {one.ref.api_version} can be made here; {known} can",
                 )
         return wanted
+
+    async def _rendered(self, group: PodGroup) -> tuple[GroupObject, ...]:
+        """The objects that the group asks for; rendered beside the event loop.
+
+        Raises:
+            TemplateError: one cannot be made.
+        """
+        return await self._offload.run(group.metadata.namespace, lambda: objects_of(group, rendering_budget()))
 
     async def _make(self, group: PodGroup, one: GroupObject) -> None:
         """Make an object, or find that it is the group's already.
@@ -185,7 +195,7 @@ class Objects:
         doomed = dict.fromkeys(made)
         if group.status.phase not in OVER:  # of what was made last, a process that ended meanwhile may not have told
             with contextlib.suppress(TemplateError):
-                doomed |= dict.fromkeys(one.ref for one in objects_of(group))
+                doomed |= dict.fromkeys(one.ref for one in await self._rendered(group))
         left = list(doomed)
         for ref in tuple(left):
             try:

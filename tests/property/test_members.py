@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kbatch.api.objects import PodGroupSpec, SubGroup
 from kbatch.model.makers import sizes
 from kbatch.model.members import Plan, State, plan
+from kbatch.model.peers import member_name
 from kbatch.model.phase import Phase
-from kbatch.model.templates import member_name
 
 ROLES = ("w", "w-1", "ps")
 

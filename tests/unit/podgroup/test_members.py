@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -15,8 +17,10 @@ from kbatch.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupStatus, Sche
 from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.phase import Phase
+from kbatch.model.template_budget import MOST_STEPS
+from operators.podgroup import making
 from operators.podgroup.making import AT_ONCE
-from operators.podgroup.manifest import manifest_of
+from operators.podgroup.manifest import manifest_of, manifests_of
 from operators.podgroup.members import Members
 from operators.podgroup.reconcile import observe, reconcile, retries_left
 from operators.podgroup.tell import Nobody, Teller
@@ -186,6 +190,52 @@ async def test_a_large_group_is_made_in_parts() -> None:
     assert (made, again) == (AT_ONCE, 0.0)
     rig.see()
     assert (await rig.keep())[0] == 5
+
+
+SIGNS = "{% for p in peers if [" + ",".join(["-+" * 8 + "index"] * 40) + "] == 1 %}{% endfor %}"
+
+
+def asking(text: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "args": [text]}]}}
+
+
+async def test_what_is_rendered_in_one_turn_is_bounded_and_the_rest_follows_at_once() -> None:
+    rig = Rig(least=300, template=asking(SIGNS))
+    made, again = await rig.keep()
+    assert 1 < made < 10
+    assert again == 0.0
+    rig.see()
+    assert (await rig.keep())[0] == made
+
+
+async def test_a_member_that_takes_too_much_stalls_the_group_with_the_place_and_the_limit() -> None:
+    rig = Rig(least=3000, template=asking(SIGNS))
+    assert (await rig.keep())[0] == 0
+    _, stalled = rig.members.stalled("ns/pg", rig.group)
+    assert stalled is not None
+    place, limit = "spec.subGroups[0].template.spec.containers[0].args[0]", f"more than {MOST_STEPS} steps"
+    assert stalled.message == f"{place}: rendering one member takes {limit}"
+
+
+async def test_one_peer_of_a_million_costs_no_million_names() -> None:
+    rig = Rig(least=1, most=1_000_000, template=asking("{{ peers[0] }} {{ peers[-1] }}"))
+    started = time.process_time()
+    assert (await rig.keep())[0] == 1
+    assert time.process_time() - started < 0.5
+    assert rig.server.pods["pg-w-0"]["spec"]["containers"][0]["args"] == ["pg-w-0 pg-w-999999"]
+
+
+async def test_members_are_rendered_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noted(*given: Any, **named: Any) -> Any:
+        threads.append(threading.get_ident())
+        return manifests_of(*given, **named)
+
+    monkeypatch.setattr(making, "manifests_of", noted)
+    assert (await Rig().keep())[0] == 2
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 async def test_a_failed_member_is_counted_first_and_made_again_after_a_while(rig: Rig) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import random
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -22,6 +25,8 @@ from kbatch.model.events import Delete, Upsert
 from kbatch.process.kopf_host import operator_settings
 from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import spoil
+from tests.unit.webhooks.test_podgroups import SIGNS
+from webhooks import podgroups
 from webhooks.answers import reviewing
 from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
@@ -236,6 +241,61 @@ def test_pods_need_no_handler_where_nothing_is_reserved() -> None:
         one.see(group("holder", "8", enqueued=True))
         assert one.desk.guards_no_pod("ns") is (one is off)
         assert one.desk.guards_no_pod("other") is (one is not gating)
+
+
+def templated(text: str, *, roles: int = 1, least: int = 2) -> dict[str, Any]:
+    container = {"name": "c", "args": [text]}
+    template = {"spec": {"containers": [container]}}
+    return podgroup(subGroups=[{"name": f"r{n}", "minMember": least, "template": template} for n in range(roles)])
+
+
+class _Threads:
+    """In which threads templates were looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[int] = []
+        self._look = podgroups.template_error
+        monkeypatch.setattr(podgroups, "template_error", self._noted)
+
+    def _noted(self, *given: Any, **named: Any) -> str | None:
+        self.seen.append(threading.get_ident())
+        return self._look(*given, **named)
+
+
+async def test_templates_are_rendered_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, threads, here = Rig(), _Threads(monkeypatch), threading.get_ident()
+    assert await rig.desk.podgroup(templated("{{ index }}"), None, dry_run=False) == {}
+    assert here not in threads.seen
+    error = await rig.refused(templated("{{ x }}"))
+    assert (error.code, here not in threads.seen) == (422, True)
+    await rig.desk.podgroup(templated("as it is"), None, dry_run=False)
+    assert threads.seen[2:] == [here]
+
+
+async def test_a_review_ends_when_its_budget_does_and_the_loop_goes_on_meanwhile() -> None:
+    rig, turns = Rig(), 0
+    hostile = templated(SIGNS, roles=64, least=400)
+    started = time.process_time()
+    with reviewing(time.monotonic(), "60s"):  # however busy the machine is
+        review = asyncio.create_task(rig.refused(hostile))
+        while not review.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+    assert "steps together" in str(await review)
+    assert turns > 10
+    assert time.process_time() - started < 10.0  # half a minute without a budget
+
+
+async def test_templates_that_could_not_be_checked_in_time_pass_with_a_warning() -> None:
+    rig, door = Rig(), threading.Event()
+    first = asyncio.create_task(rig.desk._offload.run("other", door.wait))
+    try:
+        with reviewing(time.monotonic(), "0s") as context:
+            assert await rig.desk.podgroup(templated("{{ x }}"), None, dry_run=False) == {}
+    finally:
+        door.set()
+    assert "could not be checked in time" in context.warnings[0]
+    assert await first
 
 
 # --- through kopf -----------------------------------------------------------------------------------------------------

@@ -8,8 +8,21 @@ import msgspec
 import pytest
 
 from kbatch.api.objects import OwnerReference, PodGroupSpec
+from kbatch.model.template_budget import MOST_STEPS, MOST_STEPS_TOGETHER, Budget
 from tests.unit.webhooks.build import cores, quota
-from webhooks.podgroups import ask, grows, object_error, owning_job, read_spec, template_error, too_large
+from webhooks.podgroups import (
+    MOST_AT_ONCE,
+    are_plain,
+    ask,
+    grows,
+    new_objects,
+    new_templates,
+    object_error,
+    owning_job,
+    read_spec,
+    template_error,
+    too_large,
+)
 
 
 def spec(*roles: dict[str, Any], **more: Any) -> PodGroupSpec:
@@ -22,7 +35,7 @@ def role(name: str = "w", *, text: str = "", least: int = 2, **pod: Any) -> dict
 
 
 def error(now: PodGroupSpec, before: PodGroupSpec | None = None) -> str | None:
-    return template_error(now, before, group="g", namespace="ns")
+    return template_error(new_templates(now, before), group="g", namespace="ns", budget=Budget())
 
 
 def test_templates_that_can_be_rendered_pass() -> None:
@@ -34,7 +47,7 @@ def test_templates_that_can_be_rendered_pass() -> None:
 @pytest.mark.parametrize(
     ("roles", "wanted"),
     [
-        ([role("a"), role("b", text="{{ peers[2] }}")], "spec.subGroups[1].template.spec.containers[0].args[0]: tuple"),
+        ([role("a"), role("b", text="{{ peers[2] }}")], "spec.subGroups[1].template.spec.containers[0].args[0]: peers"),
         ([role(text="{{ x }}")], "spec.subGroups[0].template.spec.containers[0].args[0]: 'x' is undefined"),
         ([role(containers=[])], "spec.subGroups[0].template.spec.containers: a pod has at least one container"),
         ([role(containers=7)], "spec.subGroups[0].template.spec.containers: Expected `array`, got `int`"),
@@ -45,6 +58,46 @@ def test_templates_that_can_be_rendered_pass() -> None:
 )  # fmt: skip
 def test_others_are_refused_with_the_place(roles: list[dict[str, Any]], wanted: str) -> None:
     assert wanted in (error(spec(*roles)) or "")
+
+
+SIGNS = "{% for p in peers if [" + ",".join(["-+" * 8 + "index"] * 40) + "] == 1 %}{% endfor %}"
+
+
+def test_what_takes_too_much_is_refused_with_the_place_and_the_limit() -> None:
+    one = error(spec(role("a"), role("b", text=SIGNS, least=2048)))
+    place = "spec.subGroups[1].template.spec.containers[0].args[0]"
+    assert one == f"{place}: rendering one member takes more than {MOST_STEPS} steps"
+    many = error(spec(*(role(f"r{number}", text=SIGNS, least=400) for number in range(64))))
+    assert many is not None
+    assert many.endswith(f": the templates of the group take more than {MOST_STEPS_TOGETHER} steps together")
+    assert error(spec(*(role(f"r{number}", text="{{ peers|join }}", least=2048) for number in range(64)))) is None
+
+
+def test_a_role_is_looked_at_as_large_as_it_is() -> None:
+    assert error(spec(role(text="{{ peers[-1] }} {{ peers[999999] }}", least=1_000_000))) is None
+    assert "steps" in (error(spec(role(text="{{ peers|length }}", least=1_000_000))) or "")
+    assert error(spec(role(text="{{ peers[0] }}", least=2**62))) is None
+
+
+def test_a_name_that_cannot_be_is_not_rendered() -> None:
+    new = new_templates(spec(role(text="{{ group }}")), None)
+    assert template_error(new, group="x" * 2_000_000, namespace="ns", budget=Budget()) is None
+
+
+def test_small_templates_and_objects_without_expressions_are_plain() -> None:
+    def plain(*roles: dict[str, Any], **more: Any) -> bool:
+        found = spec(*roles, **more)
+        return are_plain(new_templates(found, None), new_objects(found, None))
+
+    def service(name: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
+
+    assert plain(role(), role("b"), objects=[service("web")])
+    assert plain({"name": "none", "minMember": 3})
+    assert not plain(role(), role("b", text="{{ index }}"))
+    assert not plain(role(volumes=[[]] * MOST_AT_ONCE))
+    assert not plain(objects=[service("{{ group }}")])
+    assert not plain(objects=[{**service("web"), "data": [[]] * MOST_AT_ONCE}])
 
 
 def test_only_what_is_new_is_looked_at() -> None:
@@ -59,11 +112,11 @@ def test_objects_that_cannot_be_rendered_are_refused_with_the_place_where_they_a
         return spec(*roles, objects=[{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}], **more)
 
     def said(now: PodGroupSpec, before: PodGroupSpec | None = None) -> str | None:
-        return object_error(now, before, group="", namespace="ns")
+        return object_error(now, group="", namespace="ns", budget=Budget()) if new_objects(now, before) else None
 
     assert said(spec()) is None
     assert said(of("{{ group }}-{{ peers[1] }}", role())) is None
-    wrong = "spec.objects[0].metadata.name: tuple object has no element 2"
+    wrong = "spec.objects[0].metadata.name: peers has no element 2"
     assert said(of("{{ peers[2] }}", role())) == wrong
     assert said(of("{{ peers[2] }}", role(), queue="other"), of("{{ peers[2] }}", role())) is None
     assert said(of("{{ peers[2] }}", role()), of("{{ peers[2] }}", role(least=3))) == wrong

@@ -21,7 +21,7 @@ from kbatch.metrics import WebhookMetrics
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import server as serving
-from webhooks.answers import objects
+from webhooks.answers import objects, warn
 from webhooks.certificates import Certificates
 from webhooks.server import MalformedReviewError, Resource, ReviewServer, parse_review
 
@@ -64,11 +64,14 @@ class Rig:
         )
         self.reviews: list[dict[str, Any]] = []
         self.objects: list[Mapping[str, Any]] = []
+        self.warnings: list[str] = []
         self.answer: dict[str, Any] | Exception = {"response": {"uid": "u-1", "allowed": True}}
 
     async def handle(self, request: Any, **_: Any) -> Any:
         self.reviews.append(request)
         self.objects.append(objects({}, None)[0])
+        for text in self.warnings:
+            warn(text)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -114,6 +117,12 @@ async def test_a_review_reaches_the_handler_and_its_answer_comes_back(rig: Rig) 
     assert rig.reviews[0]["request"]["object"] == {"metadata": {"name": "pg", "namespace": "ns"}}
     assert rig.reviews[0]["request"]["uid"] == "u-1"
     assert rig.counted("allowed") == 1
+
+
+async def test_warnings_are_told_with_the_answer(rig: Rig) -> None:
+    rig.warnings = ["one", "two"]
+    _, answer = await rig.post(json.dumps(review()))
+    assert answer["response"] == {"uid": "u-1", "allowed": True, "warnings": ["one", "two"]}
 
 
 async def test_what_needs_no_handler_is_answered_without_kopf(rig: Rig) -> None:
