@@ -33,6 +33,8 @@ AT_ONCE: Final = 200
 _REST_SECONDS: Final = 60.0
 _STALLED_SECONDS: Final = 30.0
 _LONGEST_BACKOFF: Final = 300.0
+_FORBIDDEN_SECONDS: Final = 1.0
+"""The first pause after a member was forbidden: a quota may only be counted late. It doubles each time."""
 
 _STATES: Final = {
     Stage.PENDING: State.WAITING,
@@ -56,6 +58,7 @@ class _Memory:
         tried: whether anything was made since the process started.
         stalled, generation, stalled_until: what stands in the way, for which generation, and when to try again.
         stalls: how often something stood in the way.
+        pause: seconds for which nothing is tried if a member is forbidden now.
     """
 
     uid: str
@@ -68,6 +71,7 @@ class _Memory:
     stalls: int = 0
     generation: int = 0
     stalled_until: float = 0.0
+    pause: float = _FORBIDDEN_SECONDS
 
 
 class Making:
@@ -124,8 +128,12 @@ class Making:
             memory = self._groups[key] = _Memory(group.metadata.uid)
         stalls, waiting = memory.stalls, memory.stalled is not None
         changed = await all_of(await self._changes(key, group, phase, memory, members, waits))
-        if phase in ADMITTED and memory.stalls == stalls and (changed or not waiting):
+        if memory.stalls != stalls:
+            waits.append(max(0.0, memory.stalled_until - self._clock()))
+        elif phase in ADMITTED and (changed or not waiting):
             memory.tried, memory.stalled = True, None
+            if waiting:
+                waits.append(0.0)  # the others, which were not tried
         return changed
 
     async def _changes(
@@ -203,20 +211,22 @@ class Making:
         if not wanted.create:
             return []
         again_in = memory.stalled_until - now
-        if memory.stalled is not None and memory.generation == group.metadata.generation and again_in > 0:
+        known = memory.stalled is not None and memory.generation == group.metadata.generation
+        if known and again_in > 0:
             waits.append(again_in)
             return []
+        memory.pause = min(_LONGEST_BACKOFF, 2 * memory.pause) if known else _FORBIDDEN_SECONDS
         made = await self._offload.run(
             group.metadata.namespace,
             lambda: manifests_of(group, wanted.create[:AT_ONCE], self._world.scheduler_name, budget=rendering_budget()),
         )
         if made.error:
             self._stall(memory, group, "TemplateError", made.error)
-            waits.append(_STALLED_SECONDS)
             return []
-        if len(made.members) < len(wanted.create):
+        members = made.members[:1] if known else made.members  # what stood in the way may still do
+        if len(members) < len(wanted.create) and not known:
             waits.append(0.0)
-        return [self._post(key, group, one.role, one.manifest, memory, surplus=one.surplus) for one in made.members]
+        return [self._post(key, group, one.role, one.manifest, memory, surplus=one.surplus) for one in members]
 
     async def _post(
         self, key: str, group: PodGroup, role: str, manifest: Mapping[str, Any], memory: _Memory, *, surplus: bool
@@ -244,16 +254,19 @@ class Making:
             if surplus:
                 memory.resting[role] = self._clock() + _REST_SECONDS
                 return
-            self._teller.trouble(group, "PodRefused", f"pod {name}: {error.message}")
+            self._stall(memory, group, "PodRefused", f"pod {name}: {error.message}", seconds=memory.pause)
+            return
         raise error
 
-    def _stall(self, memory: _Memory, group: PodGroup, reason: str, message: str) -> None:
+    def _stall(
+        self, memory: _Memory, group: PodGroup, reason: str, message: str, *, seconds: float = _STALLED_SECONDS
+    ) -> None:
         memory.stalls += 1
         if memory.stalled is None or memory.stalled.reason != reason:
             self._teller.trouble(group, reason, message)
         memory.tried, memory.stalled = True, Stalled(reason, message[:1024])
         memory.generation = group.metadata.generation
-        memory.stalled_until = self._clock() + _STALLED_SECONDS
+        memory.stalled_until = self._clock() + seconds
 
     async def _delete(self, pod: str, uid: str) -> ApiError | None:
         if self._writes.unseen(pod):

@@ -340,13 +340,59 @@ async def test_no_room_in_the_quota_is_no_room() -> None:
     assert (await rig.keep(Phase.RUNNING))[0] == 0
 
 
-async def test_a_refused_member_of_the_minimum_is_asked_for_again_and_said(rig: Rig) -> None:
+async def test_a_forbidden_member_of_the_minimum_stalls_the_group_with_the_servers_words() -> None:
+    rig = Rig(least=20)
+    rig.server.refuse["POST"] = ApiError(403, "Forbidden", 'violates PodSecurity "restricted:latest"')
+    await rig.keep()
+    _, stalled = rig.members.stalled("ns/pg", rig.group)
+    assert stalled is not None
+    assert (stalled.reason, stalled.message) == ("PodRefused", 'pod pg-w-19: violates PodSecurity "restricted:latest"')
+    assert rig.told.reasons == ["PodRefused"]
+
+
+async def test_a_forbidden_member_is_asked_for_again_by_itself_and_ever_more_seldom() -> None:
+    rig = Rig(least=20)
     rig.server.refuse["POST"] = ApiError(403, "Forbidden", "exceeded quota")
-    with pytest.raises(ApiError):
-        await rig.keep()
-    assert rig.told.reasons == ["PodRefused", "PodRefused"]
+    await rig.keep()
+    posts, pauses = len(rig.server.sent("POST")), list[float]()
+    assert posts == 20
+    for _ in range(10):
+        _, again = await rig.keep()
+        assert again is not None
+        assert len(rig.server.sent("POST")) == posts, "it is not tried at once again"
+        pauses.append(again)
+        rig.now += again
+        assert (await rig.keep())[1] is not None
+        posts += 1
+        assert len(rig.server.sent("POST")) == posts
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
     rig.server.refuse.clear()
-    assert (await rig.keep())[0] == 2
+    rig.now += 300
+    assert await rig.keep() == (1, 0.0)
+    assert (await rig.keep())[0] == 19
+    assert rig.members.stalled("ns/pg", rig.group) == (True, None)
+
+
+async def test_a_broken_role_keeps_back_the_others_for_as_long_as_it_is_broken() -> None:
+    rig = Rig()
+    broken = SubGroup(name="z", min_member=1, template=asking("{{ nobody }}"))
+    rig.group.spec.sub_groups = (*(rig.group.spec.sub_groups or ()), broken)
+    for _ in range(3):
+        assert (await rig.keep())[0] == 0
+        rig.now += 31
+    assert rig.server.sent("POST") == []
+
+
+async def test_pauses_are_short_again_after_the_spec_has_changed() -> None:
+    rig = Rig()
+    rig.server.refuse["POST"] = ApiError(403, "Forbidden", "exceeded quota")
+    for _ in range(6):
+        await rig.keep()
+        rig.now += 40
+    mended = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
+    mended.metadata.generation, mended.metadata.resource_version = 2, "50"
+    rig.world.apply(Upsert(mended))
+    assert (await rig.keep())[1] == 1
 
 
 @pytest.mark.parametrize("why", ["TemplateError", "PodRefused"])
