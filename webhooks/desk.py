@@ -118,7 +118,7 @@ class Desk:
         if creating and spec.min_resources is None:
             filled |= await self._from_owner(spec, metadata)
         changes = _under("spec", filled)
-        if metadata.namespace in self._world.quotas and (creating or _phase(body) not in _OVER):
+        if metadata.namespace in self._world.quotas and (old is None or _phase(old) not in _OVER):
             changes |= await self._within_quotas(spec, before, metadata, dry_run=dry_run)
         return changes
 
@@ -203,20 +203,27 @@ class Desk:
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
         if not podgroups.may_exist(name):
             return {}  # the API server refuses it
-        if sum(map(len, (*asked.requests, *asked.limits))) > MOST_NAMES:
+        await self._admit(metadata.namespace, Claim(name, asked, token), dry_run=dry_run)
+        return {"metadata": noted}
+
+    async def _admit(self, namespace: str, claim: Claim, *, dry_run: bool) -> None:
+        """Have the claim granted.
+
+        Raises:
+            RefusedError: it is not.
+        """
+        if sum(map(len, (*claim.ask.requests, *claim.ask.limits))) > MOST_NAMES:
             raise RefusedError(
-                422, f"PodGroup {name!r}: the names of its resources have more than {MOST_NAMES} characters"
+                422, f"PodGroup {claim.name!r}: the names of its resources have more than {MOST_NAMES} characters"
             )
-        claim = Claim(name, asked, token)
         try:
-            reason = await self._ledgers.admit(metadata.namespace, claim, dry_run=dry_run, deadline=deadline())
+            reason = await self._ledgers.admit(namespace, claim, dry_run=dry_run, deadline=deadline())
         except UndecidedError as error:
             raise RefusedError(
-                503, f"PodGroup {name!r} could not be held against the quotas, try again: {error}"
+                503, f"PodGroup {claim.name!r} could not be held against the quotas, try again: {error}"
             ) from None
         if reason is not None:
-            raise RefusedError(403, podgroups.refusal(name, reason))
-        return {"metadata": noted}
+            raise RefusedError(403, podgroups.refusal(claim.name, reason))
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
@@ -244,7 +251,27 @@ class Desk:
 
     def guards_no_pod(self, namespace: str) -> bool:
         """Whether each new pod of the namespace can pass as it is: nothing is reserved there that it could use."""
-        return not self._rules.gate_pods and not self._reserves(namespace)
+        return not (self._rules.gate_pods or self._reserves(namespace) or self._may_revive(namespace))
+
+    def _may_revive(self, namespace: str) -> bool:
+        rules, world = self._rules, self._world
+        return rules.quota_policy == REJECT and namespace in world.quotas and namespace in world.lapsed
+
+    async def readmit(self, body: Body, *, dry_run: bool) -> None:
+        """A pod that is created: if its group was over, the group comes to life again by it, and must fit once more.
+
+        Raises:
+            RefusedError: the group does not fit any more, or that could not be found out.
+        """
+        pod = pods.read_pod(body)
+        if pod is None or pod.spec.node_name or not self._may_revive(pod.metadata.namespace):
+            return
+        namespace, group = pod.metadata.namespace, pods.group_of(pod, self._rules.scheduler_name)
+        asked = self._world.lapsed[namespace].get(group)
+        if asked is not None:
+            await self._admit(namespace, Claim(group, asked, secrets.token_hex(6)), dry_run=dry_run)
+            if not dry_run:
+                self._world.held(namespace, group)
 
     def _reserves(self, namespace: str) -> bool:
         if self._rules.reservations == OFF or namespace not in self._world.quotas:

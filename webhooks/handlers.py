@@ -55,6 +55,7 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
             return
         new, _ = objects(body, None)
         with _deciding():
+            await desk.readmit(new, dry_run=dryrun)
             changes = desk.pod(new, dry_run=dryrun)
         _answer(new, patch, changes)
 

@@ -186,6 +186,9 @@ class World:
         self.groups: dict[str, Groups] = {}
         self.enqueued: set[str] = set()
         """The groups that were let in, as `namespace/name`."""
+        self.lapsed: dict[str, dict[str, Ask]] = {}
+        """By namespace and name what the groups ask for that are over, or were when they were last held against a
+        quota: what they had was free for others since."""
         self.version = 0
         """The newest PodGroup that was seen: everything before it was seen too."""
         self._numbers = itertools.count(1)
@@ -224,6 +227,7 @@ class World:
         key = key_of(namespace, name)
         self._use(key)
         self._leave_queue(key)
+        self._lapse(group)
         if group.status.phase not in _OVER:
             self._queues.setdefault(group.spec.queue, {})[key] = group.status.phase
             self._queue_of[key] = group.spec.queue
@@ -231,6 +235,22 @@ class World:
             self.enqueued.add(key)
         else:
             self.enqueued.discard(key)
+
+    def _lapse(self, group: PodGroup) -> None:
+        namespace, name = group.metadata.namespace, group.metadata.name
+        if group.status.phase not in _OVER and name not in self.lapsed.get(namespace, {}):
+            return
+        try:
+            self.lapsed.setdefault(namespace, {})[name] = ask_of(group.spec)
+        except QuantityError:
+            self.held(namespace, name)
+
+    def held(self, namespace: str, name: str) -> None:
+        """A group was held against the quotas of its namespace, or is gone."""
+        lapsed = self.lapsed.get(namespace, {})
+        lapsed.pop(name, None)
+        if not lapsed:
+            self.lapsed.pop(namespace, None)
 
     def _leave_queue(self, key: str) -> None:
         queue = self._queue_of.pop(key, None)
@@ -287,6 +307,7 @@ class World:
                 self._drop_if_empty(namespace, groups)
             self.enqueued.discard(key_of(namespace, name))
             self._leave_queue(key_of(namespace, name))
+            self.held(namespace, name)
         elif kind is Pod:
             self._forget_pod(key_of(namespace, name))
         elif kind is ResourceQuota:

@@ -42,6 +42,7 @@ class NoServer:
 
     def __init__(self) -> None:
         self.quotas: list[Any] = []
+        self.listed: list[Any] = []
         self.written: list[Any] = []
         self.down = False
 
@@ -52,7 +53,8 @@ class NoServer:
             pod = {"spec": {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
             return json.dumps({"metadata": {"name": "owner", "uid": "u"}, "spec": {"template": pod}}).encode()
         if path.endswith(("resourcequotas", "podgroups")):
-            return json.dumps({"metadata": {"resourceVersion": "1"}, "items": self.quotas}).encode()
+            items = self.quotas if path.endswith("resourcequotas") else self.listed
+            return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
         if "/namespaces/" in path and path.count("/") == 4:
             return json.dumps({"metadata": {"uid": "n"}}).encode()
         if method == "POST":
@@ -135,9 +137,56 @@ async def test_a_group_that_is_over_is_held_against_nothing() -> None:
     rig = Rig()
     rig.see(quota(requests_cpu="5"))
     rig.server.down = True
-    over = podgroup(cpu="6") | {"status": {"phase": "Completed"}}
-    assert await rig.desk.podgroup(over, podgroup(cpu="4"), dry_run=False) == {}
+    over = {"status": {"phase": "Completed"}}
+    assert await rig.desk.podgroup(podgroup(cpu="6"), podgroup(cpu="4") | over, dry_run=False) == {}
     assert (await rig.refused(podgroup(cpu="6"), podgroup(cpu="4"))).code == 403
+    # The API server keeps the status as it was, whatever is sent with the spec; here it stands as it was sent.
+    assert (await rig.refused(podgroup(cpu="6") | over, podgroup(cpu="4"))).code == 403
+    assert (await rig.refused(podgroup(cpu="6") | over)).code == 403
+
+
+def revived(*, used: str = "") -> Rig:
+    """Ten cores, of which a group that is over once had eight, and others have some now."""
+    rig = Rig(quota_policy=REJECT)
+    rig.see(quota(requests_cpu="10"), group("g", "8", phase="Completed"))
+    rig.server.quotas = [{"metadata": {"name": "quota"}, "spec": {"hard": {"requests.cpu": "10"}}}]
+    if used:
+        rig.see(group("other", used, version=2))
+    return rig
+
+
+async def test_under_reject_a_group_that_comes_to_life_again_is_held_against_the_quota() -> None:
+    full = revived(used="4")
+    full.server.listed = [{"metadata": {"name": "other"}, "spec": {"minResources": {"cpu": "4"}}}]
+    assert not full.desk.guards_no_pod("ns")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"asks for 8 requests\.cpu, over ResourceQuota quota"):
+            await full.desk.readmit(pod("g"), dry_run=False)
+    full.see(group("g", "8", version=3, phase="Running"))  # by a Job, before it has pods
+    with pytest.raises(RefusedError):
+        await full.desk.readmit(pod("g"), dry_run=False)
+    await full.desk.readmit(pod("other"), dry_run=False)
+    await full.desk.readmit(pod(), dry_run=False)
+
+
+async def test_a_group_that_has_room_when_it_comes_to_life_again_is_in_the_ledger_once() -> None:
+    rig = revived(used="2")
+    await rig.desk.readmit(pod("g"), dry_run=True)
+    assert rig.server.written == []
+    await rig.desk.readmit(pod("g"), dry_run=False)
+    assert " 1 cpu=8000 " in rig.server.written[0]["data"]["entries"]
+    assert rig.desk.guards_no_pod("ns")
+    rig.see(group("g", "8", version=3, phase="Running"))
+    await rig.desk.readmit(pod("g"), dry_run=False)
+    assert len(rig.server.written) == 1
+
+
+async def test_groups_come_to_life_again_unseen_where_no_sum_is_kept() -> None:
+    for rig in (Rig(), Rig(quota_policy=REJECT)):
+        rig.see(group("g", "80", phase="Completed"))
+        rig.server.down = True
+        assert rig.desk.guards_no_pod("ns")
+        await rig.desk.readmit(pod("g"), dry_run=False)
 
 
 async def test_under_reject_a_group_carries_the_token_of_its_entry() -> None:

@@ -38,6 +38,15 @@ def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
     assert _containers(world) == {}
 
 
+def test_groups_that_were_over_go_too() -> None:
+    world = World()
+    for event in (Upsert(group("g", "4", phase="Completed")), Upsert(group("g", "4", phase="Running"))):
+        world.receive(Batch((event,), complete=True))
+    assert world.lapsed == {"ns": {"g": cores(4)}}
+    world.receive(Batch((Delete(PodGroup, "ns", "g"),), complete=True))
+    assert _containers(world) == {}
+
+
 def test_the_tokens_of_a_namespace_with_quotas_stay() -> None:
     world = World()
     for event in (Upsert(quota(requests_cpu="10")), Upsert(group("g", "4", token="t")), Delete(PodGroup, "ns", "g")):
