@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+import shutil
 import ssl
 import subprocess
 import sys
@@ -12,7 +14,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import helm_python
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,6 +217,55 @@ def test_a_url_takes_the_place_of_the_service(
             shake_hands(server, pem(data, "ca.crt"), other)
     # Nothing inside of the cluster could reach it.
     assert rendered.of("Pod") == []
+
+
+LOOKUP = 'lookup "v1" "Secret" .Release.Namespace (include "kbatch.certificateSecret" .)'
+
+
+def upgraded(folder: Path, installed: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The Secret after an upgrade of what is installed, and the authority in the configuration; without a cluster."""
+    shutil.copytree(CHART, folder)
+    (folder / "found.json").write_text(json.dumps(installed))
+    template = folder / "templates" / "webhook" / "_webhook.tpl"
+    text = template.read_text()
+    assert text.count(LOOKUP) == 1
+    template.write_text(text.replace(LOOKUP, '.Files.Get "found.json" | fromJson'))
+    with helm_python.Chart.load(folder) as chart:
+        options = json.dumps({"name": "kbatch", "namespace": "kbatch-system", "is_install": False})
+        files = json.loads(helm_python._native.call_string("helm_render", chart._raw(), "{}", options))
+    documents = [
+        document
+        for name, text in files.items()
+        if not name.endswith("NOTES.txt")
+        for document in yaml.safe_load_all(text)
+        if document
+    ]
+    (secret,) = (one for one in documents if one["kind"] == "Secret")
+    (called,) = (one for one in documents if one["kind"] == "ValidatingWebhookConfiguration")
+    return secret, base64.b64decode(called["webhooks"][0]["clientConfig"]["caBundle"]).decode()
+
+
+def test_a_certificate_is_kept_by_upgrades_until_it_is_to_be_renewed(default: Any, tmp_path: Path) -> None:
+    installed = default.one("Secret", "kbatch-webhook-certificates")
+    kept, authority = upgraded(tmp_path / "chart", installed)
+    assert kept["data"] == installed["data"]
+    assert authority == pem(installed["data"], "ca.crt")
+
+
+def test_while_a_certificate_is_renewed_the_old_one_is_trusted_too(default: Any, tmp_path: Path) -> None:
+    secrets = [default.one("Secret", "kbatch-webhook-certificates")]
+    for number in range(3):
+        due = copy.deepcopy(secrets[-1])
+        due["metadata"]["annotations"]["kbatch.dev/certificate-renew-at"] = "0"
+        renewed, authority = upgraded(tmp_path / f"chart{number}", due)
+        assert renewed["data"]["tls.crt"] != due["data"]["tls.crt"]
+        for served in (renewed, due):  # a replica serves the old one until it sees the new Secret
+            shake_hands(server_context(served["data"], tmp_path), authority, SERVICE)
+        assert authority.count("BEGIN CERTIFICATE") == 2, "what was trusted before that is not trusted for ever"
+        assert pem(renewed["data"], "ca.crt") == authority
+        secrets.append(renewed)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server_context(secrets[0]["data"], tmp_path), authority, SERVICE)
 
 
 def test_certificates_by_cert_manager(render: Callable[..., Any], values_files: dict[str, Any]) -> None:

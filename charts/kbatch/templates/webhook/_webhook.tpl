@@ -35,17 +35,20 @@ By what names and addresses the API server reaches the webhook, as JSON: {"names
 {{/*
 The certificate that Helm makes, as JSON: {"ca", "certificate", "key", "renew"}, PEM in base64 and the time (seconds
 since 1970) from which on an upgrade makes a new one. That of the Secret in the cluster as long as it is whole, counts,
-and bears the right names.
+and bears the right names. The authority of the one before is trusted beside that of a new one: replicas serve the old
+certificate until they see the new Secret. Its key was never kept, so it can sign no more.
 */}}
 {{- define "kbatch.helmCertificate" -}}
 {{- $hosts := include "kbatch.webhookHosts" . -}}
 {{- $now := now | unixEpoch | int64 -}}
 {{- $kept := dict -}}
+{{- $before := "" -}}
 {{- $found := lookup "v1" "Secret" .Release.Namespace (include "kbatch.certificateSecret" .) -}}
 {{- if $found -}}
 {{- $notes := default dict $found.metadata.annotations -}}
 {{- $data := default dict $found.data -}}
 {{- $renew := get $notes "kbatch.dev/certificate-renew-at" | default "0" | int64 -}}
+{{- $before = regexFind "(?s)-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?" (get $data "ca.crt" | default "" | b64dec) -}}
 {{- $whole := and (get $data "tls.crt") (get $data "tls.key") (get $data "ca.crt") -}}
 {{- if and $whole (eq (get $notes "kbatch.dev/certificate-hosts") $hosts) (gt $renew $now) -}}
 {{- $kept = dict "ca" (get $data "ca.crt") "certificate" (get $data "tls.crt") "key" (get $data "tls.key") "renew" $renew -}}
@@ -59,7 +62,7 @@ and bears the right names.
 {{- $ca := genCA (printf "%s-ca" (include "kbatch.webhookName" .)) $days -}}
 {{- $made := genSignedCert (include "kbatch.webhookName" .) $for.addresses $for.names $days $ca -}}
 {{- $renew := add $now (div (mul $days 86400 9) 10) -}}
-{{- dict "ca" ($ca.Cert | b64enc) "certificate" ($made.Cert | b64enc) "key" ($made.Key | b64enc) "renew" $renew | toJson -}}
+{{- dict "ca" (print $ca.Cert $before | b64enc) "certificate" ($made.Cert | b64enc) "key" ($made.Key | b64enc) "renew" $renew | toJson -}}
 {{- end -}}
 {{- end -}}
 
