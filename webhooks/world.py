@@ -190,7 +190,8 @@ class World:
         """By namespace and name what the groups ask for that are over, or were when they were last held against a
         quota: what they had was free for others since."""
         self.version = 0
-        """The newest PodGroup that was seen: everything before it was seen too."""
+        """What was seen of PodGroups is at least as new as this: the newest of them, or the last list. It is less than
+        before when the cluster was restored from a backup."""
         self._numbers = itertools.count(1)
         self._queues: dict[str, dict[str, str]] = {}  # by queue: the phases of its groups that are not over, by key
         self._queue_of: dict[str, str] = {}
@@ -201,6 +202,10 @@ class World:
         """Take what an informer saw."""
         for event in batch.events:
             self._apply(event)
+        if batch.listed is not None:
+            kind, version = batch.listed
+            if kind is PodGroup:
+                self.version = number_of(version)
 
     def phases_in(self, queue: str) -> list[str]:
         """The phases of the groups that name this queue and are not over; empty for one without a status."""
@@ -336,8 +341,12 @@ def _some(amounts: Resources) -> Resources:
 
 def version_of(group: PodGroup) -> int:
     """The resourceVersion as the number that it is; 0 where there is none."""
-    text = group.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
+    return number_of(group.metadata.resource_version)
+
+
+def number_of(version: str) -> int:
+    """A resourceVersion as the number that it is; 0 where it is none."""
+    return int(version) if version.isdecimal() else 0
 
 
 def _enqueued(group: PodGroup) -> bool:

@@ -37,10 +37,14 @@ class Batch:
 
     `complete` is False only while the very first list is still coming in, page by page: from the first True on, whoever
     has applied every batch has a whole picture.
+
+    `listed` stands at the end of a list: the kind, and the version that the list was of. It may be lower than what was
+    seen before: a cluster that was restored counts on from where it was then.
     """
 
     events: tuple[Event, ...]
     complete: bool
+    listed: tuple[type[AnyObject], str] | None = None
 
 
 class Informer(Generic[T]):
@@ -133,7 +137,8 @@ class Informer(Generic[T]):
         # is anything of it remembered before: should it break off, the next one must tell the same again.
         gone = [key for key in self._known if key not in seen]
         deletes: list[Event] = [self._forget(key) for key in gone]
-        yield Batch((*deletes, *self._told(held)), complete=True)
+        listed = cast("type[AnyObject]", self.kind.type), self._version
+        yield Batch((*deletes, *self._told(held)), complete=True, listed=listed)
 
     def _watched(self) -> AsyncGenerator[list[Change[T]], None]:
         return watch_continuously(

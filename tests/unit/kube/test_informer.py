@@ -116,6 +116,18 @@ async def test_after_a_gap_only_differences_are_told() -> None:
         assert told(after.events).index("-reborn") < told(after.events).index("+reborn@new")
 
 
+async def test_a_list_says_of_which_version_it_was_even_one_that_is_lower() -> None:
+    async with serving() as fake, informing(fake, page_size=1) as batches:
+        fake.answers = [
+            nodes(70, node("a", 60), more="next"),
+            nodes(70, node("b", 61)),
+            streams(line("ADDED", node("c", 75)) + EXPIRED),
+            nodes(8, node("a", 5)),  # restored from a backup
+            streams(then=quiet),
+        ]
+        assert [batch.listed for batch in await take(batches, 4)] == [None, (Node, "70"), None, (Node, "8")]
+
+
 async def test_what_a_later_list_told_before_it_broke_off_is_not_lost() -> None:
     async with serving() as fake, informing(fake, page_size=3) as batches:
         fake.answers = [
