@@ -128,3 +128,20 @@ def test_room_that_another_queue_gives_back_goes_to_the_same_group(room: int) ->
     for _ in range(room - 2):
         order.append(min("ab", key=lambda name: (order.count(name) / growth[name], name)))
     assert waits == Counter(order)
+
+
+@pytest.mark.parametrize("room", [4, 5, 6])
+def test_room_that_another_queue_gives_back_goes_to_the_same_role(room: int) -> None:
+    nodes = [queue("q1"), queue("q2"), node("n1", str(2 * room))]
+    theirs = [group("o", 1, queue="q2"), [pod(f"o-{at}", of="o", on="n1") for at in range(2 * room - 2)]]
+    g = elastic("g", 2, ("a", 1, 3), ("b", 1, 9), queue="q1")
+    stands = [pod("a-0", of="g", role="a", on="n1"), pod("b-0", of="g", role="b", on="n1")]
+    waits = [pod(f"a-{at}", of="g", role="a", at=5) for at in range(1, 3)]
+    waits += [pod(f"b-{at}", of="g", role="b", at=9) for at in range(1, 9)]
+    found = run(world(nodes, *theirs, g, stands, waits), EQUAL, now=20)
+    nominated = Counter(name.rpartition("-")[0] for name in found.nominated)
+    growth = {"a": 2, "b": 8}
+    order: list[str] = []
+    for _ in range(room - 2):
+        order.append(min("ab", key=lambda name: (order.count(name) / growth[name], name)))
+    assert nominated == Counter(order)
