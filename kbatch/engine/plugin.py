@@ -468,8 +468,9 @@ class Plugin:
 
     def vote_key(self, ballot: str, unit: Unit) -> Hashable:
         """What its vote (`ballot`) depends on besides the preemptor, for a unit that is the only pod of its group while
-        no other waits or is to come; and besides the pod's class, role and priority and the group's queue and priority.
-        Pods for which that and this are equal get the same vote at any moment. By default each its own.
+        no other waits or is to come; and besides what the pod asks for, its role and its priority, and the group's
+        queue and priority. Pods for which that and this are equal get the same vote at any moment. By default each has
+        its own.
 
         One vote then serves for all of them. Only where `votes_by_class`.
         """

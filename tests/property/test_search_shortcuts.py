@@ -18,9 +18,10 @@ from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRanking
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidate_pool import CandidatePool
-from kbatch.engine.preemption.candidates import Candidate
+from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Victim
+from kbatch.engine.preemption.search import cost_of
 from tests.examples import examples
 from tests.property.test_engine import POLICIES, World, worlds
 from tests.property.test_engine import relaxed as few
@@ -34,6 +35,7 @@ _CHEAPEST = NodeSearch.cheapest
 _FITS = NodeRanking.fits
 _ASK_KIND = CandidatePool._ask
 _ASK = NodeSearch._ask
+_AT_LEAST = NodeSearch.at_least
 
 
 def _with_all_tried(search: NodeSearch, row: int) -> list[Victim] | None:
@@ -44,6 +46,19 @@ def _with_all_tried(search: NodeSearch, row: int) -> list[Victim] | None:
     again = _CHEAPEST(search, row)
     search._kept_out, search._sets = kept_out, sets
     assert again == found, (row, found, again)
+    return found
+
+
+def _no_more_than_it_costs(search: NodeSearch, row: int) -> Cost | None:
+    """The bound of a row, compared with what it costs."""
+    found = _AT_LEAST(search, row)
+    sets = search._sets
+    victims = _CHEAPEST(search, row)
+    search._sets = sets
+    if found is None:
+        assert victims is None, row
+    elif victims is not None:
+        assert found <= cost_of(victims), (row, found, victims)
     return found
 
 
@@ -103,6 +118,16 @@ def mortal(draw: st.DrawFn) -> World:
 def test_nodes_that_are_left_out_could_not_have_been_opened(found: World, by: Policy) -> None:
     sim = Simulation(found.model(), by)
     with mock.patch.object(NodeSearch, "cheapest", _with_all_tried), mock.patch.object(NodeRanking, "fits", _as_ranked):
+        for _ in range(3):
+            sim.settle()
+            sim.tick()
+
+
+@relaxed
+@given(st.one_of(worlds(), mortal(), kindred(), contested(coupled=True), contested()), st.sampled_from(POLICIES))
+def test_no_row_costs_less_than_is_said_beforehand(found: World, by: Policy) -> None:
+    sim = Simulation(found.model(), by)
+    with mock.patch.object(NodeSearch, "at_least", _no_more_than_it_costs):
         for _ in range(3):
             sim.settle()
             sim.tick()

@@ -28,7 +28,8 @@ NEVER: Final = -1
 """In the place of a rank: it does not go."""
 _AT_ONCE: Final = 4096
 """So many names are sorted between two turns: a few milliseconds."""
-_LEAST: Final = -(2**63)
+LEAST: Final = -(2**63)
+"""In a bound, in the place of a priority: any."""
 _NUMBERS: Final = 8
 """So many numbers stand in the order of a single pod before a name, after which comes one more."""
 
@@ -67,7 +68,7 @@ class CandidateTable:
         """What each entry, if it is a single pod, gives back of a dimension."""
         found = self._gives.get(name)
         if found is None:
-            amounts = np.array([_gives(cls, name) for cls in self._classes], np.int64)
+            amounts = np.array([gives_of(cls, name) for cls in self._classes], np.int64)
             found = self._gives[name] = amounts[self._class]
         return found
 
@@ -159,7 +160,8 @@ def _column(values: list[int]) -> Column:
         return np.array([places[value] for value in values], np.int64)
 
 
-def _gives(cls: TaskClass | None, name: str) -> int:
+def gives_of(cls: TaskClass | None, name: str) -> int:
+    """What a pod of the class gives back of a dimension; nothing is said of a whole group (None)."""
     if cls is None:
         return 0
     return 1 if name == PODS else cls.request.get(name, 0)
@@ -189,7 +191,7 @@ class Bounds:
         """
         rank = self.rank[at]
         if self.mixed[at]:
-            return rank, 0, _LEAST
+            return rank, 0, LEAST
         priority, *others = self.table.candidates[self.last[at]].order
         return rank, 0, priority, self.count[at], *others
 
@@ -252,7 +254,19 @@ class CandidateIndex:
 
     def order(self, candidate: Candidate) -> tuple[object, ...]:
         """Its place among those that may go."""
-        return int(self._ranks[candidate.kind]), *candidate.order
+        return self.rank(candidate), *candidate.order
+
+    def rank(self, candidate: Candidate) -> int:
+        """How willingly it goes, by what was said of its kind."""
+        return int(self._ranks[candidate.kind])
+
+    def bound(self, candidates: Sequence[Candidate], count: int) -> Cost:
+        """The least that `count` of these, or more, could cost; those that go first stand at the front."""
+        last, rank = candidates[count - 1], self.rank(candidates[count - 1])
+        if rank != self.rank(candidates[0]):
+            return rank, 0, LEAST
+        priority, *others = last.order
+        return rank, 0, priority, count, *others
 
     def ordered(self) -> Iterator[Candidate]:
         """All candidates, each once, those that go first at the front; some may be gone by now."""
@@ -298,7 +312,7 @@ class CandidateIndex:
         last, rank = self._at[start + least - 1], self._rank[start + least - 1]
         mixed = rank != self._rank[start]
         table = self._table
-        priority = np.where(mixed, np.int64(_LEAST), table.priority[last])
+        priority = np.where(mixed, np.int64(LEAST), table.priority[last])
         count = np.where(mixed, np.int64(0), least)
         position = np.where(mixed, np.int64(-1), table.position[last])
         order = np.lexsort((rows, position, count, priority, rank))

@@ -8,13 +8,13 @@ as a set; who is refused then stays too, and so on for a few rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.preemption.candidate_index import CandidateIndex
-from kbatch.engine.preemption.candidates import Candidate
+from kbatch.engine.preemption.candidate_index import LEAST, CandidateIndex, gives_of
+from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.preemption.polling import Poll, Victim, evict
 from kbatch.engine.session.statement import Statement
 from kbatch.model.tasks import Task
@@ -76,6 +76,38 @@ class NodeSearch:
                 return found
         return None
 
+    def at_least(self, row: int) -> Cost | None:
+        """What `cheapest` could cost on this row at least, by what is said of each candidate before any has gone: that
+        only turns against them. None: no set of them helps. Empty: it cannot be told.
+        """
+        gaps = {name: amount - int(self._room.future[name][row]) for name, amount in self._task.cls.needs}
+        short = {name: gap for name, gap in gaps.items() if gap > 0}
+        if not short or not self._index.exact or not self._allowed[row]:
+            return ()
+        willing: list[Candidate] = []
+        lowering: list[Candidate] = []
+        for candidate in self._index.on(row):
+            if candidate.job is self._own or not self._helps(candidate, short):
+                continue
+            vote = self._votes.get(candidate.kind)
+            if vote is None:
+                self._ask(candidate, (), below=False)
+                vote = self._votes.get(candidate.kind)
+            if vote is None or vote[0] is None:
+                continue
+            if vote[0] != self._index.rank(candidate):
+                return ()
+            (lowering if vote[1] else willing).append(candidate)
+        count = _fewest(willing, short)
+        if lowering:
+            # Where those who lower no queue below its share fail, the others may go too, and then one of them does.
+            below = (*self._index.bound([*willing, *lowering], 1)[:1], 1, LEAST)
+            possible = _fewest([*willing, *lowering], short)
+            if count is None:
+                return below if possible is not None else None
+            return min(self._index.bound(willing, count), below)
+        return self._index.bound(willing, count) if count is not None else None
+
     def _is_heeded(self, candidate: Candidate) -> bool:
         """Whether the pod may be let onto a node because the candidate goes, room aside."""
         if candidate.task is None:
@@ -126,7 +158,7 @@ class NodeSearch:
         self._statement.rollback(mark)
         return victims if done else None
 
-    def _helps(self, candidate: Candidate, short: Sequence[str]) -> bool:
+    def _helps(self, candidate: Candidate, short: Collection[str]) -> bool:
         """Whether its going could help: where only room matters and some is short, it must give of that."""
         if candidate.task is None or self._fit.stepwise or self._whole.active or not short:
             return True
@@ -272,3 +304,14 @@ class NodeSearch:
         """Whether the limits leave the row to the task. How many pods they allow is not for the row to mend."""
         rows = self._statement.rows(self._task, waits=True)
         return rows is None or bool(rows[row])
+
+
+def _fewest(candidates: Sequence[Candidate], short: Mapping[str, int]) -> int | None:
+    """How many of these must go at least to close the gaps; None: all of them together do not."""
+    fewest = 1
+    for name, gap in short.items():
+        gives = [gives_of(candidate.task.cls if candidate.task is not None else None, name) for candidate in candidates]
+        if sum(gives) < gap:
+            return None
+        fewest = max(fewest, -(-gap // max(gives)))
+    return fewest

@@ -7,12 +7,12 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.preemption.goal import Attempt
 from kbatch.engine.state.minimum import unplaced
-from kbatch.model.nodes import Column
+from kbatch.model.nodes import Column, exact_sum
+from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
 
 
@@ -49,51 +49,69 @@ def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, l
 
 
 class _Slack:
-    """How many pods of the only class asked for would fit with the units gone: a quick no for most of them.
+    """How much of what is asked for there would be room for with the units gone: a quick no for most of them.
 
-    It never says no to a unit that can be left out. Of several classes, or of
-    pods for which room is not all, it says nothing.
+    Of one class it counts the pods that would fit. Of several it adds up, dimension by dimension, the room of the rows
+    on which any of them would, and compares with the least that the step asks for. It never says no to a unit that can
+    be left out: what else keeps pods from a row only makes it less. Where groups share nodes with nobody it says
+    nothing.
     """
 
     def __init__(self, attempt: Attempt, units: Sequence[Unit]) -> None:
         context, statement, single = attempt.context, attempt.statement, attempt.goal.single
         session, job = statement.session, statement.job
         self._session = session
-        tasks = [single] if single is not None else unplaced(job)
-        self._cls = tasks[0].cls
-        self._knows = all(task.cls is self._cls for task in tasks)
-        fit = context.rankings.of(self._cls, When.LATER)
-        self._knows = self._knows and not fit.stepwise and not session.whole_nodes.active
+        self._knows = not session.whole_nodes.active
         if not self._knows:
             return
-        attempt.evict(units)
-        self._wanted: int = 1 if single is not None else job.missing()
-        self._room: dict[str, Column] = {name: session.room.future[name].copy() for name, _ in self._cls.needs}
-        statement.rollback()
-        allowed = context.rankings.static(self._cls)[0]
-        among = statement.rows(tasks[0]) if not job.job.roles else None
+        tasks = [single] if single is not None else unplaced(job)
+        wanted = 1 if single is not None else job.missing()
+        self._classes = list({task.cls.id: task.cls for task in tasks}.values())
+        self._names = sorted({name for cls in self._classes for name, _ in cls.needs})
+        among = statement.rows(tasks[0]) if not job.job.roles and len(self._classes) == 1 else None
+        self._allowed = [context.rankings.static(cls)[0] for cls in self._classes]
         if among is not None:
-            allowed = allowed & among
-        fitting = np.where(allowed, np.int64(self._wanted), np.int64(0))
-        for name, amount in self._cls.needs:
-            fitting = np.minimum(fitting, np.maximum(self._room[name], 0) // amount)
-        self._fitting: list[int] = fitting.tolist()
-        self._total: int = sum(self._fitting)
+            self._allowed = [allowed & among for allowed in self._allowed]
+        for cls in self._classes:
+            session.room.ensure(cls)
+        attempt.evict(units)
+        self._room: dict[str, Column] = {name: session.room.future[name].copy() for name in self._names}
+        statement.rollback()
+        self._least = [wanted] if len(self._classes) == 1 else [_least(tasks, name, wanted) for name in self._names]
+        self._worth = self._worths(wanted)
+        self._total = [exact_sum(column) for column in self._worth]
+
+    def _worths(self, wanted: int) -> list[Column]:
+        """For each row how many pods of the only class it would hold; or what it has of each dimension."""
+        fits = np.zeros(len(self._session.nodes), np.bool_)
+        count: Column = np.zeros(len(fits), np.int64)
+        for cls, allowed in zip(self._classes, self._allowed, strict=True):
+            count = np.where(allowed, np.int64(wanted), np.int64(0))
+            for name, amount in cls.needs:
+                count = np.minimum(count, np.maximum(self._room[name], 0) // amount)
+            fits |= count > 0
+        if len(self._classes) == 1:
+            return [count]
+        return [np.where(fits, np.maximum(self._room[name], 0), np.int64(0)) for name in self._names]
 
     def without(self, unit: Unit) -> bool:
         """Whether there might be room enough were the unit to stay."""
         if not self._knows:
             return True
-        lost = sum(self._fitting[row] - count for row, count in self._left(unit).items())
-        return self._total - lost >= self._wanted
+        left = list(self._total)
+        for row, worth in self._left(unit).items():
+            for at, amount in enumerate(worth):
+                left[at] -= int(self._worth[at][row]) - amount
+        return all(amount >= least for amount, least in zip(left, self._least, strict=True))
 
     def drop(self, unit: Unit) -> None:
         """The unit stays."""
         if not self._knows:
             return
-        for row, count in self._left(unit).items():
-            self._total -= self._fitting[row] - count
-            self._fitting[row] = count
+        for row, worth in self._left(unit).items():
+            for at, amount in enumerate(worth):
+                self._total[at] -= int(self._worth[at][row]) - amount
+                self._worth[at][row] = amount
         for row, gives in self._gives(unit).items():
             for name, column in self._room.items():
                 column[row] -= gives.get(name, 0)
@@ -106,12 +124,22 @@ class _Slack:
                 found[row] = add(found.get(row, {}), task.cls.request, {PODS: 1})
         return found
 
-    def _left(self, unit: Unit) -> dict[int, int]:
-        """For each row of the unit, how many of the pods fit there were it to stay."""
-        found: dict[int, int] = {}
+    def _left(self, unit: Unit) -> dict[int, list[int]]:
+        """For each row of the unit what it would be worth were the unit to stay."""
+        found: dict[int, list[int]] = {}
         for row, gives in self._gives(unit).items():
-            found[row] = self._fitting[row]
-            for name, amount in self._cls.needs:
-                room = int(self._room[name][row]) - gives.get(name, 0)
-                found[row] = min(found[row], max(0, room) // amount)
+            room = {name: max(0, int(column[row]) - gives.get(name, 0)) for name, column in self._room.items()}
+            counts = [
+                min(room[name] // amount for name, amount in cls.needs) if allowed[row] else 0
+                for cls, allowed in zip(self._classes, self._allowed, strict=True)
+            ]
+            if len(counts) == 1:
+                found[row] = [min(counts[0], int(self._worth[0][row]))]
+            else:
+                found[row] = [room[name] if any(counts) else 0 for name in self._names]
         return found
+
+
+def _least(tasks: Sequence[Task], name: str, count: int) -> int:
+    """What so many of the tasks ask for of a dimension at least."""
+    return sum(sorted(dict(task.cls.needs).get(name, 0) for task in tasks)[:count])

@@ -87,12 +87,10 @@ class Search:
         if self.coupled:
             self._revive(task)
         work = 40 if self.coupled else 1
-        among = statement.within(task) if statement.within is not None else None
-        for limit in self.session.limits:
-            if limit.keeps_together:
-                rows = limit.rows(statement.job, task)
-                among = rows if among is None else among if rows is None else among & rows
+        refines = self.coupled or self._only is not None  # of what is told of one class nothing follows for another
+        among = self._rows(statement, task)
         seen: list[tuple[Cost, int]] = []
+        looked_at: set[int] = set()
         best: tuple[Cost, int] | None = None
         found: list[Victim] = []
         while (head := self._frontier.head) is not None and (best is None or head < best):
@@ -107,13 +105,22 @@ class Search:
             if closed:
                 continue
             self._tried.add(row)
-            victims = None if (row, task.cls.id) in self._dead else nodes.cheapest(row)
+            least: Cost | None = bound
+            if (row, task.cls.id) in self._dead:
+                least = None
+            elif refines and row not in looked_at:
+                looked_at.add(row)
+                least = nodes.at_least(row)
+            if least is not None and least > bound:
+                self._push(least, row)  # others may come before it now
+                continue
+            victims = nodes.cheapest(row) if least is not None else None
             if victims is None:
                 self._dead.add((row, task.cls.id))
                 if task.cls.id != self._only or self.coupled:
                     seen.append((bound, row))
                 continue
-            cost = _cost(victims)
+            cost = cost_of(victims)
             seen.append((cost, row))
             if best is None or (cost, row) < best:
                 best, found = (cost, row), victims
@@ -125,13 +132,22 @@ class Search:
             self.poll.take(statement, victim)
         return best[1]
 
+    def _rows(self, statement: Statement, task: Task) -> Mask | None:
+        """The rows to which the statement, and what keeps pods together, binds the task; None: all."""
+        among = statement.within(task) if statement.within is not None else None
+        for limit in self.session.limits:
+            if limit.keeps_together:
+                rows = limit.rows(statement.job, task)
+                among = rows if among is None else among if rows is None else among & rows
+        return among
+
     def _revive(self, task: Task) -> None:
         """Look at every node again that could have the room for the task."""
         self._dead.clear()
         self._frontier = Frontier(self.index.bounds(self.context, (task.cls,)))
 
 
-def _cost(victims: Sequence[Victim]) -> tuple[Any, ...]:
+def cost_of(victims: Sequence[Victim]) -> tuple[Any, ...]:
     """What a set costs: the least willing tier, queues below their share, the highest priority, how many pods.
 
     Of sets that cost the same in all this, the one is taken whose last to go comes first in order.

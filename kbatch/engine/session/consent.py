@@ -67,12 +67,12 @@ class Consent:
         job, task = unit.job, unit.tasks[0]
         if not self._session.voting.by_class(ballot):
             return task.key
-        pod = (task.cls.id, task.role, task.priority, *(guard.of(task) for guard in self.guards))
+        pod = (task.role, task.priority, *(guard.of(task) for guard in self.guards))
         keys = self._session.voting.keys(ballot, unit) if shared else None
         if keys is None:
-            return job.key, pod
+            return job.key, task.cls.id, pod
         least = tuple(sorted(job.job.min_resources.items()))  # what is surplus depends on it
-        return job.queue, job.priority, job.bound, job.minimum, job.job.shadow, least, pod, keys
+        return job.queue, job.priority, job.bound, job.minimum, job.job.shadow, least, task.cls.needs, pod, keys
 
     def may_follow(self, job: JobState, other: JobState) -> bool:
         """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""
