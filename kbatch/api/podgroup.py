@@ -261,7 +261,7 @@ class PodGroupStatus(ApiModel):
     conditions: Conditions | None = None
     """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
     scheduling_attempts: Count = 0
-    """How often the group was sent back from InQueue because it was not whole in time."""
+    """How often the group was sent back since it was last whole: not whole in time, or broken for too long."""
     node_failures: (
         Annotated[
             list[NodeFailures],
