@@ -10,6 +10,7 @@ _ROOM: Final = "kbatch/engine/reservation"
 _LEDGER: Final = f"{_ROOM}/ledger.py"
 _CLOCKS: Final = f"{_ROOM}/clocks.py"
 _PARTIAL: Final = f"{_ROOM}/partial.py"
+_BELOW: Final = f"{_ROOM}/below_minimum.py"
 _NOMINATIONS: Final = f"{_ROOM}/nominations.py"
 _AGEING: Final = f"{_ROOM}/ageing.py"
 _CYCLE_STATE: Final = "kbatch/engine/state/cycle_state.py"
@@ -122,7 +123,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "binding-for-ever", _PARTIAL,
-        "model.holding and not _confirmed(model):", "model.holding:",
+        "model is not None and model.holding and not confirmed(model):", "model is not None and model.holding:",
         "a gang that was bound long ago and loses a member is evicted as one bound in part",
     ),
     Mutant(
@@ -130,6 +131,43 @@ MUTANTS: Final = (
         "(task.holds and not task.assumed)", "task.holds",
         "a bind that fails later is taken for a member that was lost",
     ),
+    Mutant(
+        "a-replacement-may-break-its-gang", _PARTIAL,
+        "job.job.gang and not (job.members_lost or job.job.whole())", "job.job.gang",
+        "a gang of which one replacement's bind failed is evicted as one bound in part",
+    ),
+    # --- gangs below their minimum ------------------------------------------------------------------------------------
+    Mutant(
+        "given-up-too-late", _BELOW,
+        "if until is not None and session.now >= until:", "if until is not None and session.now > until:",
+        "with minimumLostSeconds 0 what is left stays",
+    ),
+    Mutant(
+        "given-up-in-part", _BELOW,
+        "task.assumed or task.key in session.model.refusals.evictions", "task.assumed",
+        "a plan that was refused is made again at once",
+    ),
+    Mutant(
+        "the-time-stops-at-a-bind", _BELOW,
+        "if model.holding and not confirmed(model):", "if model.holding and not model.whole():",
+        "a bind that fails later gives a broken gang all its time again",
+    ),
+    Mutant(
+        "the-old-time-goes-on", _BELOW,
+        "found[key] = session.now", "found[key] = since",
+        "a gang that was whole in between is given up by what its condition said before",
+    ),
+    Mutant(
+        "room-for-both", _BELOW,
+        "job.possible = False", "pass",
+        "pods that wait start beside those that are evicted in the same cycle",
+    ),
+    Mutant(
+        "no-turn-for-replacements", _BELOW,
+        "(job.in_queue and job.possible and unplaced(job))", "False",
+        "others take the room of a lost member before what replaces it",
+    ),
+    # --- gangs bound in part, in time ---------------------------------------------------------------------------------
     Mutant(
         "no-time-to-complete", _PARTIAL,
         "until = since + session.policy.bind_timeout", "until = since",
