@@ -257,6 +257,8 @@ class ClassTable:
     coupled: bool = False
     coupling: dict[int, TaskClass] = field(default_factory=dict)
     """The classes of tasks that exist whose specs speak of other pods, by id."""
+    coupling_generation: int = 0
+    """Moves when `coupling` changes."""
     generation: int = 0
     """Moves when other labels count than before: tasks must then be classed again."""
     _selecting: dict[str, int] = field(default_factory=dict)
@@ -273,6 +275,7 @@ class ClassTable:
             self._unused.pop(cls.id, None)
             if cls.couples:
                 self.coupling[cls.id] = cls
+                self.coupling_generation += 1
         self._homes[cls.id][0].users += 1
 
     def release(self, cls: TaskClass) -> None:
@@ -284,7 +287,8 @@ class ClassTable:
         else:
             del self._users[cls.id]
             self._unused[cls.id] = None
-            self.coupling.pop(cls.id, None)
+            if self.coupling.pop(cls.id, None) is not None:
+                self.coupling_generation += 1
             if len(self._unused) > _UNUSED:
                 self.sweep()
 

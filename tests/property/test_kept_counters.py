@@ -102,7 +102,7 @@ def index_of(model: ClusterModel, occupants: Occupants, part: int) -> CouplingIn
 
 def told(model: ClusterModel, index: CouplingIndex) -> dict[object, object]:
     """All that an index can be asked, about every class that exists."""
-    for _ in index.speaking(model.classes.coupling):
+    for _ in index.speaking(model.classes):
         pass
     found: dict[object, object] = {}
     for cls in {task.cls.id: task.cls for task in model.tasks.values()}.values():

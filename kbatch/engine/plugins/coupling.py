@@ -24,7 +24,7 @@ from kbatch.engine.plugins.domains import Counter
 from kbatch.engine.plugins.occupants import Occupants, of_part
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
 from kbatch.model.nodes import Ids, NodeTable
-from kbatch.model.tasks import TaskClass
+from kbatch.model.tasks import ClassTable, TaskClass
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -100,6 +100,8 @@ class CouplingIndex:
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carrying: dict[int, list[Carried]] = {}
+        self._heard = -1, 0
+        """The generation of the classes that speak of others when all were known, and how many carried terms then."""
         self._carriers: dict[tuple[str, str, Who], _Watch] = {}
         self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
 
@@ -112,11 +114,14 @@ class CouplingIndex:
             if not number % _CLASSES_AT_ONCE:
                 yield
 
-    def speaking(self, classes: Mapping[int, TaskClass]) -> Iterator[list[int]]:
-        """Know these classes, by id: the ones that speak of other pods. Others that do so are known no longer.
+    def speaking(self, table: ClassTable) -> Iterator[list[int]]:
+        """Know those of the classes that speak of other pods. Others that do so are known no longer.
 
         In pieces; each says which ids were let go.
         """
+        classes, heard = table.coupling, (table.coupling_generation, len(self._carrying))
+        if heard == self._heard:
+            return
         gone = sorted(self._carrying.keys() - classes.keys())
         for start in range(0, len(gone), _CLASSES_AT_ONCE):
             part = gone[start : start + _CLASSES_AT_ONCE]
@@ -127,6 +132,7 @@ class CouplingIndex:
             self._meet(classes[number])
             if not count % _CLASSES_AT_ONCE:
                 yield []
+        self._heard = table.coupling_generation, len(self._carrying)
 
     def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
         """So many pods more (or less) of a class stand on a row, whatever the session does."""

@@ -105,7 +105,7 @@ class _Kept:
 
     def speaking(self) -> Iterator[None]:
         """Know the classes of this snapshot that speak of other pods, and no others that do."""
-        for gone in self.standing.speaking(self._model.classes.coupling):
+        for gone in self.standing.speaking(self._model.classes):
             for number in gone:
                 self._couplings.pop(number, None)
             yield

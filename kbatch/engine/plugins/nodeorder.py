@@ -96,22 +96,27 @@ class _Kept:
         self._classes = view.model.classes
         self._labels_of = partial(namespace_labels, view.model)
         self._soft: dict[int, bool] = {}
+        self._generation = -1
+        self._wanted = False
 
     def preparing(self, occupants: Occupants) -> Iterator[None]:
         """Know the classes of this snapshot that speak of other pods, and no others that do."""
         coupling = self._classes.coupling
-        for number in self._soft.keys() - coupling.keys():
-            del self._soft[number]
-        for number in coupling.keys() - self._soft.keys():
-            cls = coupling[number]
-            self._soft[number] = bool(soft_constraints(cls.spec)) or any(_carried(cls))
-        if not any(self._soft.values()):
+        if self._generation != self._classes.coupling_generation:
+            for number in self._soft.keys() - coupling.keys():
+                del self._soft[number]
+            for number in coupling.keys() - self._soft.keys():
+                cls = coupling[number]
+                self._soft[number] = bool(soft_constraints(cls.spec)) or any(_carried(cls))
+            self._wanted = any(self._soft.values())
+            self._generation = self._classes.coupling_generation
+        if not self._wanted:
             self.index = None
             return
         if self.index is None:
             self.index = CouplingIndex(self._table, occupants, STANDING, _carried, self._labels_of)
             yield from self.index.meet_all()
-        for _ in self.index.speaking(coupling):
+        for _ in self.index.speaking(self._classes):
             yield
 
     def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:

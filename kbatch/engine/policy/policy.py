@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,10 +52,23 @@ class Policy:
     nomination_grace: int = 30 * SECOND
     backoff_base: int = 10 * SECOND
     backoff_limit: int = 600 * SECOND
+    _answering: dict[tuple[str, Switch | None], Sequence[int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def backoff(self, attempts: int) -> int:
         """For how many microseconds a group stays out of queue that was sent back so often (at least once)."""
         return min(self.backoff_base << max(0, min(attempts - 1, 30)), self.backoff_limit)
+
+    def answering(self, method: str, switch: Switch | None = None) -> Sequence[int]:
+        """Which of the plugins have something of their own to say where a method is asked, and are switched on."""
+        found = self._answering.get((method, switch))
+        if found is None:
+            found = self._answering[method, switch] = tuple(
+                at for at, part in enumerate(self.plugins)
+                if part.plugin.answers(method) and (switch is None or part.enabled(switch))
+            )  # fmt: skip
+        return found
 
     def has(self, action: str) -> bool:
         """Whether the action is configured."""

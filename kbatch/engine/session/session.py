@@ -135,13 +135,9 @@ class Session:
     def _load(self, policy: Policy) -> None:
         """Make the plugins, and note for each question which of them have an answer."""
         self._plugins = [part.plugin(part.arguments, self) for part in policy.plugins]
-        parts = tuple(zip(policy.plugins, self._plugins, strict=True))
 
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
-            return [
-                plugin for part, plugin in parts
-                if plugin.answers(method) and (switch is None or part.enabled(switch))
-            ]  # fmt: skip
+            return [self._plugins[at] for at in policy.answering(method, switch)]
 
         self._queue_keys = [plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)]
         self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
