@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from kbatch.model.division_columns import columns_of
 from kbatch.model.division_flow import Demand, Flow, FlowPart
 from kbatch.model.flow import bits
-from kbatch.model.shares import Claim, fill, last_unit_key
+from kbatch.model.shares import Claim, fill
 from kbatch.resources import Resources
 
 Parts = Mapping[int, Resources]
@@ -211,7 +211,7 @@ class _Division:
         if rest:
             order = sorted(
                 (at for at, (_, over) in raised.items() if over),
-                key=lambda at: last_unit_key(self._claims[at], self._dimension, *raised[at]),
+                key=lambda at: self._claims[at].last_unit_key(self._dimension, *raised[at]),
             )
             first = {at: granted[at] + 1 for at in order[:rest]}
             yield

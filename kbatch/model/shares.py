@@ -40,6 +40,14 @@ class Claim:
             return 0
         return min(amount, self.capability.get(dimension, amount)) if self.capability is not None else amount
 
+    def last_unit_key(self, dimension: str, granted: int, fraction: int) -> tuple[object, ...]:
+        """Who gets one of the last units: smaller first. `fraction` is what the queue is short of, in any one scale.
+
+        Nothing else in a division reads `holds` and `oldest_waiting`.
+        """
+        waits, holds = self.oldest_waiting, self.holds.get(dimension, 0)
+        return (-fraction, holds <= granted, holds <= 0, waits is None, waits or (0, ""), self.name)
+
 
 def water_fill(capacity: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, Resources]:
     """The deserved share of each queue, by name; claims must have distinct names.
@@ -83,19 +91,13 @@ def fill(dimension: str, amount: int, claims: Sequence[Claim], wants: Sequence[i
             given += part
         if not given:
             # rest * weight < weight_sum for each, so rest < len(unmet): one unit each is enough.
-            unmet.sort(key=lambda index: last_unit_key(claims[index], dimension, granted[index], rest * weights[index]))
+            unmet.sort(key=lambda index: claims[index].last_unit_key(dimension, granted[index], rest * weights[index]))
             for index in unmet[:rest]:
                 granted[index] += 1
             break
         unmet = still
         rest -= given
     return granted
-
-
-def last_unit_key(claim: Claim, dimension: str, granted: int, fraction: int) -> tuple[object, ...]:
-    """Who gets one of the last units: smaller first. `fraction` is what the queue is short of, in any one scale."""
-    waits, holds = claim.oldest_waiting, claim.holds.get(dimension, 0)
-    return (-fraction, holds <= granted, holds <= 0, waits is None, waits or (0, ""), claim.name)
 
 
 def dominant_share(amounts: Mapping[str, int], total: Mapping[str, int]) -> Fraction:

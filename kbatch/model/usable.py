@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from kbatch.model.division import dividing
+from kbatch.model.division_again import LastDivision
 from kbatch.model.node_classes import NodeClasses
 from kbatch.model.nodes import NodeTable
 from kbatch.model.parts import UNKNOWN, Selections
@@ -30,6 +30,7 @@ class Usable:
         self._table: Final = table
         self._plain: Final = selections.plain
         self._made: tuple[int, tuple[Selection, ...], NodeClasses] | None = None
+        self._last: Final = LastDivision()
 
     def dividing(
         self, claims: Sequence[Claim], parts: Sequence[Mapping[Selections, Resources]], astray: Sequence[Astray]
@@ -75,7 +76,7 @@ class Usable:
                 _add(demand, own, {name: -count * amount for name, amount in cls.request.items()})
                 _add(demand, own | 1 << at, {name: count * amount for name, amount in cls.request.items()})
         yield
-        return (yield from dividing(capacities, claims, demands))
+        return (yield from self._last.dividing(capacities, claims, demands))
 
     def _classes(self, parts: Sequence[Mapping[Selections, Resources]]) -> tuple[NodeClasses, dict[Selection, int]]:
         """The nodes in classes, and the classes that each selection of the parts, and a plain one, may use."""

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from kbatch.engine.cooperative import finish
 from kbatch.model import division, unions, unions_many
 from kbatch.model.division import divide
+from kbatch.model.division_again import LastDivision
 from kbatch.model.shares import Claim, water_fill
 from tests.examples import examples
 from tests.property.test_shares import amounts, claim_lists, vectors
@@ -48,6 +50,24 @@ def constrained(draw: st.DrawFn) -> tuple[list[int], list[Claim], list[Parts]]:
 def shares_of(rooms: list[int], claims: list[Claim], parts: list[Parts]) -> list[int]:
     found = divide([{"cpu": room} for room in rooms], claims, parts)
     return [found[claim.name].get("cpu", 0) for claim in claims]
+
+
+@given(constrained(), st.data())
+def test_what_came_out_before_is_said_again_only_where_it_would_come_out_again(
+    drawn: tuple[list[int], list[Claim], list[Parts]], data: st.DataObject
+) -> None:
+    rooms, claims, parts = drawn
+    capacities = [{"cpu": room} for room in rooms]
+    demands = [{reach: dict(amounts) for reach, amounts in part.items()} for part in parts]
+    last = LastDivision()
+    for _ in range(3):
+        assert finish(last.dividing(capacities, claims, demands)) == divide(capacities, claims, demands)
+        holds, waits = (
+            data.draw(st.integers(0, 1000)),
+            data.draw(st.none() | st.tuples(st.integers(0, 3), st.just("g"))),
+        )
+        at = data.draw(st.integers(0, len(claims) - 1))
+        claims = [*claims[:at], replace(claims[at], holds={"cpu": holds}, oldest_waiting=waits), *claims[at + 1 :]]
 
 
 class Programme:

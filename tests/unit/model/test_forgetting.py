@@ -92,6 +92,7 @@ KEPT: Final = {
     "model._groups._others.by_kind": 3,  # each kind that was ever seen
     "model._groups._selections._by_content": 1,  # that of a pod that chooses nothing
     "model._upserts": 5,
+    "model._usable._last._of": 3,
     "model._usable._made": 3,
     "model._usable._made[]": 1,
     "model._usable._made[].reach": 1,
