@@ -328,6 +328,8 @@ class NodeRankings:
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When, Placement | None], NodeRanking] = {}
         self._most: dict[int, tuple[int, int]] = {}
+        self._static: dict[tuple[int, Placement | None], tuple[Mask, Column]] = {}
+        self._allowed: dict[int, Mask] = {}
         self.searches = SEARCHES
         self.steps = STEPS
 
@@ -415,6 +417,9 @@ class NodeRankings:
 
     def static(self, cls: TaskClass, way: Placement | None = None) -> tuple[Mask, Column]:
         """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""
+        known = self._static.get((cls.id, way))
+        if known is not None:
+            return known
         cache = self.room.table.static_cache
         # With the scopes: an answer that was static may depend on other pods later, and the other way round.
         scored = self.scores_for(way)
@@ -435,6 +440,7 @@ class NodeRankings:
                 found = cache[key] = _one(cache, allowed), self._zeros(cache)
             else:
                 found = cache[key] = _one(cache, allowed), _one(cache, score)
+        self._static[cls.id, way] = found
         return found
 
     def _zeros(self, cache: dict[Any, Any]) -> Column:
@@ -453,6 +459,9 @@ class NodeRankings:
 
     def allowed(self, cls: TaskClass) -> Mask:
         """Rows that static predicates, and the static part of the others, allow; without asking after scores."""
+        known = self._allowed.get(cls.id)
+        if known is not None:
+            return known
         cache = self.room.table.static_cache
         key = ("allowed", self._fingerprint, cls.id, tuple([p.predicate_scope(cls) for p in self.predicates]))
         found: Mask | None = cache.get(key)
@@ -465,6 +474,7 @@ class NodeRankings:
                 if codes is not None:
                     found &= codes == 0
             found = cache[key] = _one(cache, found)
+        self._allowed[cls.id] = found
         return found
 
     def hardness(self, cls: TaskClass) -> tuple[int, int]:
