@@ -1,10 +1,10 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [shares] [scale] [churn] [live]
+    python -m tests.bench [--quick] [engine] [shares] [scale] [churn] [simulate] [live]
 
-Without names all five run: the engine alone; the division into shares; what a large cluster costs the scheduler before
-it decides anything; what is kept of pods that are gone; binds on a real API server, against a bare loop and other
-schedulers (docs/benchmarks.md has the method).
+Without names all six run: the engine alone; the division into shares; what a large cluster costs the scheduler before
+it decides anything; what is kept of pods that are gone; the simulator on thousands of jobs; binds on a real API server,
+against a bare loop and other schedulers (docs/benchmarks.md has the method).
 
 Every row of the engine runs in a process of its own: its memory is its own. Figures are kept as JSON lines in
 `docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
@@ -123,6 +123,17 @@ def churn(*, quick: bool) -> list[str]:
     return ["churn"] if subprocess.run(command, check=False).returncode else []
 
 
+def simulate(*, quick: bool) -> list[str]:
+    """The simulator on thousands of jobs."""
+    command = [sys.executable, "-m", "tests.bench.simulate"]
+    if quick:
+        command += ["200"]
+    else:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "simulate.jsonl")]
+    return ["simulate"] if subprocess.run(command, check=False).returncode else []
+
+
 def live(*, quick: bool) -> list[str]:
     """Binds on a real API server."""
     command = [sys.executable, "-m", "tests.bench.live"]
@@ -130,7 +141,9 @@ def live(*, quick: bool) -> list[str]:
     return ["live"] if subprocess.run(command, check=False).returncode else []
 
 
-PARTS: Final = {"engine": engine, "shares": shares, "scale": scale, "churn": churn, "live": live}
+PARTS: Final = {
+    "engine": engine, "shares": shares, "scale": scale, "churn": churn, "simulate": simulate, "live": live,
+}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
