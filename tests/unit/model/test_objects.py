@@ -12,6 +12,7 @@ import yaml
 from kbatch.api import podgroup as schema
 from kbatch.api.objects import MadeObject, Metadata, PodGroup, PodGroupSpec
 from kbatch.model.objects import MOST_BYTES, MOST_PEERS, objects_of, render
+from kbatch.model.template_budget import MOST_STEPS, MOST_STEPS_TOGETHER, Budget
 from kbatch.model.templates import TemplateError
 
 POD: dict[str, Any] = {"spec": {"containers": [{"name": "c"}]}}
@@ -100,6 +101,19 @@ def test_their_number_and_size_are_bounded() -> None:
     half = {"key": "x" * (MOST_BYTES // 2)}
     assert "bytes in all" in str(error(service("a", data=half), service("b", data=half)))
     assert len(render(spec(service("a", data=half)), group="g", namespace="ns")) == 1
+
+
+def test_what_rendering_them_may_cost_is_bounded_for_all_of_them_together() -> None:
+    loop = "{% for peer in peers %}{{ peer[0:1] }}{% endfor %}"
+    costly = [service(f"s{number}", data={"key": loop}) for number in range(16)]
+    assert len(render(spec(*costly[:2], worker=MOST_PEERS), group="g", namespace="ns")) == 2
+    assert f"more than {MOST_STEPS} steps" in str(error(*costly, worker=MOST_PEERS))
+    left = Budget()
+    for _ in range(MOST_STEPS_TOGETHER // MOST_STEPS):  # as members before them have
+        left.next_member()
+        left.spend(MOST_STEPS)
+    with pytest.raises(TemplateError, match=f"more than {MOST_STEPS_TOGETHER} steps together"):
+        render(spec(service()), group="g", namespace="ns", budget=left)
 
 
 def test_the_members_of_a_group_too_large_to_be_named_are_not_named() -> None:
