@@ -443,8 +443,9 @@ class ClusterModel:
         if self._nodes.swap(old, new):
             self._room_changed()
         self._groups.swap(old, new)
-        for key in self._bad_nodes.swap(old, new):
-            self._avoid(key)
+        if (old is not None and old.terminal) or (new is not None and new.terminal):
+            for key in self._bad_nodes.swap(old, new):
+                self._avoid(key)
 
     def _avoid(self, key: str) -> None:
         """Other nodes may have become bad for a group: its pods that have none are of another class then."""

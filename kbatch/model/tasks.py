@@ -383,9 +383,9 @@ class ClassTable:
 
     def avoiding(self, cls: TaskClass, refused: frozenset[str], shunned: frozenset[str] = frozenset()) -> TaskClass:
         """The class of pods that are like these but for the nodes that refused them, and those their group shuns."""
-        nodes = refused | shunned
-        if not nodes:
+        if not refused and not shunned:
             return cls
+        nodes = refused | shunned
         key = cls.id, nodes, shunned
         found = self._avoiding.get(key)
         if found is None:
