@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kbatch.api.objects import PodDisruptionBudget
 from kbatch.engine.carryover.awake import Awake, backlog_of
+from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
@@ -113,7 +114,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         backlog_of(memo, snapshot),
         snapshot.state,
         hourly,
-        memo.holdings,
+        memo.holdings if memo.holdings is not None else Holdings(),
     )
 
 

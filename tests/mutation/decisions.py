@@ -32,8 +32,8 @@ MUTANTS: Final = (
         "a group that would fit since a node came is still told that the cluster is too small",
     ),
     Mutant(
-        "gives-for-ever", f"{_ADMISSION}/weaker.py",
-        "or found.generation != record.generation", "or found.generation > record.generation",
+        "gives-for-ever", f"{_CARRYOVER}/giving.py",
+        "if self._generation == self.record.generation and (", "if self._generation >= 0 and (",
         "what a queue could give up is what it could once",
     ),
     Mutant(

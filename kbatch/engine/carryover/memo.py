@@ -50,4 +50,4 @@ class Memo:
     trials_at: int = -1
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
-    holdings: Holdings = field(default_factory=Holdings, compare=False)
+    holdings: Holdings | None = None
