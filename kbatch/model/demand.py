@@ -10,7 +10,7 @@ submitted, and whether or not its user wrote minResources, it asks for the same:
   whichever of its pods fit;
 * *outstanding* for quotas is the minimum less all its pods that exist: these the quotas count themselves;
 * *requested* of its queue is what it holds, and the larger of what its other pods ask for, to come or waiting, and what
-  is outstanding.
+  is outstanding; the latter not while the group is sent back: its place was kept for its pods, and they did not come.
 
 A Job that its user has suspended makes no pods, so it asks for nothing. A group whose minimum cannot be had without
 such a Job asks for no more than its pods do: it keeps no place. Nor does a group that is suspended itself, unless it
@@ -89,7 +89,7 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))
-    if job.outstanding:
+    if job.outstanding and not job.sent_back:
         more = maximum(more, job.outstanding)
     job.request = add(job.bound, more) if job.bound else more
 

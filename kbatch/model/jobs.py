@@ -146,6 +146,12 @@ class Job:
             return True
         return self.succeeded >= self.minimum
 
+    @property
+    def sent_back(self) -> bool:
+        """It was in queue, was not whole in time, and has not come in queue again since."""
+        group = self.group
+        return group is not None and group.status.scheduling_attempts > 0 and not self.is_true(conditions.ENQUEUED)
+
     def refresh(self) -> None:
         """Work out all sums of the tasks; costs what the group has pods. `demand.account` does the rest."""
         waiting: list[Task] = []

@@ -17,6 +17,7 @@ from kbatch.api.objects import (
     PodAffinity,
     PodAffinityTerm,
     PodCondition,
+    PodGroup,
     PriorityClass,
 )
 from kbatch.model.cluster import ClusterModel
@@ -201,6 +202,39 @@ def test_demand_counts_min_resources_that_no_pod_holds_yet() -> None:
         model.apply(Upsert(pod(f"g-{at}", of="g", on="n1")))
     assert model.jobs["ns/g"].outstanding == {}
     assert model.deserved() == {"default": {"cpu": 3000}}
+
+
+def sent_back(name: str, **spec: Any) -> PodGroup:
+    """A group that was in queue once, and was not whole in time."""
+    made = group(name, **spec)
+    made.status.conditions = (Condition(type="Enqueued", status="False", reason="WaitingInQueue"),)
+    made.status.scheduling_attempts = 1
+    return made
+
+
+def test_a_group_that_was_sent_back_asks_for_its_pods_until_it_is_in_queue_again() -> None:
+    made = sent_back("g", min_resources={"cpu": "3"})
+    model = world(queue(), node("n1"), made)
+    assert model.jobs["ns/g"].outstanding == {"cpu": 3000}, "this is still what it needs to come in"
+    assert model.queues["default"].request == {}
+    model.apply(Upsert(pod("g-0", of="g")))
+    assert model.queues["default"].request == {"cpu": 1000}
+    let_in = copy.deepcopy(made)
+    let_in.status.conditions = (Condition(type="Enqueued", status="True", reason="Enqueued"),)
+    model.apply(Upsert(let_in))
+    assert model.queues["default"].request == {"cpu": 3000}
+    model.apply(Upsert(made))
+    assert model.queues["default"].request == {"cpu": 1000}
+    model.validate()
+
+
+def test_a_thousand_groups_that_never_come_take_nothing_of_other_queues_shares() -> None:
+    ghosts = [sent_back(f"ghost-{at}", queue="ghosts", min_resources={"cpu": "4"}) for at in range(1000)]
+    work = [pod(f"g-{at}", of="g") for at in range(4)]
+    others = (group("g", 4, queue="real"), *work)
+    model = world(queue("ghosts"), queue("real"), node("n1"), *ghosts, *others)
+    assert model.deserved() == {"ghosts": {"cpu": 0}, "real": {"cpu": 4000}}
+    model.validate()
 
 
 def test_a_closed_queue_asks_for_what_it_holds() -> None:
