@@ -216,7 +216,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "plan-is-not-restored", _REPRIEVE,
-        "    statement.replay(steps)\n    return needed", "    return needed",
+        "        statement.replay(steps[at : at + _AT_ONCE])\n", "",
         "the plan is empty once needless victims were sought",
     ),
     # --- plugins ------------------------------------------------------------------------------------------------------

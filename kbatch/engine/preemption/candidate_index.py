@@ -1,170 +1,29 @@
-"""Candidates in columns: those of some queues by node and order, and of these the ones that may go for a preemptor.
+"""The candidates that may go for one preemptor, by the node that they would leave, in columns.
 
-A `CandidateTable` holds all candidates, whoever asks. A `CandidateIndex` is the part of it that votes let go, with
-lower bounds of what it costs to make room on a row. Both are columns, so that an index of tens of thousands of pods is
-made in a few milliseconds.
+An index is the part of a `CandidateTable` that votes let go, with lower bounds of what it costs to make room on a row.
+One of tens of thousands of pods is made in a few milliseconds.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.preemption.candidates import Candidate, Cost, rows_of
+from kbatch.engine.preemption.candidate_table import CandidateTable
+from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.state.node_resources import Index
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
-from kbatch.resources import PODS
-
-_T = TypeVar("_T", bound=tuple[str, int, int])
 
 NEVER: Final = -1
 """In the place of a rank: it does not go."""
-_AT_ONCE: Final = 4096
-"""So many names are sorted between two turns: a few milliseconds."""
 LEAST: Final = -(2**63)
 """In a bound, in the place of a priority: any."""
-_NUMBERS: Final = 8
-"""So many numbers stand in the order of a single pod before a name, after which comes one more."""
-
-
-@dataclass(eq=False, slots=True)
-class CandidateTable:
-    """Entries sorted by row, then by who goes first of those of one rank; a group has one for each of its rows.
-
-    Attributes:
-        candidates: of each entry.
-        row, kind, priority: of the row, of the candidate, of its job.
-        position: of two candidates of one rank that with the smaller position goes first.
-        alive: the entry stands; False once its pod is gone for good.
-        exact: all candidates are single pods.
-    """
-
-    candidates: list[Candidate]
-    row: Index
-    kind: Column
-    priority: Column
-    position: Column
-    alive: Mask
-    exact: bool
-    _classes: list[TaskClass | None]
-    _class: Index
-    _gives: dict[str, Column] = field(default_factory=dict)
-
-    def drop(self, candidate: Candidate) -> None:
-        """A pod is gone for good."""
-        first, last = np.searchsorted(self.row, (candidate.row, candidate.row + 1)).tolist()
-        for at in range(first, last):
-            if self.candidates[at] is candidate:
-                self.alive[at] = False
-
-    def gives(self, name: str) -> Column:
-        """What each entry, if it is a single pod, gives back of a dimension."""
-        found = self._gives.get(name)
-        if found is None:
-            amounts = np.array([gives_of(cls, name) for cls in self._classes], np.int64)
-            found = self._gives[name] = amounts[self._class]
-        return found
-
-    def with_groups(
-        self, groups: Sequence[Candidate], row_of: Mapping[str, int]
-    ) -> Generator[Turn, None, CandidateTable]:
-        """The same with groups that may go as wholes, each of a kind of its own; in pieces."""
-        groups = sorted(groups, key=lambda group: group.order)
-        by_position = [self.candidates[at] for at in np.argsort(self.position).tolist()]
-        step = len(groups) + 1
-        found = list(self.candidates)
-        rows, positions = self.row.tolist(), (self.position * step + len(groups)).tolist()
-        for number, group in enumerate(groups):
-            before = bisect_left(by_position, group.order, key=lambda candidate: candidate.order)
-            for row in rows_of(group, row_of):
-                found.append(group)
-                rows.append(row)
-                positions.append(before * step + number)
-        alive = np.ones(len(found), np.bool_)
-        alive[: len(self.alive)] = self.alive
-        order = np.lexsort((positions, rows))
-        yield TURN
-        table = yield from _table(
-            [found[at] for at in order.tolist()], np.array(rows, np.intp)[order], np.array(positions, np.int64)[order]
-        )
-        table.alive = alive[order]
-        return table
-
-
-def tabulating(candidates: Sequence[Candidate]) -> Generator[Turn, None, CandidateTable]:
-    """The table of these single pods; in pieces."""
-    count = len(candidates)
-    # The later name comes first, and of one name the smaller number.
-    named = ((candidate.order, at) for at, candidate in enumerate(candidates))
-    names = yield from _sorting([(order[_NUMBERS].name, -order[_NUMBERS + 1], at) for order, at in named])
-    order: Index = np.fromiter((at for *_, at in reversed(names)), np.intp, count)
-    yield TURN
-    for part in reversed(range(_NUMBERS)):
-        values = _column([candidate.order[part] for candidate in candidates])
-        yield TURN
-        if (values[1:] != values[:-1]).any():
-            order = order[np.argsort(values[order], kind="stable")]
-            yield TURN
-    row: Index = np.fromiter((candidate.row for candidate in candidates), np.intp, count)
-    position: Column = np.empty(count, np.int64)
-    position[order] = np.arange(count)
-    order = order[np.argsort(row[order], kind="stable")]
-    yield TURN
-    return (yield from _table([candidates[at] for at in order.tolist()], row[order], position[order]))
-
-
-def _table(candidates: list[Candidate], row: Index, position: Column) -> Generator[Turn, None, CandidateTable]:
-    count = len(candidates)
-    yield TURN
-    kind: Column = np.fromiter((candidate.kind for candidate in candidates), np.int64, count)
-    yield TURN
-    priority: Column = np.fromiter((candidate.order[0] for candidate in candidates), np.int64, count)
-    yield TURN
-    numbers: dict[TaskClass | None, int] = {}
-    of = (candidate.task.cls if candidate.task is not None else None for candidate in candidates)
-    each: Index = np.fromiter((numbers.setdefault(cls, len(numbers)) for cls in of), np.intp, count)
-    yield TURN
-    return CandidateTable(
-        candidates, row, kind, priority, position, np.ones(count, np.bool_), None not in numbers, list(numbers), each
-    )
-
-
-def _sorting(items: list[_T]) -> Generator[Turn, None, list[_T]]:
-    """The items in order; sorted in pieces, which are then merged in pairs."""
-    runs = []
-    for at in range(0, len(items), _AT_ONCE):
-        runs.append(sorted(items[at : at + _AT_ONCE]))
-        yield TURN
-    while len(runs) > 1:
-        pairs = [runs[at] + runs[at + 1] for at in range(0, len(runs) - 1, 2)]
-        for pair in pairs:
-            pair.sort()  # it finds the two runs
-            yield TURN
-        runs = pairs + runs[2 * len(pairs) :]
-    return runs[0] if runs else []
-
-
-def _column(values: list[int]) -> Column:
-    """The values, or where they are too large what orders them alike."""
-    try:
-        return np.array(values, np.int64)
-    except OverflowError:
-        places = {value: place for place, value in enumerate(sorted(set(values)))}
-        return np.array([places[value] for value in values], np.int64)
-
-
-def gives_of(cls: TaskClass | None, name: str) -> int:
-    """What a pod of the class gives back of a dimension; nothing is said of a whole group (None)."""
-    if cls is None:
-        return 0
-    return 1 if name == PODS else cls.request.get(name, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

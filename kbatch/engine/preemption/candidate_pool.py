@@ -17,7 +17,8 @@ import numpy as np
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor
-from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex, CandidateTable, tabulating
+from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex
+from kbatch.engine.preemption.candidate_table import CandidateTable, tabulating
 from kbatch.engine.preemption.candidates import Candidate, Donors, holding, may_give, order_of, single, whole
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.shrinking import working_out
@@ -32,6 +33,8 @@ _TABLES: Final = 2
 
 _PIECE_OF_TURNS: Final = 100
 """A millisecond, in units of work."""
+_AT_ONCE: Final = 2048
+"""So many candidates are looked at between two turns."""
 
 _Mark: TypeAlias = tuple[tuple[int, int], ...]
 """Kinds and the ranks of their candidates."""
@@ -230,9 +233,13 @@ class CandidatePool:
             if len(names) > 1 and len(known) > 1:
                 names |= known  # who asks many queues asks others of them the next time
         there = self._candidates
-        candidates = [each for name in sorted(names) for each in self._parts[name].candidates]
-        candidates = [each for each in candidates if each.task is not None and each.task.key in there]
-        yield TURN
+        candidates: list[Candidate] = []
+        for name in sorted(names):
+            for each in self._parts[name].candidates:
+                if each.task is not None and each.task.key in there:
+                    candidates.append(each)
+                    if len(candidates) % _AT_ONCE == 0:
+                        yield TURN
         found = self._tables[names] = _Indexed((yield from tabulating(candidates)))
         for known in list(self._tables)[:-_TABLES]:
             del self._tables[known]

@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.preemption.candidate_index import LEAST, CandidateIndex, gives_of
+from kbatch.engine.preemption.candidate_index import LEAST, CandidateIndex
+from kbatch.engine.preemption.candidate_table import gives_of
 from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.preemption.polling import Poll, Victim, evict
 from kbatch.engine.session.statement import Statement

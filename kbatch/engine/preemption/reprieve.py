@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.preemption.goal import Attempt
+from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.minimum import unplaced
 from kbatch.model.nodes import Column, exact_sum
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, Resources, add
+
+_AT_ONCE: Final = 400
+"""So many steps are undone or done again between two turns: a few milliseconds."""
 
 
 def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit]]:
@@ -25,15 +30,20 @@ def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, l
     if not units:
         return []
     statement = attempt.statement
+    due = statement.session.due
     steps = statement.recorded()
-    statement.rollback()
-    slack = _Slack(attempt, units)
+    yield from _undoing(statement)
+    slack = _Slack(attempt)
+    yield from slack.evicting(units)
     needed = sorted(units, key=order_of, reverse=True)
     found = True
     while found:
         found = False
+        whole = {unit.job.key for unit in needed if unit.whole}
         for unit in list(needed):
-            if not unit.whole and any(other.whole and other.job is unit.job for other in needed):
+            if due():
+                yield TURN
+            if not unit.whole and unit.job.key in whole:
                 continue  # it is the rest of a group that goes as a whole
             if not slack.without(unit):
                 continue
@@ -42,10 +52,21 @@ def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, l
                 needed, found = trial, True
                 slack.drop(unit)
                 steps = statement.recorded()
-            statement.rollback()
+                whole = {unit.job.key for unit in needed if unit.whole}
+            yield from _undoing(statement)
             yield TURN
-    statement.replay(steps)
+    for at in range(0, len(steps), _AT_ONCE):
+        statement.replay(steps[at : at + _AT_ONCE])
+        yield TURN
     return needed
+
+
+def _undoing(statement: Statement) -> Generator[Turn, None, None]:
+    """Undo all steps of the statement; in pieces."""
+    while len(statement) > _AT_ONCE:
+        statement.rollback(len(statement) - _AT_ONCE)
+        yield TURN
+    statement.rollback()
 
 
 class _Slack:
@@ -57,10 +78,15 @@ class _Slack:
     nothing.
     """
 
-    def __init__(self, attempt: Attempt, units: Sequence[Unit]) -> None:
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._session = attempt.statement.session
+
+    def evicting(self, units: Sequence[Unit]) -> Generator[Turn, None, None]:
+        """Count with these gone; in pieces. Leaves no trace."""
+        attempt, session = self._attempt, self._session
         context, statement, single = attempt.context, attempt.statement, attempt.goal.single
-        session, job = statement.session, statement.job
-        self._session = session
+        job = statement.job
         self._knows = not session.whole_nodes.active
         if not self._knows:
             return
@@ -74,9 +100,12 @@ class _Slack:
             self._allowed = [allowed & among for allowed in self._allowed]
         for cls in self._classes:
             session.room.ensure(cls)
-        attempt.evict(units)
+        for unit in units:
+            attempt.evict((unit,))
+            if session.due(1 + 2 * len(unit.tasks)):
+                yield TURN
         self._room: dict[str, Column] = {name: session.room.future[name].copy() for name in self._names}
-        statement.rollback()
+        yield from _undoing(statement)
         self._least = [wanted] if len(self._classes) == 1 else [_least(tasks, name, wanted) for name in self._names]
         self._worth = self._worths(wanted)
         self._total = [exact_sum(column) for column in self._worth]
