@@ -23,7 +23,7 @@ from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Evictor, Poll, Victim
 from kbatch.engine.session.statement import Statement
 from kbatch.model.nodes import Mask
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 
 
 class Search:
@@ -55,11 +55,10 @@ class Search:
         classes = {task.cls.id: task.cls for task in preemptor.tasks}
         self.coupled = any(context.rankings.coupled(cls) for cls in classes.values())
         self.over = False
-        self._only = next(iter(classes)) if len(classes) == 1 else None
-        """The class of all its tasks, if it is one: a node that is refused for it need not be kept for others."""
-        self._dead: set[tuple[int, int]] = set()
-        self._frontier = Frontier(index.bounds(context, classes.values(), among))
-        self._tried: set[int] = set()
+        self._frontiers: dict[int, Frontier] = {}
+        """By class of tasks: of what a node costs for one nothing follows for another."""
+        self._tried: set[tuple[int, int]] = set()
+        """Rows that were tried for a class."""
         self._cursor = len(self.session.room.log)
 
     def again(self, preemptor: Preemptor) -> None:
@@ -67,14 +66,24 @@ class Search:
         self.poll = Poll(self.context, self.poll.evictor, preemptor)
         if self.index.exact:
             log = self.session.room.log
-            for row in sorted(set(log[self._cursor :])):
-                if row not in self._tried:
-                    self._push(self.index.first(row), row)
+            rows = sorted(set(log[self._cursor :])) if self._frontiers else []
+            for cls, frontier in self._frontiers.items():
+                for row in rows:
+                    if (row, cls) not in self._tried:
+                        self._push(frontier, self.index.first(row), row)
             self._cursor = len(log)
 
-    def _push(self, bound: Cost, row: int) -> None:
+    def _push(self, frontier: Frontier, bound: Cost, row: int) -> None:
         if bound and (self._among is None or self._among[row]):
-            self._frontier.push(bound, row)
+            frontier.push(bound, row)
+
+    def _frontier(self, cls: TaskClass) -> Frontier:
+        """The rows that could be made to take a pod of the class. For pods that heed others always all of them anew."""
+        found = self._frontiers.get(cls.id)
+        if found is None or self.coupled:
+            among = None if self.coupled else self._among
+            found = self._frontiers[cls.id] = Frontier(self.index.bounds(self.context, (cls,), among))
+        return found
 
     @property
     def empty(self) -> bool:
@@ -84,18 +93,16 @@ class Search:
     def make_room(self, statement: Statement, task: Task) -> Generator[Turn, None, int | None]:
         """Evict the cheapest set that lets this task wait for a node; its row, or None: there is no such set."""
         nodes = NodeSearch(self.context, statement, self.poll, self.index, task)
-        if self.coupled:
-            self._revive(task)
+        frontier = self._frontier(task.cls)
         work = 40 if self.coupled else 1
-        refines = self.coupled or self._only is not None  # of what is told of one class nothing follows for another
         among = self._rows(statement, task)
         seen: list[tuple[Cost, int]] = []
         looked_at: set[int] = set()
         best: tuple[Cost, int] | None = None
         found: list[Victim] = []
-        while (head := self._frontier.head) is not None and (best is None or head < best):
+        while (head := frontier.head) is not None and (best is None or head < best):
             bound, row = head
-            self._frontier.take(row)
+            frontier.take(row)
             if among is not None and not among[row]:
                 seen.append((bound, row))
                 continue
@@ -104,28 +111,24 @@ class Search:
                 yield TURN
             if closed:
                 continue
-            self._tried.add(row)
-            least: Cost | None = bound
-            if (row, task.cls.id) in self._dead:
-                least = None
-            elif refines and row not in looked_at:
+            self._tried.add((row, task.cls.id))
+            if row not in looked_at:
                 looked_at.add(row)
                 least = nodes.at_least(row)
-            if least is not None and least > bound:
-                self._push(least, row)  # others may come before it now
-                continue
-            victims = nodes.cheapest(row) if least is not None else None
+                if least is None:
+                    continue
+                if least > bound:
+                    self._push(frontier, least, row)  # others may come before it now
+                    continue
+            victims = nodes.cheapest(row)
             if victims is None:
-                self._dead.add((row, task.cls.id))
-                if task.cls.id != self._only or self.coupled:
-                    seen.append((bound, row))
                 continue
             cost = cost_of(victims)
             seen.append((cost, row))
             if best is None or (cost, row) < best:
                 best, found = (cost, row), victims
         for bound, row in seen:
-            self._push(bound, row)
+            self._push(frontier, bound, row)
         if best is None:
             return None
         for victim in found:
@@ -140,11 +143,6 @@ class Search:
                 rows = limit.rows(statement.job, task)
                 among = rows if among is None else among if rows is None else among & rows
         return among
-
-    def _revive(self, task: Task) -> None:
-        """Look at every node again that could have the room for the task."""
-        self._dead.clear()
-        self._frontier = Frontier(self.index.bounds(self.context, (task.cls,)))
 
 
 def cost_of(victims: Sequence[Victim]) -> tuple[Any, ...]:

@@ -267,6 +267,24 @@ def test_a_node_that_seemed_cheaper_than_it_is_gives_way() -> None:
     assert found.evicted == ["u-0"]
 
 
+def test_what_a_node_costs_for_a_large_pod_says_nothing_of_a_small_one() -> None:
+    """On n2 the large pod would push aside what matters more, the small one what matters least."""
+    found = run(
+        world(
+            [*CLASSES, priority_class("lower", 0), queue(), *(node(f"n{at}", "4") for at in (1, 2, 3))],
+            [group("u", priority_class_name="lower"), *members("u", 4, on="n1", at=1)],
+            [group("v", priority_class_name="lower"), pod("v-0", "1", of="v", on="n2", at=2)],
+            [group("w", priority_class_name="mid"), pod("w-0", "3", of="w", on="n2")],
+            [group("x", priority_class_name="low"), *members("x", 4, on="n3")],
+            [group("a", 2, roles={"large": 1, "small": 1}, at=9, priority_class_name="high")],
+            [pod("a-0", "4", of="a", at=9, role="large"), pod("a-1", "1", of="a", at=9, role="small")],
+        ),
+        BY,
+        now=10,
+    )
+    assert found.evicted == [*(f"u-{at}" for at in range(4)), "v-0"]
+
+
 def test_a_queue_at_its_cap_gives_up_what_the_new_pod_needs_and_no_more() -> None:
     found = run(
         world(
