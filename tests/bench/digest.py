@@ -29,7 +29,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -482,6 +482,8 @@ def ran(seed: int, number: int, built: dict[str, Policy], log: _Log | None = Non
         nonlocal heard
         heard += 1
         lines.append(f"cycle {heard}")
+        if recorders and hasattr(arguments[0], "numbers_current"):  # logs are decided again as a scheduler decides
+            arguments = (replace(arguments[0], numbers_current=True), *arguments[1:])
         steps = (recorders[-1].deciding(cycle) if recorders else cycle)(*arguments, **named)
         try:
             while True:
