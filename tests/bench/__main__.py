@@ -1,14 +1,15 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [shares] [scale] [churn] [simulate] [live]
+    python -m tests.bench [--quick] [engine] [waiting] [shares] [scale] [churn] [simulate] [live]
 
-Without names all six run: the engine alone; the division into shares; what a large cluster costs the scheduler before
-it decides anything; what is kept of pods that are gone; the simulator on thousands of jobs; binds on a real API server,
-against a bare loop and other schedulers (docs/benchmarks.md has the method).
+Without names all seven run: the engine alone; the engine where much waits and little changes; the division into shares;
+what a large cluster costs the scheduler before it decides anything; what is kept of pods that are gone; the simulator
+on thousands of jobs; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the
+method).
 
-Every row of the engine runs in a process of its own: its memory is its own. Figures are kept as JSON lines in
-`docs/benchmarks`, with a table of them against their limits and a picture of how the cost grows. The status is 1 where
-a limit is missed.
+Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
+JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
+cost grows. The status is 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,16 +29,19 @@ from tests.bench.engine import ROWS
 
 KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
 ROW_SECONDS = 600.0
+WAITING = "thousand", "ten-thousand"
+"""The rows of `tests.bench.waiting`; the deepest takes several minutes, and is run by itself."""
 
 
-def run_row(name: str, folder: Path) -> list[dict[str, Any]]:
-    """The figures of one row; none if it did not end as it should."""
-    path = folder / f"{name}.jsonl"
-    command = [sys.executable, "-m", "tests.bench.engine", name, "--json", str(path)]
+def run_row(module: str, arguments: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """The figures of one row of a benchmark, run as a process of its own; none if it did not end as it should."""
+    row = " ".join(arguments)
+    path = folder / f"{row}.jsonl"
+    command = [sys.executable, "-m", module, *arguments, "--json", str(path)]
     try:
         subprocess.run(command, check=False, timeout=ROW_SECONDS)
     except subprocess.TimeoutExpired:
-        print(f"MISS {name}: not done after {ROW_SECONDS:.0f} s", flush=True)
+        print(f"MISS {row}: not done after {ROW_SECONDS:.0f} s", flush=True)
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -65,7 +70,11 @@ def table(figures: list[dict[str, Any]]) -> str:
         value = f"{figure['value']:.3g} {figure['unit']}"
         limit = f"{figure['limit']:g} {figure['unit']}"
         lines.append(f"| {figure['what']} | {value if figure['met'] else f'**{value}**'} | {limit} |")
-    lines += ["", "![How the cost of a cycle grows with nodes, pods and the size of gangs](engine-growth.svg)", ""]
+    lines += [
+        "",
+        "![How the cost of a cycle grows with nodes, pods, the size of gangs and what waits](engine-growth.svg)",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -75,7 +84,7 @@ def engine(*, quick: bool) -> list[str]:
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
         for name in ROWS:
-            found = run_row(name, Path(folder))
+            found = run_row("tests.bench.engine", [name], Path(folder))
             figures += found
             if not found:
                 failed.append(name)
@@ -91,6 +100,23 @@ def engine(*, quick: bool) -> list[str]:
         growth += ["--json", str(KEPT / "engine-growth.jsonl"), "--picture", str(KEPT / "engine-growth.svg")]
         if subprocess.run(growth, check=False).returncode:
             missed.append("growth")
+    return missed
+
+
+def waiting(*, quick: bool) -> list[str]:
+    """Cycles of a full cluster in which much waits."""
+    figures: list[dict[str, Any]] = []
+    missed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
+        for name in WAITING[:1] if quick else WAITING:
+            for more in ((), ("--arrivals",)):
+                found = run_row("tests.bench.waiting", [name, *more], Path(folder))
+                figures += found
+                if not found or not all(figure["met"] for figure in found):
+                    missed.append(" ".join(("waiting", name, *more)))
+    if not quick:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / "waiting.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
     return missed
 
 
@@ -142,7 +168,8 @@ def live(*, quick: bool) -> list[str]:
 
 
 PARTS: Final = {
-    "engine": engine, "shares": shares, "scale": scale, "churn": churn, "simulate": simulate, "live": live,
+    "engine": engine, "waiting": waiting, "shares": shares, "scale": scale, "churn": churn, "simulate": simulate,
+    "live": live,
 }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
-"""How the cost of a cycle grows with nodes, pods and the size of gangs: points as JSON lines, and a picture of them.
+"""How the cost of a cycle grows with nodes, pods, the size of gangs, and what waits: JSON lines, and a picture of them.
 
-python -m tests.bench.growth [--json FILE] [--picture FILE]
+    python -m tests.bench.growth [--json FILE] [--picture FILE] [SERIES ...]
+
+Without names all series are measured; of others the points in the file stay as they are.
 """
 
 from __future__ import annotations
@@ -8,19 +10,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from kbatch.api.configuration import DEFAULT
 from kbatch.engine import build_policy
 from tests.bench.engine import build, decide, gangs
+from tests.bench.waiting import Row, run
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One cycle that places `pods` pods in gangs of `gang` on `nodes` empty nodes; seconds, the median of its runs."""
+    """One cycle that places `pods` pods in gangs of `gang` on `nodes` empty nodes; seconds, the median of its runs.
+
+    Where groups wait (`waiting`, of `pods` pods): one of the cycles of `tests.bench.waiting`, in each of which one pod
+    of a full cluster ends; seconds of the processor, their mean.
+    """
 
     series: str
     nodes: int
@@ -28,6 +35,7 @@ class Point:
     gang: int
     seconds: float
     longest_slice: float
+    waiting: int = 0
 
 
 SERIES: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -37,11 +45,18 @@ SERIES: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 RUNS = 3
 
+FULL = Row("growth", 40, 1280, 0, 20, 4, 0.0, mean=0.0, p99=None, cycles=100)
+"""The cluster in which groups wait: that of the row `thousand`."""
+WAITING = (100, 300, 1000, 3000, 10_000)
+DEEP = "waiting groups"
 
-def measure() -> Iterator[Point]:
-    """All points, series after series."""
+
+def measure(names: Collection[str]) -> Iterator[Point]:
+    """All points of these series, one after the other."""
     policy = build_policy(DEFAULT)
     for series, shapes in SERIES.items():
+        if series not in names:
+            continue
         for nodes, pods, gang in shapes:
             results = []
             for _ in range(RUNS):
@@ -51,6 +66,12 @@ def measure() -> Iterator[Point]:
                 results.append(result)
             seconds, longest = (median(getattr(each, name) for each in results) for name in ("seconds", "slice"))
             yield Point(series, nodes, pods, gang, round(seconds, 6), round(longest, 6))
+    for waiting in WAITING if DEEP in names else ():
+        row = replace(FULL, waiting=waiting)
+        found = run(row, arrivals=False, affinity=False, cycles=row.cycles)
+        yield Point(
+            DEEP, row.nodes, found.pods, 0, round(found.mean, 6), round(found.slice, 6), waiting
+        )  # fmt: skip
 
 
 def draw(points: list[Point], path: Path) -> None:
@@ -65,11 +86,15 @@ def draw(points: list[Point], path: Path) -> None:
         "nodes": ("nodes", "3,000 pods in gangs of 100"),
         "pods": ("pods", "gangs of 100 on 5,000 nodes"),
         "gang size": ("pods of a gang", "3,000 pods on 5,000 nodes"),
+        DEEP: (DEEP, "40 full nodes, one pod ends"),
     }
-    figure, panels = plt.subplots(1, len(SERIES), figsize=(12, 3.6), sharey=True, layout="constrained")
-    for panel, series in zip(panels, SERIES, strict=True):
+    figure, panels = plt.subplots(1, len(captions), figsize=(15, 3.6), sharey=True, layout="constrained")
+    for panel, series in zip(panels, captions, strict=True):
         of_series = [point for point in points if point.series == series]
-        across = [{"nodes": each.nodes, "pods": each.pods, "gang size": each.gang}[series] for each in of_series]
+        across = [
+            {"nodes": each.nodes, "pods": each.pods, "gang size": each.gang, DEEP: each.waiting}[series]
+            for each in of_series
+        ]
         panel.loglog(across, [each.seconds for each in of_series], "o-", color="tab:blue", label="cycle")
         slices = [(x, each.longest_slice) for x, each in zip(across, of_series, strict=True) if each.longest_slice > 0]
         panel.loglog(*zip(*slices, strict=True), "s--", color="tab:orange", label="longest slice") if slices else None
@@ -88,12 +113,18 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth")
     parser.add_argument("--json", type=Path, help="write one JSON line for each point to this file")
     parser.add_argument("--picture", type=Path, help="draw the points into this file")
+    parser.add_argument("series", nargs="*", choices=[[], *SERIES, DEEP], help="which; all by default")
     chosen = parser.parse_args(arguments)
+    names = chosen.series or [*SERIES, DEEP]
     points: list[Point] = []
-    for point in measure():
+    if chosen.json is not None and chosen.json.exists():
+        known = (Point(**json.loads(line)) for line in chosen.json.read_text("utf-8").splitlines())
+        points += [point for point in known if point.series not in names]
+    for point in measure(names):
         points.append(point)
-        shape = f"{point.nodes:6} nodes  {point.pods:6} pods  gangs of {point.gang:4}"
-        print(f"{point.series:9}  {shape}  {point.seconds:8.4f} s", flush=True)
+        waiting = f"{point.waiting} groups wait" if point.waiting else f"gangs of {point.gang:4}"
+        shape = f"{point.nodes:6} nodes  {point.pods:6} pods  {waiting}"
+        print(f"{point.series:14}  {shape}  {point.seconds:8.4f} s", flush=True)
     if chosen.json is not None:
         chosen.json.write_text("".join(json.dumps(asdict(point)) + "\n" for point in points), "utf-8")
     if chosen.picture is not None:
