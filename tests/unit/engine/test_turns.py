@@ -14,7 +14,7 @@ from kbatch.engine.cycle import _context
 from kbatch.engine.preemption.prospective import MOST_FORESEEN, awaited
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.session import Session
-from kbatch.model import usable
+from kbatch.model import division_again
 from kbatch.model.division import dividing
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import group, members, node, pod, queue, world
@@ -149,7 +149,7 @@ def test_shares_are_divided_once_until_something_changes(monkeypatch: pytest.Mon
         divided.append(1)
         return dividing(*given)
 
-    monkeypatch.setattr(usable, "dividing", counting)
+    monkeypatch.setattr(division_again, "dividing", counting)
     model = world(queue("a"), queue("b"), node("n1"), pod("p", queue="a", cpu="9"), pod("q", queue="b", cpu="9"))
     policy = build_policy(parse(f'actions: "allocate, reclaim"\n{TIERS}', "test"))
     for now in range(3):

@@ -16,7 +16,7 @@ from kbatch.api.objects import Queue
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
-from kbatch.model import usable
+from kbatch.model import division_again
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.division import dividing
 from kbatch.model.events import Delete, Event, Upsert
@@ -162,7 +162,7 @@ async def test_shares_are_divided_once_until_something_changes(rig: Rig, monkeyp
         divided.append(1)
         return dividing(*given)
 
-    monkeypatch.setattr(usable, "dividing", counting)
+    monkeypatch.setattr(division_again, "dividing", counting)
     rig.see(Upsert(node("n", "4")), Upsert(queue("a")), Upsert(queue("b")), Upsert(group("g", "a", cpu="9")))
     await rig.controller.round()
     assert len(rig.api.writes) == 2
