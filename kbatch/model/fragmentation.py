@@ -9,7 +9,7 @@ and taints, not other pods.
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left, insort
 from collections.abc import Generator, Iterable, Mapping
 from fractions import Fraction
 from typing import Final
@@ -43,7 +43,10 @@ class Mix:
 
     def __init__(self) -> None:
         self._of: dict[str, Mapping[TaskClass, int]] = {}
-        self._sums: dict[TaskClass, int] = {}
+        self._sums: dict[int, int] = {}
+        self._classes: dict[int, TaskClass] = {}
+        self._order: list[tuple[int, int]] = []
+        """The classes by how many pods of them wait, the most first: that number less than zero, and the class's id."""
         self._changes: Journal | None = None
         self._position = 0
 
@@ -52,7 +55,7 @@ class Mix:
         live, changes = model.live, model.changes
         changed = changes.since(self._position) if self._changes is changes else None
         if changed is None:
-            self._of, self._sums, self._position = {}, {}, 0
+            self._of, self._sums, self._classes, self._order, self._position = {}, {}, {}, [], 0
             changed = list(live)
         # What changes meanwhile is looked at the next time, and what was not looked at as well if this is left off.
         self._changes, position = changes, changes.position
@@ -65,14 +68,19 @@ class Mix:
             if now:
                 self._of[key] = now
             for cls in {**before, **now}:
-                count = self._sums.get(cls, 0) + now.get(cls, 0) - before.get(cls, 0)
-                if count:
-                    self._sums[cls] = count
-                else:
-                    self._sums.pop(cls, None)
+                self._add(cls, now.get(cls, 0) - before.get(cls, 0))
         self._position = position
-        found = self._sums
-        return heapq.nsmallest(MOST_CLASSES, found, key=lambda cls: (-found[cls], cls.id))
+        return [self._classes[number] for _, number in self._order[:MOST_CLASSES]]
+
+    def _add(self, cls: TaskClass, count: int) -> None:
+        """So many more, or fewer, of the class wait."""
+        before = self._sums.pop(cls.id, 0)
+        if before:
+            del self._order[bisect_left(self._order, (-before, cls.id))]
+            del self._classes[cls.id]
+        if before + count:
+            self._sums[cls.id], self._classes[cls.id] = before + count, cls
+            insort(self._order, (-before - count, cls.id))
 
 
 def measuring(table: NodeTable, waiting: list[TaskClass]) -> Generator[None, None, dict[str, Fraction]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ class Memo:
     shrinking: dict[object, int] = field(default_factory=dict)
     exact: dict[object, int] = field(default_factory=dict)
     shortages: dict[object, Stated] = field(default_factory=dict)
-    trials: dict[object, Trial] = field(default_factory=dict)
+    trials: Mapping[object, Trial] = field(default_factory=dict)
     alike: dict[Hashable, Trial] = field(default_factory=dict)
     proved: dict[object, bool] = field(default_factory=dict)
     trials_at: int = -1

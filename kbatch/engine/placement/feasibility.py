@@ -223,12 +223,15 @@ class Feasibility:
         return len(self._trials)
 
     @property
-    def trials(self) -> dict[object, Trial]:
+    def trials(self) -> Mapping[object, Trial]:
         """The trials for the next session, while the capacity of the nodes stays as it is: those made or asked for in
         this one, and of earlier ones the latest, as many as there are groups that may still ask for them.
         """
+        most = max(len(self._trials), len(self._session.model.live))
+        if len(self._before) <= most and self._trials.keys() <= self._before.keys():
+            return self._before
         kept: dict[object, Trial] = {**self._before, **self._trials}
-        spare = len(kept) - max(len(self._trials), len(self._session.model.live))
+        spare = len(kept) - most
         if spare > 0:
             for mark in list(islice((mark for mark in self._before if mark not in self._trials), spare)):
                 del kept[mark]
