@@ -1,13 +1,23 @@
-"""The scheduler configuration that a command works with: a file's, or the built-in default."""
+"""The scheduler configuration that a command works with: a file's, the installed one, or the built-in default."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kbatch.api.configuration import SchedulerConfiguration
     from kbatch.engine import Policy
+    from kbatch.kube.client import Api
+
+_OF_THE_SCHEDULER: Final = "app.kubernetes.io/part-of=kbatch,app.kubernetes.io/component=scheduler"
+"""The labels that the chart gives to all that belongs to the scheduler of a release."""
+
+_USUAL_NAMESPACE: Final = "kbatch-system"
+"""Where the documentation installs the chart: looked at where not all namespaces may be."""
+
+_KEY: Final = "scheduler.yaml"
+"""The key in the chart's ConfigMap, and the name of the file that the scheduler reads."""
 
 
 def load(path: Path | None, given: tuple[str, str] | None = None) -> tuple[SchedulerConfiguration, Policy]:
@@ -33,3 +43,39 @@ def load(path: Path | None, given: tuple[str, str] | None = None) -> tuple[Sched
         raise ConfigurationError(str(path), None, f"is no UTF-8 text (byte {error.start})") from None
     configuration = parse(text, str(path))
     return configuration, build_policy(configuration)
+
+
+async def installed(api: Api) -> tuple[str, str] | str:
+    """The configuration of the installed scheduler, as its ConfigMap holds it: its text, and what to call it. Else, as
+    one clause, why it is not known.
+
+    Raises:
+        KubeError: the cluster does not answer, or refuses for another reason than a missing permission.
+    """
+    from kbatch.kube.errors import ApiError
+    from kbatch.kube.kinds import Kind
+    from kbatch.kube.lists import list_all
+
+    config_maps = Kind(dict[str, Any], "ConfigMap", "", "v1", "configmaps", namespaced=True)
+    found: list[dict[str, Any]] | None = None
+    for namespace in (None, _USUAL_NAMESPACE):
+        try:
+            found = await list_all(api, config_maps, namespace=namespace, label_selector=_OF_THE_SCHEDULER)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+        else:
+            break
+    if found is None:
+        return "you may not read the installed scheduler's ConfigMap"
+    texts = {
+        f"ConfigMap {each['metadata']['namespace']}/{each['metadata']['name']}": each["data"][_KEY]
+        for each in found
+        if _KEY in (each.get("data") or {})
+    }
+    if not texts:
+        return "no ConfigMap of an installed scheduler was found"
+    if len(texts) > 1:
+        return f"there are several schedulers' configurations ({', '.join(sorted(texts))})"
+    ((name, text),) = texts.items()
+    return text, name

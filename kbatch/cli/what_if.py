@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbatch.cli.live import Context, Kubeconfig, ask
-from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result
+from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.times import SECOND
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ def what_if(
 ) -> None:
     """Say what would become of manifests in the live cluster as it is now; nothing is changed there.
 
-    What runs in the cluster is taken to run on. An object of the same name as a live one replaces it.
+    What runs in the cluster is taken to run on. An object of the same name as a live one replaces it. Without
+    --scheduler-conf the configuration of the installed scheduler decides.
     """
     from kbatch.api.configuration import ConfigurationError
+    from kbatch.cli.configuration import installed
     from kbatch.cli.configuration import load as load_configuration
     from kbatch.simulator.errors import InputError
     from kbatch.simulator.manifests import load
@@ -48,7 +50,14 @@ def what_if(
 
     try:
         manifests = load(paths)
-        _, policy = load_configuration(scheduler_conf, manifests.configuration)
+        given = manifests.configuration
+        if scheduler_conf is None and given is None:
+            found = ask(installed, kubeconfig, context)
+            if isinstance(found, str):
+                warn(f"{found}; the default configuration is assumed (give another by --scheduler-conf)")
+            else:
+                given = found
+        _, policy = load_configuration(scheduler_conf, given)
         live = ask(everything, kubeconfig, context)
         result = simulate(overlay(live, manifests), policy, Limits(until=round(until * SECOND)))
     except (InputError, ConfigurationError) as error:

@@ -91,6 +91,16 @@ PODS: list[dict[str, Any]] = [
 ]
 
 
+NODE: dict[str, Any] = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}
+FORBIDDEN: dict[str, Any] = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not for you"}
+
+
+def installed(name: str, actions: str = "allocate") -> dict[str, Any]:
+    """A ConfigMap such as the chart makes for the scheduler."""
+    text = f"actions: {actions}\ntiers:\n- plugins:\n  - name: gang\n"
+    return {"metadata": {"name": name, "namespace": "kbatch-system"}, "data": {"scheduler.yaml": text}}
+
+
 def a_list(items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "1"}, "items": items}
 
@@ -109,10 +119,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         answers: dict[str, dict[str, Any]] = self.server.answers  # type: ignore[attr-defined]
-        found = answers.get(urlsplit(self.path).path)
-        status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
-        body = json.dumps(found if found is not None else status).encode()
-        self.send_response(200 if found is not None else 404)
+        nothing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+        found = answers.get(urlsplit(self.path).path, nothing)
+        body = json.dumps(found).encode()
+        self.send_response(found.get("code", 200))
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -268,16 +278,24 @@ def test_explain_what_is_not_there(ask: Any) -> None:
     assert ask("explain", "nothing").exit_code == 2
 
 
-def test_what_if(ask: Any, server: ThreadingHTTPServer, tmp_path: Path) -> None:
+@pytest.fixture
+def answers(server: ThreadingHTTPServer) -> dict[str, Any]:
+    """What the server answers by path: all that what-if asks for, and one node with one cpu."""
+    answers: dict[str, Any] = server.answers  # type: ignore[attr-defined]
     for path in (
-        "/api/v1/namespaces", "/api/v1/resourcequotas", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims",
+        "/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/resourcequotas",
+        "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims",
         "/apis/scheduling.k8s.io/v1/priorityclasses", "/apis/policy/v1/poddisruptionbudgets", "/apis/batch/v1/jobs",
         "/apis/storage.k8s.io/v1/storageclasses", "/apis/storage.k8s.io/v1/csinodes",
     ):  # fmt: skip
-        server.answers[path] = a_list([])  # type: ignore[attr-defined]
-    node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}
-    server.answers["/api/v1/nodes"] = a_list([node])  # type: ignore[attr-defined]
-    server.answers["/api/v1/pods"] = a_list([pod("big-0", node="n1", role="worker")])  # type: ignore[attr-defined]
+        answers[path] = a_list([])
+    answers["/api/v1/nodes"] = a_list([NODE])
+    answers["/api/v1/pods"] = a_list([pod("big-0", node="n1", role="worker")])
+    return answers
+
+
+@pytest.mark.usefixtures("answers")
+def test_what_if(ask: Any, tmp_path: Path) -> None:
     wanted = {"schedulerName": "kube-batch", "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": wanted}
     (tmp_path / "new.json").write_text(json.dumps(manifest))
@@ -287,7 +305,7 @@ def test_what_if(ask: Any, server: ThreadingHTTPServer, tmp_path: Path) -> None:
     more = {
         "apiVersion": "v1",
         "kind": "Node",
-        **node,
+        **NODE,
         "metadata": {"name": "n2"},
         "status": {"allocatable": {"cpu": "4"}},
     }
@@ -295,6 +313,43 @@ def test_what_if(ask: Any, server: ThreadingHTTPServer, tmp_path: Path) -> None:
     both = ask("what-if", str(tmp_path / "new.json"), str(tmp_path / "more.json"), "-o", "json")
     assert json.loads(both.stdout)["pods"]["default/new"]["node"] == "n2"
     assert ask("what-if", str(tmp_path / "none.json")).exit_code == 2
+
+
+def test_what_if_decides_as_the_installed_scheduler_does(ask: Any, answers: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", **NODE}))
+    assert (
+        "no ConfigMap of an installed scheduler was found; the default configuration"
+        in ask("what-if", str(path)).stderr
+    )
+    answers["/api/v1/configmaps"] = a_list([installed("a", "nothing")])
+    wrong = ask("what-if", str(path))
+    assert wrong.exit_code == 2
+    assert wrong.stderr.startswith("kbatch: ConfigMap kbatch-system/a:1:")
+    answers["/api/v1/configmaps"] = a_list([installed("a"), {"metadata": {"name": "other"}}])
+    right = ask("what-if", str(path))
+    assert (right.exit_code, right.stderr) == (0, "")
+    chosen = tmp_path / "scheduler.yaml"
+    chosen.write_text("actions: neither\ntiers: []\n")
+    assert str(chosen) in ask("what-if", str(path), "--scheduler-conf", str(chosen)).stderr
+    answers["/api/v1/configmaps"] = a_list([installed("a"), installed("b")])
+    assert "(ConfigMap kbatch-system/a, ConfigMap kbatch-system/b)" in ask("what-if", str(path)).stderr
+
+
+def test_what_if_of_someone_who_may_not_read_the_configuration(
+    ask: Any, answers: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", **NODE}))
+    answers["/api/v1/configmaps"] = answers["/api/v1/namespaces/kbatch-system/configmaps"] = FORBIDDEN
+    result = ask("what-if", str(path))
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "kbatch: you may not read the installed scheduler's ConfigMap; the default configuration is assumed "
+        "(give another by --scheduler-conf)\n"
+    )
+    answers["/api/v1/namespaces/kbatch-system/configmaps"] = a_list([installed("a")])
+    assert ask("what-if", str(path)).stderr == ""
 
 
 def test_a_cluster_without_kbatch(ask: Any, server: ThreadingHTTPServer) -> None:
