@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
@@ -17,6 +17,9 @@ from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, Kind
 from kbatch.kube.lists import list_all
 from kbatch.model.bad_nodes import avoided
+
+USUAL_NAME: Final = "kube-batch"
+"""spec.schedulerName of the pods that kbatch schedules, where the installation does not set another."""
 
 
 class NotThereError(Exception):
@@ -51,6 +54,7 @@ class Explanation:
         group: the group; None for a pod without one.
         since: since when it waits, as the condition says; empty if it does not.
         queue: its queue; None where that does not exist or nothing is known of it.
+        hidden: what may not be read, and is left out for that: `Queue research`.
         members: pods of the group by phase, `Pending (gated)` apart.
         roles: how each role stands.
         verdict: one line: whether it waits.
@@ -58,6 +62,7 @@ class Explanation:
         stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
         broken: what becomes of it, where it has run and lost members; empty for any other.
         avoids: the nodes that it avoids, as too many of its pods failed there.
+        elsewhere: where pods are missing, what is to be said of those that name it for another scheduler.
     """
 
     subject: str
@@ -72,6 +77,8 @@ class Explanation:
     stalled: tuple[str, str] | None = None
     broken: str = ""
     avoids: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -88,6 +95,8 @@ class Explanation:
             "roles": [role.json() for role in self.roles],
             "broken": self.broken or None,
             "avoids": list(self.avoids),
+            "notPermitted": list(self.hidden),
+            "otherSchedulers": list(self.elsewhere),
         }
 
     def lines(self) -> Iterator[str]:
@@ -107,6 +116,8 @@ class Explanation:
         if self.group is not None:
             found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
+        for each in self.elsewhere:
+            yield f"           {each}"
         for role in self.roles:
             yield f"  role     {role.name}: {role.placed} of {role.bounds} placed"
         if self.queue is not None:
@@ -115,6 +126,8 @@ class Explanation:
                 f"holds {_amounts(self.queue.allocated)} of a deserved {_amounts(self.queue.deserved)}, "
                 f"asks for {_amounts(self.queue.requested)}"
             )
+        for what in self.hidden:
+            yield f"  {what.split()[0].lower():8} {what.split()[1]}: not permitted (you may not get {what})"
 
 
 async def gather(client: Api, namespace: str, name: str) -> Explanation:
@@ -145,10 +158,16 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         for pod in await list_all(client, PODS, namespace=row.namespace)
         if (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION) == row.name
     ]
-    queue = await _get(client, QUEUES, None, row.queue)
+    hidden: tuple[str, ...] = ()
+    try:
+        queue = await _get(client, QUEUES, None, row.queue)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        queue, hidden = None, (f"Queue {row.queue}",)
     condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
     stalled = conditions.find(group.status.conditions, conditions.STALLED)
-    if row.phase in {"Completed", "Failed"}:
+    if row.over:
         verdict = f"it is over ({row.phase})"
     elif condition is None:
         verdict = "no scheduler has looked at it yet; does kbatch's scheduler run?"
@@ -166,13 +185,29 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
             for role in group.spec.sub_groups or ()
         ),
         verdict=verdict,
-        reason=row.reason if row.waits else "",
-        message=row.message if row.waits else "",
+        reason=row.reason if row.waits or row.over else "",
+        message=row.message if row.waits or row.over else "",
         since=(condition.last_transition_time or "") if condition is not None and row.waits else "",
         stalled=(stalled.reason, stalled.message) if stalled is not None and stalled.status == "True" else None,
         broken=_broken(group),
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
+        hidden=hidden,
+        elsewhere=tuple(_of_other_schedulers(pods)) if row.reason == "NotEnoughTasks" else (),
     )
+
+
+def _of_other_schedulers(pods: list[Pod]) -> Iterator[str]:
+    """A line for each scheduler other than that of the usual name: its pods name the group, and may not be kbatch's.
+
+    The installation can give kbatch another name, which cannot be seen from here, so the line says what counts.
+    """
+    found = Counter(pod.spec.scheduler_name or "default-scheduler" for pod in pods)
+    for name, count in sorted(found.items()):
+        if name != USUAL_NAME:
+            yield (
+                f"{count} of these pods have spec.schedulerName {name}: only those of kbatch's "
+                f"({USUAL_NAME}, if the installation sets no other) count as members; make them anew with that"
+            )
 
 
 def _broken(group: PodGroup) -> str:

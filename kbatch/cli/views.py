@@ -12,12 +12,13 @@ from kbatch.api import conditions
 from kbatch.api.objects import PodGroup, Queue, RawResources
 from kbatch.model.minresources import minimum_of
 
-_OVER = frozenset({"Completed", "Failed"})
+_OVER = {"Completed": conditions.COMPLETED, "Failed": conditions.FAILED}
+"""The phases of groups that are over, and the condition that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A PodGroup: its phase, its pods, and what its condition Scheduled says."""
+    """A PodGroup: its phase, its pods, and what its condition Scheduled says; once it is over, how it ended."""
 
     namespace: str
     name: str
@@ -33,9 +34,14 @@ class GroupRow:
     message: str
 
     @property
+    def over(self) -> bool:
+        """Whether it has ended, well or badly."""
+        return self.phase in _OVER
+
+    @property
     def waits(self) -> bool:
         """Whether it is neither placed nor over."""
-        return self.scheduled is not True and self.phase not in _OVER
+        return self.scheduled is not True and not self.over
 
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
@@ -59,6 +65,9 @@ def group_row(group: PodGroup) -> GroupRow:
     """The row of one PodGroup."""
     spec, status = group.spec, group.status
     condition = conditions.find(status.conditions, conditions.SCHEDULED)
+    told = condition
+    if status.phase in _OVER:  # why it waited is of no use any more
+        told = conditions.find(status.conditions, _OVER[status.phase])
     return GroupRow(
         namespace=group.metadata.namespace,
         name=group.metadata.name,
@@ -70,8 +79,8 @@ def group_row(group: PodGroup) -> GroupRow:
         succeeded=status.succeeded,
         failed=status.failed,
         scheduled=None if condition is None else condition.status == conditions.TRUE,
-        reason=condition.reason if condition is not None else "",
-        message=condition.message if condition is not None else "",
+        reason=told.reason if told is not None else "",
+        message=told.message if told is not None else "",
     )
 
 
@@ -91,12 +100,17 @@ def group_table(rows: Sequence[GroupRow]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A Queue: what it may, deserves, holds and asks for."""
+    """A Queue: what it may, deserves, holds and asks for. What it does not set of capability, placement and evictions
+    is None.
+    """
 
     name: str
     weight: int
     state: str
     reclaimable: bool
+    capability: RawResources | None
+    placement: str | None
+    evictions_per_hour: int | None
     deserved: RawResources
     allocated: RawResources
     requested: RawResources
@@ -113,6 +127,9 @@ class QueueRow:
             "weight": self.weight,
             "state": self.state,
             "reclaimable": self.reclaimable,
+            "capability": self.capability,
+            "placement": self.placement,
+            "evictionsPerHour": self.evictions_per_hour,
             "deserved": self.deserved,
             "allocated": self.allocated,
             "requested": self.requested,
@@ -132,6 +149,9 @@ def queue_row(queue: Queue) -> QueueRow:
         weight=spec.weight,
         state=status.state or spec.state,
         reclaimable=spec.reclaimable,
+        capability=None if spec.capability is None else dict(spec.capability),
+        placement=spec.placement,
+        evictions_per_hour=spec.evictions_per_hour,
         deserved=dict(status.deserved or {}),
         allocated=dict(status.allocated or {}),
         requested=dict(status.requested or {}),

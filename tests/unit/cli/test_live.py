@@ -55,7 +55,7 @@ UNSEEN: dict[str, Any] = {
 }
 QUEUE: dict[str, Any] = {
     "metadata": {"name": "research"},
-    "spec": {"weight": 2},
+    "spec": {"weight": 2, "capability": {"cpu": "8"}, "placement": "Pack", "evictionsPerHour": 3},
     "status": {
         "state": "Open",
         "deserved": {"cpu": "4"},
@@ -194,6 +194,9 @@ def test_queues(ask: Any) -> None:
     rows = json.loads(ask("queues", "-o", "json").stdout)
     assert [row["name"] for row in rows] == ["default", "research"]
     assert (rows[1]["weight"], rows[1]["deserved"], rows[1]["share"], rows[1]["pending"]) == (2, {"cpu": "4"}, "0.5", 1)
+    limits = ("capability", "placement", "evictionsPerHour")
+    assert [rows[1][name] for name in limits] == [{"cpu": "8"}, "Pack", 3]
+    assert [rows[0][name] for name in limits] == [None, None, None]
     assert "cpu=2 memory=1Gi" in ask("queues").stdout
 
 
@@ -229,6 +232,46 @@ def test_explain_a_group_whose_objects_cannot_be_made(ask: Any, server: Threadin
     assert lines[3:5] == ["  stalled  ObjectRefused", "           Service web: no"]
     found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
     assert found["stalled"] == {"reason": "ObjectRefused", "message": "Service web: no"}
+
+
+def test_explain_to_someone_who_may_not_see_queues(ask: Any, server: ThreadingHTTPServer) -> None:
+    server.answers[f"{ROOT}/queues/research"] = FORBIDDEN  # type: ignore[attr-defined]
+    result = ask("explain", "team/big")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[1] == "  reason   NotEnoughResources (since 2026-01-01T00:00:05Z)"
+    assert lines[-1] == "  queue    research: not permitted (you may not get Queue research)"
+    found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
+    assert (found["queue"], found["notPermitted"]) == (None, ["Queue research"])
+
+
+def test_why_a_group_failed_stands_where_it_said_why_it_waited(ask: Any, server: ThreadingHTTPServer) -> None:
+    waited = {"type": "Scheduled", "status": "False", "reason": "WaitingInQueue", "message": "1 group is before it"}
+    ended = {"type": "Failed", "status": "True", "reason": "MinimumUnattainable", "message": "1 pods run, 3 needed"}
+    failed = {**WAITING, "status": {"phase": "Failed", "conditions": [waited, ended]}}
+    server.answers[f"{ROOT}/namespaces/team/podgroups/big"] = failed  # type: ignore[attr-defined]
+    server.answers[f"{ROOT}/podgroups"] = a_list([failed])  # type: ignore[attr-defined]
+    assert ask("explain", "team/big").stdout.splitlines()[:3] == [
+        "PodGroup team/big: it is over (Failed)",
+        "  reason   MinimumUnattainable",
+        "           1 pods run, 3 needed",
+    ]
+    (row,) = json.loads(ask("groups", "-o", "json").stdout)
+    assert (row["reason"], row["message"]) == ("MinimumUnattainable", "1 pods run, 3 needed")
+
+
+def test_pods_of_another_scheduler_are_named_where_pods_are_missing(ask: Any, server: ThreadingHTTPServer) -> None:
+    lacking = {"type": "Scheduled", "status": "False", "reason": "NotEnoughTasks", "message": "0 of 3 pods exist"}
+    group = {**WAITING, "status": {"phase": "Pending", "conditions": [lacking]}}
+    server.answers[f"{ROOT}/namespaces/team/podgroups/big"] = group  # type: ignore[attr-defined]
+    theirs = [pod(f"big-{index}", schedulerName="default-scheduler") for index in range(2)]
+    server.answers["/api/v1/namespaces/team/pods"] = a_list([*theirs, pod("big-2")])  # type: ignore[attr-defined]
+    said = (
+        "2 of these pods have spec.schedulerName default-scheduler: only those of kbatch's (kube-batch, if the "
+        "installation sets no other) count as members; make them anew with that"
+    )
+    assert f"           {said}" in ask("explain", "team/big").stdout.splitlines()
+    assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["otherSchedulers"] == [said]
 
 
 @pytest.mark.usefixtures("server")
