@@ -211,7 +211,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "slack-off-by-one", _REPRIEVE,
-        "return self._total - lost >= self._wanted", "return self._total - lost > self._wanted",
+        "amount >= least for amount, least in zip(left", "amount > least for amount, least in zip(left",
         "a victim goes although the room without it is exactly enough",
     ),
     Mutant(

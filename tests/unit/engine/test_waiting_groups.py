@@ -126,33 +126,6 @@ def test_numbers_that_nobody_wants_current_wake_nobody_and_stay_as_they_were_tol
     assert again.reason.code == first.reason.code
 
 
-def test_numbers_that_nobody_wants_current_wake_nobody_and_stay_as_they_were_told() -> None:
-    model, by = full(waiting(group("behind", at=5)), members("behind", 1, "2")), policy(EVERYTHING)
-    memo = Memo()
-
-    def told(now: int) -> tuple[Verdict | None, int | None]:
-        nonlocal memo
-        found = decide(take_snapshot(model, EPOCH + now * SECOND, numbers_current=False), by, memo)
-        assert found.outcome is not None
-        memo = found.outcome.memo
-        return found.verdicts.get("ns/behind"), found.outcome.next_wake
-
-    first, _ = told(10)
-    assert first is not None
-    model.apply(Upsert(waiting(group("before"))))
-    model.apply(Upsert(pod("before-0", "2", of="before")))
-    _, wake = told(11)
-    assert told(100) == (None, wake)
-    assert wake == EPOCH + by.ageing
-    memo = Memo()
-    again, _ = told(101)
-    assert again is not None
-    assert again != first, "one more is ahead of it"
-    assert again.reason is not None
-    assert first.reason is not None
-    assert again.reason.code == first.reason.code
-
-
 def test_groups_of_one_age_are_told_the_same_whenever_they_are_told() -> None:
     """Else each write of a status would be followed by another, in a cluster in which nothing happens."""
     sim = Simulation(full([obj for name in "bdac" for obj in (group(name), *members(name, 1))]))
