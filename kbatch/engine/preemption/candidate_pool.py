@@ -193,8 +193,10 @@ class CandidatePool:
             for model in jobs:
                 if self._session.due():
                     yield TURN
-                if model.disruption == "Never" or model.holding == 0 or (model.gang and not may_give(model)):
+                if model.disruption == "Never" or model.holding == 0:
                     continue
+                if model.gang and model.disruption != "Never" and not may_give(model):
+                    continue  # whoever asks, in this cycle
                 job = self._session.job(model.key)
                 shared = _only_pod(model) and model.key not in self._session.failed
                 own = kinds if shared else dict[int, None]()
