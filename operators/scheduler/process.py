@@ -58,6 +58,7 @@ from operators.scheduler.left_out import LeftOut
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
 from operators.scheduler.status import StatusWriter
+from operators.scheduler.unheeded import UnheededTopology
 from operators.scheduler.volumes import VOLUME_SECONDS
 
 _log = logging.getLogger(__name__)
@@ -186,6 +187,7 @@ class _Assembly:
             failure=self.dispatcher.failure,
         )
         self.pods = PodReporter(self.api, self.cache, self.recorder, binding=lambda: self.dispatcher.backlog > 0)
+        self.unheeded = UnheededTopology(self.cache, self.recorder, lambda: self.configuration.policy)
         self.scheduler = Scheduler(
             self.cache,
             lambda: self.configuration.policy,
@@ -266,6 +268,7 @@ class _Assembly:
         """Hand a cycle's verdicts to those who write them down, in pieces."""
         yield from self.status.report(report)
         yield from self.pods.report(report)
+        yield from self.unheeded.report(report)
 
     def refused(self, why: str) -> None:
         """Say where people look that a configuration is not in force."""
