@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from kbatch.engine import Policy
     from kbatch.kube.client import Api
 
-_OF_THE_SCHEDULER: Final = "app.kubernetes.io/part-of=kbatch,app.kubernetes.io/component=scheduler"
+SCHEDULER_LABELS: Final = "app.kubernetes.io/part-of=kbatch,app.kubernetes.io/component=scheduler"
 """The labels that the chart gives to all that belongs to the scheduler of a release."""
 
 _USUAL_NAMESPACE: Final = "kbatch-system"
 """Where the documentation installs the chart: looked at where not all namespaces may be."""
 
-_KEY: Final = "scheduler.yaml"
+KEY: Final = "scheduler.yaml"
 """The key in the chart's ConfigMap, and the name of the file that the scheduler reads."""
 
 
@@ -60,7 +60,7 @@ async def installed(api: Api) -> tuple[str, str] | str:
     found: list[dict[str, Any]] | None = None
     for namespace in (None, _USUAL_NAMESPACE):
         try:
-            found = await list_all(api, config_maps, namespace=namespace, label_selector=_OF_THE_SCHEDULER)
+            found = await list_all(api, config_maps, namespace=namespace, label_selector=SCHEDULER_LABELS)
         except ApiError as error:
             if error.status != 403:
                 raise
@@ -69,9 +69,9 @@ async def installed(api: Api) -> tuple[str, str] | str:
     if found is None:
         return "you may not read the installed scheduler's ConfigMap"
     texts = {
-        f"ConfigMap {each['metadata']['namespace']}/{each['metadata']['name']}": each["data"][_KEY]
+        f"ConfigMap {each['metadata']['namespace']}/{each['metadata']['name']}": each["data"][KEY]
         for each in found
-        if _KEY in (each.get("data") or {})
+        if KEY in (each.get("data") or {})
     }
     if not texts:
         return "no ConfigMap of an installed scheduler was found"

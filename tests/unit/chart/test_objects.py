@@ -11,6 +11,8 @@ import pytest
 import yaml
 from kubernetes_validate import utils
 
+from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -90,6 +92,13 @@ def test_names_of_the_objects(default: Any, render: Callable[..., Any]) -> None:
     assert default.names("ConfigMap") == {"kbatch-scheduler"}
     assert render(release="prod").names("Deployment") == {f"prod-kbatch-{component}" for component in COMPONENTS}
     assert render({"fullnameOverride": "b"}).names("Deployment") == {f"b-{component}" for component in COMPONENTS}
+
+
+def test_the_command_line_finds_the_schedulers_configuration(default: Any, render: Callable[..., Any]) -> None:
+    wanted = dict(label.split("=") for label in SCHEDULER_LABELS.split(","))
+    for release in (default, render({"nameOverride": "other"}, release="prod"), render({"fullnameOverride": "b"})):
+        found = [one for one in release.of("ConfigMap") if wanted.items() <= one["metadata"]["labels"].items()]
+        assert [list(one["data"]) for one in found] == [[KEY]]
 
 
 def test_helm_owns_no_queue_and_no_crd_of_the_templates(rendered: Any) -> None:
