@@ -64,7 +64,7 @@ MUTANTS: Final = (
     # --- candidates ---------------------------------------------------------------------------------------------------
     Mutant(
         "oldest-goes-first", _SHRINKING,
-        "-started, -created, Last(name)", "started, created, Last(name)",
+        "-started, -created, backwards(name)", "started, created, backwards(name)",
         "the pod that has run longest is evicted",
     ),
     Mutant(
@@ -74,7 +74,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-group-gives-all", _SHRINKING,
-        "max(dearest, cost_of(job, task, above=above[role]))", "max(dearest, cost_of(job, task))",
+        "dearest = cost if alone else max(dearest, cost)",
+        "dearest = max(dearest, cost_of(job, task))",
         "the youngest of two elastic groups is taken down to its minimum before the other gives anything",
     ),
     Mutant(

@@ -16,10 +16,13 @@ from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.nodes import Column, NodeTable
 from kbatch.resources import PODS
 
-_Place: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
+_Needs: TypeAlias = tuple[tuple[str, int], ...]
+_Place: TypeAlias = tuple[int, _Needs]
 """A row, and what a pod on it needs."""
 
 _FIRST: Final = 16
+_FEW: Final = 16
+"""Fewer pods are counted one by one."""
 
 
 class _Group(NamedTuple):
@@ -38,8 +41,9 @@ class Held:
         self._amounts: dict[str, Column] = {}
         self._place: dict[int, int] = {}
 
-    def add(self, places: Iterable[_Place], sign: int) -> None:
+    def add(self, places: Collection[_Place], sign: int) -> None:
         """Count these pods (1), or no longer (-1)."""
+        alike: dict[int, tuple[_Needs, list[int]]] = {}  # by the identity of what they ask for: that of their class
         for row, needs in places:
             at = self._place.get(row)
             if at is None:
@@ -48,13 +52,24 @@ class Held:
                     self._grow()
                 self._rows[at] = row
                 self.count += 1
+            found = alike.get(id(needs))
+            if found is None:
+                found = alike[id(needs)] = needs, []
+            found[1].append(at)
+        for needs, rows in alike.values():
             for name, amount in needs:
                 column = self._amounts.get(name)
                 if column is None:
                     column = self._amounts[name] = np.zeros(len(self._rows), np.int64)
-                column[at] += sign * amount
-            if sign < 0 and not self._amounts[PODS][at]:
-                self._drop(row, at)
+                if len(rows) < _FEW:
+                    for at in rows:
+                        column[at] += sign * amount
+                else:
+                    np.add.at(column, rows, np.int64(sign * amount))
+        if sign < 0:
+            for row in sorted({row for row, _ in places}):
+                if not self._amounts[PODS][self._place[row]]:
+                    self._drop(row, self._place[row])
 
     def add_to(self, columns: Mapping[str, Column], sign: int) -> None:
         """Add it to columns over all rows (1), or take it off (-1); other dimensions are left out."""

@@ -19,7 +19,16 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex
 from kbatch.engine.preemption.candidate_table import CandidateTable, tabulating
-from kbatch.engine.preemption.candidates import Candidate, Donors, holding, may_give, order_of, single, whole
+from kbatch.engine.preemption.candidates import (
+    Candidate,
+    Donors,
+    holding,
+    may_give,
+    order_of,
+    order_of_pod,
+    single,
+    whole,
+)
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.shrinking import working_out
 from kbatch.model.jobs import Job
@@ -219,7 +228,7 @@ class CandidatePool:
         kind = self._numbers.setdefault(key, len(self._numbers))
         if kind == len(self._kinds):
             self._kinds.append({})
-        candidate = Candidate(job, task, order_of(unit), kind, self._session.nodes.row.get(task.node, -1))
+        candidate = Candidate(job, task, order_of_pod(job, task), kind, self._session.nodes.row.get(task.node, -1))
         self._kinds[kind][task.key] = candidate
         self._candidates[task.key] = candidate
         kinds[kind] = None

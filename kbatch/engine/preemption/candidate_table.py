@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import PODS
 
-_T = TypeVar("_T", bound=tuple[str, int, int])
 _V = TypeVar("_V")
 _W = TypeVar("_W")
+
+_Named: TypeAlias = tuple[bytes, int, int]
 
 _AT_ONCE: Final = 4096
 """So many candidates are sorted, or looked at, between two turns: a few milliseconds."""
@@ -97,10 +98,10 @@ class CandidateTable:
 def tabulating(candidates: Sequence[Candidate]) -> Generator[Turn, None, CandidateTable]:
     """The table of these single pods; in pieces."""
     count = len(candidates)
-    names = yield from _sorting((yield from _collecting(range(count), lambda at: _named(candidates[at], at))))
-    order = np.array((yield from _collecting(names, itemgetter(2))), np.intp)[::-1]
-    for part in reversed(range(_NUMBERS)):
-        values = _column((yield from _collecting(candidates, _part(part))))
+    numbers, names = yield from _parts(candidates)
+    order = np.array([at for *_, at in (yield from _sorting(names))], np.intp)
+    for part in reversed(numbers):
+        values = _column(part)
         if (values[1:] != values[:-1]).any():
             order = order[np.argsort(values[order], kind="stable")]
             yield TURN
@@ -126,6 +127,19 @@ def _table(
     )  # fmt: skip
 
 
+def _parts(candidates: Sequence[Candidate]) -> Generator[Turn, None, tuple[list[list[int]], list[_Named]]]:
+    """By what single pods are put in order: numbers; then the name, the number after it, and the place here."""
+    numbers: list[list[int]] = [[] for _ in range(_NUMBERS)]
+    names: list[_Named] = []
+    for first in range(0, len(candidates), _AT_ONCE):
+        orders = [candidate.order for candidate in candidates[first : first + _AT_ONCE]]
+        for column, values in zip(numbers, zip(*orders, strict=True), strict=False):
+            column.extend(values)
+        names.extend([(*order[_NUMBERS:], at) for at, order in enumerate(orders, first)])
+        yield TURN
+    return numbers, names
+
+
 def _part(at: int) -> Callable[[Candidate], int]:
     """What asks for one of the numbers by which candidates are put in order."""
 
@@ -134,12 +148,6 @@ def _part(at: int) -> Callable[[Candidate], int]:
         return found
 
     return ask
-
-
-def _named(candidate: Candidate, at: int) -> tuple[str, int, int]:
-    """What the end of its order goes by, backwards: the last name goes first, of one name the smallest number."""
-    name, number = candidate.order[_NUMBERS:]
-    return name.name, -number, at
 
 
 def _class_of(candidate: Candidate) -> TaskClass | None:
@@ -155,7 +163,7 @@ def _collecting(items: Sequence[_V], of: Callable[[_V], _W]) -> Generator[Turn, 
     return found
 
 
-def _sorting(items: list[_T]) -> Generator[Turn, None, list[_T]]:
+def _sorting(items: list[_Named]) -> Generator[Turn, None, list[_Named]]:
     """The items in order; sorted in pieces, which are then merged in pairs."""
     runs = []
     for at in range(0, len(items), _AT_ONCE):

@@ -55,7 +55,12 @@ def order_of(unit: Unit) -> tuple[Any, ...]:
     job = unit.job
     if unit.whole:
         return job.priority, True, unit.priority, True, *cost_of(job, *unit.tasks)
-    return job.priority, False, unit.priority, *turn_of(job, unit.tasks[0])
+    return order_of_pod(job, unit.tasks[0])
+
+
+def order_of_pod(job: JobState, task: Task) -> tuple[Any, ...]:
+    """The same of one pod alone."""
+    return job.priority, False, task.priority, *turn_of(job, task)
 
 
 def may_give(job: Job) -> bool:

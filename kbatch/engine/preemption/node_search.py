@@ -146,6 +146,8 @@ class NodeSearch:
             if victim is None:
                 self._spent = self._spent or bool(victims)
                 continue
+            if not victims and self._is_enough(candidate, row):
+                return [victim]
             if victim.unit.whole:
                 victim = self._take_in_parts(candidate, victim, victims, mark)
             self._evict(victim)
@@ -158,6 +160,13 @@ class NodeSearch:
             victims = self._needed(row, victims, mark)
         self._statement.rollback(mark)
         return victims if done else None
+
+    def _is_enough(self, candidate: Candidate, row: int) -> bool:
+        """Whether the pod fits once this one has gone, where only room matters; False where that is to be tried."""
+        if candidate.task is None or self._fit.stepwise or self._whole.active:
+            return False
+        cls, future = candidate.task.cls, self._room.future
+        return all(future[name][row] + gives_of(cls, name) >= amount for name, amount in self._task.cls.needs)
 
     def _helps(self, candidate: Candidate, short: Collection[str]) -> bool:
         """Whether its going could help: where only room matters and some is short, it must give of that."""

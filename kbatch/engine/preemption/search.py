@@ -11,7 +11,7 @@ taken, when they come up; since votes only turn against further victims as more 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
@@ -24,6 +24,9 @@ from kbatch.engine.preemption.polling import Evictor, Poll, Victim
 from kbatch.engine.session.statement import Statement
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task, TaskClass
+
+_TRIAL: Final = 8
+"""So many bounds are worked out again at least, before it is known whether that is worth it."""
 
 
 class Search:
@@ -59,6 +62,8 @@ class Search:
         """By class of tasks: of what a node costs for one nothing follows for another."""
         self._tried: set[tuple[int, int]] = set()
         """Rows that were tried for a class."""
+        self._looked = self._vain = 0
+        """How many bounds were worked out again, and of how many of these rows the trial was not spared by that."""
         self._cursor = len(self.session.room.log)
 
     def again(self, preemptor: Preemptor) -> None:
@@ -112,14 +117,18 @@ class Search:
             if closed:
                 continue
             self._tried.add((row, task.cls.id))
-            if row not in looked_at:
+            if row in looked_at:
+                self._vain += 1
+            elif self._vain * 2 < max(self._looked, _TRIAL):
                 looked_at.add(row)
+                self._looked += 1
                 least = nodes.at_least(row)
                 if least is None:
                     continue
                 if least > bound:
                     self._push(frontier, least, row)  # others may come before it now
                     continue
+                self._vain += 1
             victims = nodes.cheapest(row)
             if victims is None:
                 continue

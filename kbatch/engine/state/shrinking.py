@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from functools import total_ordering
 from typing import Any, Final, TypeAlias
 
 from kbatch.engine.state.jobs import JobState
@@ -24,23 +23,13 @@ _PIECE: Final = 200
 """Pods that take about a millisecond."""
 
 
-@total_ordering
-class Last:
-    """A name by which the later one in order comes first."""
+_BACKWARDS: Final = bytes(255 - byte for byte in range(256))
 
-    __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Last) and self.name == other.name
-
-    def __lt__(self, other: Last) -> bool:
-        return self.name > other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+def backwards(name: str) -> bytes:
+    """What orders names the other way round: the later name comes first."""
+    # No character of a name becomes the byte at the end: of two names that begin alike the longer one comes first.
+    return name.encode("utf-8", "surrogatepass").translate(_BACKWARDS) + b"\xff"
 
 
 def cost_of(job: JobState, *tasks: Task, above: int = 0) -> Turn:
@@ -49,9 +38,9 @@ def cost_of(job: JobState, *tasks: Task, above: int = 0) -> Turn:
 
     Nothing counts as lost where nobody in the cluster says when work was saved.
     """
-    started, created, name = max(map(_since, tasks))
+    started, created, name = _since(tasks[0]) if len(tasks) == 1 else max(map(_since, tasks))
     lost = job.lost_work.of(job.job, tasks) if job.lost_work is not None else 0
-    return lost, -above, -started, -created, Last(name)
+    return lost, -above, -started, -created, backwards(name)
 
 
 def turn_of(job: JobState, task: Task) -> Turn:
@@ -90,12 +79,14 @@ def working_out(job: JobState) -> Iterator[None]:
     above, found = _above(job), dict[str, Turn]()
     for _, lines in sorted(by_priority.items()):
         dearest: Turn = ()
+        alone = len(lines) == 1  # then each costs more than the one before
         while lines:
             role = next(iter(lines)) if len(lines) == 1 else _furthest(job, above, lines)
             task = lines[role].popleft()
             if not lines[role]:
                 del lines[role]
-            dearest = max(dearest, cost_of(job, task, above=above[role]))
+            cost = cost_of(job, task, above=above[role])
+            dearest = cost if alone else max(dearest, cost)
             last = not model.gang and len(found) == len(tasks) - 1
             found[task.key] = (True, *cost_of(job, task), 0) if last else (False, *dearest, len(found))
             above[role] -= model.gang
