@@ -117,8 +117,8 @@ MUTANTS: Final = (
         "a gang whose binds failed counts as one that lost members: nobody completes it or takes it back",
     ),
     Mutant(
-        "loss-by-the-wrong-order", _PARTIAL,
-        "fell > let_in", "fell < let_in",
+        "loss-by-the-wrong-order", _CLOCKS,
+        "lost > let_in", "lost < let_in",
         "a gang that lost a member is evicted as though it had never been whole",
     ),
     Mutant(

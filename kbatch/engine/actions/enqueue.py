@@ -8,6 +8,9 @@ namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
 important pods of its own queue could give (where preempt can).
 
+A group in queue that ran and has lost all its pods since is asked again, in its turn: it stays only where there is room
+for it.
+
 Groups that wait stand in the backlog. There all of them are compared with the sums at once, and only those that these
 would let in are looked at, one by one.
 """
@@ -38,7 +41,7 @@ from kbatch.engine.diagnosis.backlog import TRIED, excess_of, plain_reason, reas
 from kbatch.engine.diagnosis.verdicts import gates_of
 from kbatch.engine.preemption.prospective import foreseen
 from kbatch.engine.reservation.ageing import limited, waits_for_room
-from kbatch.engine.reservation.clocks import enqueued_since
+from kbatch.engine.reservation.clocks import enqueued_since, ousted
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.jobs import Job
@@ -79,11 +82,13 @@ class _Comer:
 
     Attributes:
         job: the group. entry: what it asks for, where that is known. fresh: its state, if it has no row.
+        again: it was in queue and ran, and stays there if there is room for it.
     """
 
     job: Job
     entry: Entry | None = None
     fresh: JobState | None = None
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -149,7 +154,10 @@ class _Admission:
                 yield TURN
             if job.key in session.failed or job.job.over:
                 continue
-            if job.in_queue:
+            if job.possible and attempt(session, job, partial(ousted, session, job), False):
+                job.in_queue = False
+                fresh.append(_Comer(job.job, fresh=job, again=True))
+            elif job.in_queue:
                 if job.possible and job.missing() and not job.job.shadow:
                     attempt(session, job, partial(self._keep, job), None)
             elif job.possible:
@@ -382,7 +390,10 @@ class _Admission:
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
-            if standing in _WAITS and not self._stays_out(entry, comer.fresh) and self._comes_by_age(entry, job):
+            if comer.again and standing is Standing.PASSES and self.sums.short(entry.least, {}) is not None:
+                standing = Standing.WAITING
+            waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
+            if waits and self._comes_by_age(entry, job):
                 standing = Standing.PASSES
             if standing is Standing.PASSES and self._stays_out(entry, comer.fresh):
                 standing = Standing.SENT_BACK

@@ -1,7 +1,8 @@
 """The time of groups in queue: it stands still while a group's victims end, or room is gathered for it.
 
-Who waits for what it was promised is not late. What the time counts from is the transition of the condition Enqueued;
-for how long it stood still is known to this process alone (`CycleState.clocks`).
+Who waits for what it was promised is not late. What the time counts from is the transition of the condition Enqueued,
+or, of a group that has lost all its pods since, that of Scheduled; for how long it stood still is known to this process
+alone (`CycleState.clocks`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,37 @@ def enqueued_since(session: Session, job: JobState) -> int | None:
     return transition(session, job.job.condition(conditions.ENQUEUED))
 
 
+def fell(session: Session, job: JobState) -> int | None:
+    """Since when the minimum is not placed any more, of a group in queue for which it was since it came in; else None.
+
+    What the API server has not been told yet begins now.
+    """
+    model = job.job
+    if model.is_true(conditions.SCHEDULED):
+        return session.now
+    if not model.is_true(conditions.ENQUEUED):
+        return None
+    # Scheduled=False that is younger than Enqueued=True has taken Scheduled=True back.
+    let_in, lost = enqueued_since(session, job), transition(session, model.condition(conditions.SCHEDULED))
+    return lost if let_in is not None and lost is not None and lost > let_in else None
+
+
+def ousted(session: Session, job: JobState) -> bool:
+    """Whether the group ran since it came in queue, and all its pods were taken from it: it is in queue by a decision
+    on a cluster that held its pods, and which says nothing of the one without them.
+    """
+    model = job.job
+    if model.group is None or not job.in_queue or job.bound or job.nominated or model.holding:
+        return False
+    return model.key not in session.snapshot.state.binding and fell(session, job) is not None
+
+
 def judge(session: Session, job: JobState) -> None:
     """Send the group back that is in queue and not whole for too long; keep one out that was sent back not long ago."""
     group = job.job.group
     if group is None or not job.possible or not session.policy.has("enqueue") or job.bound > 0 or job.whole:
         return
-    since = enqueued_since(session, job)
+    since = _counts_from(session, job)
     if since is None:
         return
     if job.in_queue:
@@ -79,7 +105,7 @@ def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None,
         if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:
             continue
         enqueued = job.job.condition(conditions.ENQUEUED)
-        since = transition(session, enqueued)
+        since = _counts_from(session, job)
         if enqueued is None or enqueued.status != conditions.TRUE or since is None:
             continue
         clock = _clock(session, job, since)
@@ -87,6 +113,13 @@ def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None,
         if clock.paused or clock.stopped is not None:
             found[key] = clock
     return found
+
+
+def _counts_from(session: Session, job: JobState) -> int | None:
+    """The instant from which the time of a group of which nothing runs counts, in queue or sent back."""
+    since = enqueued_since(session, job)
+    lost = fell(session, job) if job.in_queue and since is not None else None
+    return since if since is None or lost is None else max(since, lost)
 
 
 def _clock(session: Session, job: JobState, since: int) -> QueueClock:

@@ -15,7 +15,7 @@ from kbatch.api import conditions
 from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import send_back, transition
+from kbatch.engine.reservation.clocks import fell, send_back
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -30,16 +30,12 @@ def lost_members(session: Session, job: JobState) -> bool:
         return False
     if model.key in session.snapshot.state.broken or model.is_true(conditions.SCHEDULED):
         return True
-    enqueued, scheduled = model.condition(conditions.ENQUEUED), model.condition(conditions.SCHEDULED)
+    enqueued = model.condition(conditions.ENQUEUED)
     if enqueued is None:  # nothing was written yet: too few pods are not what is left of binds
         return job.bound + len(model.waiting) < job.minimum
     if enqueued.status != conditions.TRUE:
         return False
-    if enqueued.reason == conditions.REASON_MEMBERS_LOST:
-        return True
-    # Scheduled=False that is younger than Enqueued=True has taken Scheduled=True back.
-    let_in, fell = transition(session, enqueued), transition(session, scheduled)
-    return let_in is not None and fell is not None and fell > let_in
+    return enqueued.reason == conditions.REASON_MEMBERS_LOST or fell(session, job) is not None
 
 
 def bound_in_part(session: Session, job: JobState) -> bool:

@@ -1,0 +1,42 @@
+"""Cases of who is in queue, and keeps room from others by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.simulator.invariants import CASES, MOST_CYCLES, assert_settled
+
+
+def _bound(outcome: Any, prefix: str) -> list[float]:
+    return [bind["time"] for bind in outcome.binds if bind["pod"].startswith(f"default/{prefix}-")]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_evicted_gang_keeps_no_room(simulate: Callable[..., Any], held: bool) -> None:
+    """Whether its Job is held until it comes in queue, or its pods are there."""
+    case = (CASES / "evicted-gang-keeps-no-room.yaml").read_text("utf-8")
+    case = case if held else case.replace("suspend: true\n    parallelism: 8", "parallelism: 8")
+    outcome = simulate(case, max_cycles=MOST_CYCLES, until=500)
+    assert {each["time"] for each in outcome.evictions} == {40.0}
+    assert (_bound(outcome, "other"), _bound(outcome, "other2")) == ([41.0] * 2, [60.0] * 2)
+    assert (outcome.phase("life"), outcome.reason("life")) == ("Pending", "WaitingInQueue")
+    assert_settled(outcome)
+
+
+def test_who_lost_all_its_pods_is_not_late_by_the_time_it_ran(simulate: Callable[..., Any]) -> None:
+    """There is room for it, and so it stays in queue; its time in queue begins anew."""
+    outcome = simulate("lost-gang-is-not-late", max_cycles=MOST_CYCLES)
+    assert _bound(outcome, "life") == [0.0] * 8 + [400.0] * 8
+    assert [cycle["time"] for cycle in outcome.cycles if "default/life" in cycle["enqueued"]] == [0.0]
+    assert_settled(outcome)
+
+
+def test_a_reclaimed_gang_keeps_no_room(simulate: Callable[..., Any]) -> None:
+    outcome = simulate("reclaimed-gang-keeps-no-room", max_cycles=MOST_CYCLES, until=500)
+    assert {(each["action"], each["time"]) for each in outcome.evictions} == {("reclaim", 40.0)}
+    assert (_bound(outcome, "b1"), _bound(outcome, "a3")) == ([41.0] * 3, [60.0])
+    assert (outcome.phase("a2"), outcome.reason("a2")) == ("Pending", "WaitingInQueue")
+    assert_settled(outcome)
