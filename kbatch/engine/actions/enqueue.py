@@ -8,8 +8,9 @@ namespace's quotas, and one of: the room that is there less what is promised
 already; the queue's deserved share less what it holds and was promised (where reclaim can fetch it); with what less
 important pods of its own queue could give (where preempt can).
 
-A group in queue that ran and has lost all its pods since is asked again, in its turn: it stays only where there is room
-for it.
+Reclaim can fetch what queues above their share hold of groups that may go: as wholes, beyond their minimum, or past
+their lifetime. A group in queue that ran and has lost all its pods since is asked again, in its turn: it stays only
+where there is room for it.
 
 Groups that wait stand in the backlog. There all of them are compared with the sums at once, and only those that these
 would let in are looked at, one by one.

@@ -70,7 +70,7 @@ class Sums:
         if self.short(least, {}) is None:
             return Standing.PASSES
         beyond = self.beyond(queue, least)
-        if self.reclaims and beyond is None:
+        if self.reclaims and beyond is None and self.out_of_reach(queue, least) is None:
             return Standing.PASSES
         if self.preempts and self.short(least, self.weaker.of(entry.giving)) is None:
             return Standing.PASSES
@@ -125,6 +125,14 @@ class Sums:
                 return name
         return None
 
+    def out_of_reach(self, queue: QueueState, least: Mapping[str, int]) -> str | None:
+        """The first dimension in which all the room, with what other queues could give up, would not hold the group
+        beside what its own queue was promised. What others were promised beyond their shares keeps no room from it.
+        """
+        names = sorted(least)
+        reach = zip(names, self._within_reach(queue, names), strict=True)
+        return next((name for name, most in reach if least[name] > max(0, most)), None)
+
     # --- all rows -----------------------------------------------------------------------------------------------------
 
     def of_rows(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
@@ -164,7 +172,11 @@ class Sums:
             found[past] = Standing.BEYOND_SHARE
         passes = (least <= np.maximum(free, 0)).all(axis=1)
         if self.reclaims:
-            passes |= ~beyond.any(axis=1)
+            within = ~beyond.any(axis=1)
+            if (within & ~passes).any():
+                reach = _table([self._within_reach(each, names) for each in queues])
+                within &= (least <= np.maximum(reach, 0)[queue]).all(axis=1)
+            passes |= within
         if self.preempts:
             passes |= (least <= np.maximum(free + freed, 0)[giving]).all(axis=1)
         yield TURN
@@ -186,6 +198,13 @@ class Sums:
             found[beyond.any(axis=1)] = Standing.CAPABILITY
         found[backlog.fixed[rows]] = Standing.FIXED
         return found
+
+    def _within_reach(self, queue: QueueState | None, names: list[str]) -> list[int]:
+        """The most that groups of a queue could get, of the room and from other queues: see `out_of_reach`."""
+        if queue is None:
+            return [0] * len(names)
+        given = self.weaker.reclaimable(queue.name)
+        return [self.room.get(name, 0) - self._promised(queue, name) + given.get(name, 0) for name in names]
 
     def _promised(self, queue: QueueState, name: str) -> int:
         promised = self.by_queue.get(queue.name)

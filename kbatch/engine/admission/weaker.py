@@ -1,4 +1,6 @@
-"""What less important groups of a queue could give up for one that waits to come in queue."""
+"""What groups that run could give up for one that waits to come in queue: the less important of its queue, and those of
+other queues.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from kbatch.engine.carryover.giving import Giving, Levels, Share
 from kbatch.engine.preemption.prospective import behind, gives
 from kbatch.engine.session.consent import lifetime_end
 from kbatch.engine.session.session import Session
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.jobs import Job
-from kbatch.resources import Resources, add
+from kbatch.resources import Resources, add, subtract
 
 _NOTHING: Final[Resources] = {}
 
@@ -24,6 +27,8 @@ class Weaker:
         self._levels = levels
         self._current: dict[str, Levels] = {}
         self._behind: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._given: dict[str, Resources] | None = None
+        self._all: Resources = {}
 
     def of(self, giving: Giving) -> Resources:
         """What could be freed: by the less important, by those that have outlived their lifetime for one that has none,
@@ -38,6 +43,23 @@ class Weaker:
         if found is None:
             found = levels.sums[key] = _sum(levels, giving, ahead)
         return found
+
+    def reclaimable(self, name: str) -> Resources:
+        """What other queues than this one could give up at most: those that hold more than they deserve, of groups that
+        may go as a whole, have more than their minimum, or have outlived their lifetime.
+        """
+        if self._given is None:
+            self._given = {queue.name: self._whole(queue) for queue in self._session.queues.values() if _gives(queue)}
+            self._all = add(*self._given.values())
+        own = self._given.get(name)
+        return subtract(self._all, own) if own else self._all
+
+    def _whole(self, queue: QueueState) -> Resources:
+        """What the groups of a queue could give up."""
+        levels = self._current.get(queue.name) or self._of(queue.name)
+        if levels is None:
+            return _NOTHING
+        return add(*(level.most for level in levels.by_priority.values()))
 
     def _is_behind(self, giving: Giving) -> bool:
         key = giving.queue, giving.foreseen
@@ -76,6 +98,13 @@ def _sum(levels: Levels, giving: Giving, ahead: bool) -> Resources:
     return add(*parts)
 
 
+def _gives(queue: QueueState) -> bool:
+    """Whether the queue may be asked for what it has beyond its share."""
+    return queue.record.reclaimable and any(
+        queue.allocated.get(name, 0) > amount for name, amount in queue.deserved.items()
+    )
+
+
 def _share(now: int, job: Job) -> Share:
     """What a group could give up as it is."""
     if not job.holding or job.disruption == "Never":
@@ -86,4 +115,5 @@ def _share(now: int, job: Job) -> Share:
     part = job.bound
     if spare != job.holding:
         part = {name: amount * spare // job.holding for name, amount in job.bound.items()}
-    return Share(job.priority, late, None if late else end, part, gives(job), job.bound if late else {})
+    most = job.bound if late or (spare and job.roles) else part  # those of a role may be larger than the average
+    return Share(job.priority, late, None if late else end, part, gives(job), job.bound if late else {}, most)

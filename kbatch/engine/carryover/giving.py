@@ -38,7 +38,7 @@ class Share(NamedTuple):
         priority: of the group.
         late: it has outlived its lifetime. end: when it will have, in microseconds; None: never, or it has.
         spare: its pods beyond what may not be broken. surplus: what it holds beyond its minimum and its minResources.
-        held: all that it holds, if it is late.
+        held: all that it holds, if it is late. most: what could go of it at most, whichever of its pods these are.
     """
 
     priority: int
@@ -47,6 +47,7 @@ class Share(NamedTuple):
     spare: Resources = _NOTHING
     surplus: Resources = _NOTHING
     held: Resources = _NOTHING
+    most: Resources = _NOTHING
 
 
 @dataclass(slots=True)
@@ -58,6 +59,7 @@ class Level:
         spare: their pods beyond what may not be broken, of groups within their lifetime. surplus: to their equals,
             what they hold beyond their minimums and minResources.
         late_spare, late_surplus: the same of groups that have outlived their lifetime. late: all that these hold.
+        most: what could go of all of them at most.
     """
 
     groups: int = 0
@@ -66,6 +68,7 @@ class Level:
     late_spare: Resources = field(default_factory=dict)
     late_surplus: Resources = field(default_factory=dict)
     late: Resources = field(default_factory=dict)
+    most: Resources = field(default_factory=dict)
 
     def count(self, share: Share, sign: int) -> None:
         """Count a group (1), or no longer (-1)."""
@@ -73,6 +76,7 @@ class Level:
         _add(self.late_spare if share.late else self.spare, share.spare, sign)
         _add(self.late_surplus if share.late else self.surplus, share.surplus, sign)
         _add(self.late, share.held, sign)
+        _add(self.most, share.most, sign)
 
 
 class Levels:

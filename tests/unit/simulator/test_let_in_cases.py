@@ -40,3 +40,26 @@ def test_a_reclaimed_gang_keeps_no_room(simulate: Callable[..., Any]) -> None:
     assert (_bound(outcome, "b1"), _bound(outcome, "a3")) == ([41.0] * 3, [60.0])
     assert (outcome.phase("a2"), outcome.reason("a2")) == ("Pending", "WaitingInQueue")
     assert_settled(outcome)
+
+
+def test_what_cannot_be_reclaimed_lets_nobody_in(simulate: Callable[..., Any]) -> None:
+    """Nor is it sent back meanwhile: it starts as soon as there is room."""
+    outcome = simulate("what-cannot-be-reclaimed-lets-nobody-in", max_cycles=MOST_CYCLES)
+    assert outcome.evictions == []
+    assert [cycle["time"] for cycle in outcome.cycles if "default/wait" in cycle["enqueued"]] == [200.0]
+    assert _bound(outcome, "wait") == [200.0] * 4
+    assert_settled(outcome)
+
+
+@pytest.mark.parametrize(("minimum", "disruption"), [(4, "Whole"), (4, "Surplus, lifetimeSeconds: 10"), (2, "Surplus")])
+def test_what_can_be_reclaimed_does(simulate: Callable[..., Any], minimum: int, disruption: str) -> None:
+    """As a whole, after a lifetime, or pod by pod."""
+    case = (CASES / "what-cannot-be-reclaimed-lets-nobody-in.yaml").read_text("utf-8")
+    old = "{minMember: 4, minResources: {cpu: '4'}, queue: research, disruption: Surplus}"
+    assert case.count(old) == 2
+    case = case.replace(old, f"{{minMember: {minimum}, queue: research, disruption: {disruption}}}")
+    outcome = simulate(case, max_cycles=MOST_CYCLES, until=100)
+    assert {(each["action"], each["time"], len(outcome.evictions)) for each in outcome.evictions} == {
+        ("reclaim", 40.0, 4)
+    }
+    assert _bound(outcome, "wait") == [41.0] * 4
