@@ -140,7 +140,10 @@ class TopologyUnsatisfied(Reason):
 
 @dataclass(frozen=True, slots=True)
 class WaitingInQueue(Reason):
-    """Pending: its minResources are not to be had yet, in `resource`; `ahead` groups of its queue come before it."""
+    """Pending: its minResources are not to be had yet, in `resource`; `ahead` groups of its queue come before it.
+
+    `available` is the room less what is `reserved`: below 0 where more is reserved than there is room.
+    """
 
     code: ClassVar[str] = "WaitingInQueue"
     rank: ClassVar[int] = 110
@@ -154,11 +157,12 @@ class WaitingInQueue(Reason):
 
     @property
     def message(self) -> str:
+        behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
+        reserved = f" ({amount(self.resource, self.reserved)} reserved for groups that are in queue)"
         return (
-            f"waits in Queue {self.queue} behind {count(self.ahead, 'group')}: asks for "
-            f"{amount(self.resource, self.asked)}, {amount(self.resource, self.available)} is to be had "
-            f"({amount(self.resource, self.reserved)} reserved for groups that are in queue); it goes on when "
-            f"{amount(self.resource, max(0, self.asked - self.available))} more comes free"
+            f"waits in Queue {self.queue}{behind}: asks for {amount(self.resource, self.asked)}, "
+            f"{amount(self.resource, max(0, self.available))} is to be had{reserved if self.reserved else ''}; it goes "
+            f"on when {amount(self.resource, max(0, self.asked - self.available))} more comes free"
         )
 
 

@@ -100,7 +100,7 @@ class _Line:
         fresh: those that have no row, the next one last.
         rows: of the others, by rank and age. There may be very many, of whom only a few ever get their turn.
         first: of those the ones of equal rank and age that come before `rows`, the next one last.
-        ahead: so many were refused.
+        ahead: so many were refused of those that had no row.
     """
 
     fresh: list[_Comer] = field(default_factory=list)
@@ -344,7 +344,7 @@ class _Admission:
                 if session.due(10 + len(state.waiting) // 10):
                     yield TURN
             else:
-                line.ahead += 1
+                line.ahead += comer.fresh is not None
                 self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
@@ -407,7 +407,8 @@ class _Admission:
         if plain:
             self._refused.append((entry, standing if entry.fixed is None else Standing.FIXED))
         elif comer.fresh is not None:
-            reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, line.ahead))
+            ahead = line.ahead + self.backlog.before(job.job)
+            reason = refused or (yield from reason_of(self.context, self.sums, entry, standing, ahead))
             session.refuse(job, reason, attempted=reason.lacks_capacity and entry.tried)
         return False
 

@@ -371,6 +371,11 @@ class Backlog:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
         return bisect_left(self._lines[int(self.queue[row])], self._age(row))
 
+    def before(self, job: Job) -> int:
+        """How many groups of its queue that have rows come before one that has none."""
+        number = self.queues.numbers.get(job.queue)
+        return 0 if number is None else bisect_left(self._lines[number], (job.created, job.key))
+
     def _age(self, row: int) -> tuple[int, str]:
         """First come, first served."""
         return int(self.created[row]), self.entry(row).job.key

@@ -73,14 +73,14 @@ def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, index: In
     if not len(index) or not names:
         return {}
     least = np.stack([backlog.least[name][index] for name in names], axis=1)
-    free = [max(0, sums.free(name)) for name in names]
-    short = least > np.array([min(amount, MOST) for amount in free], np.int64)
+    free = [sums.free(name) for name in names]
+    short = least > np.array([max(0, min(amount, MOST)) for amount in free], np.int64)
     first = np.argmax(short, axis=1)
     asked = least[np.arange(len(index)), first]
     found: dict[int, Reason] = {}
     for row, queue, at, amount in zip(rows, backlog.queue[index].tolist(), first.tolist(), asked.tolist(), strict=True):
         ahead = backlog.ahead(row)
-        if free[at] < amount < MOST:
+        if max(0, free[at]) < amount < MOST:
             name = names[at]
             found[row] = WaitingInQueue(
                 backlog.queues.thing(queue), name, amount, free[at], sums.promised.get(name, 0), ahead
@@ -113,5 +113,4 @@ def _too_large(session: Session, least: Resources) -> Reason:
 
 def _waiting(sums: Sums, queue: QueueState, least: Resources, ahead: int) -> Reason:
     name = sums.short(least, {}) or min(least, default="cpu")
-    free = max(0, sums.free(name))
-    return WaitingInQueue(queue.name, name, least.get(name, 0), free, sums.promised.get(name, 0), ahead)
+    return WaitingInQueue(queue.name, name, least.get(name, 0), sums.free(name), sums.promised.get(name, 0), ahead)

@@ -308,3 +308,14 @@ def test_a_group_that_fails_on_the_emptied_nodes_stops_nobody(plugin: type[Plugi
     assert later.outcome is not None
     answered = plugin is FailsToPlace  # of its like the answer is known by then
     assert [error.job for error in later.outcome.errors] == ([] if answered else ["ns/a"])
+
+
+def test_the_first_that_is_told_counts_those_that_were_told_before() -> None:
+    model, by = full(waiting(group("before")), members("before", 1, "2")), policy(EVERYTHING)
+    outcome = decide(take_snapshot(model, EPOCH + 10 * SECOND), by, Memo()).outcome
+    assert outcome is not None
+    model.apply(Upsert(group("next", at=5)))
+    model.apply(Upsert(pod("next-0", "2", of="next")))
+    reason = decide(take_snapshot(model, EPOCH + 11 * SECOND), by, outcome.memo).verdicts["ns/next"].reason
+    assert isinstance(reason, WaitingInQueue)
+    assert reason.ahead == 1

@@ -63,3 +63,26 @@ def test_what_can_be_reclaimed_does(simulate: Callable[..., Any], minimum: int, 
         ("reclaim", 40.0, 4)
     }
     assert _bound(outcome, "wait") == [41.0] * 4
+
+
+@pytest.mark.parametrize("until", [650, 700])
+def test_who_waits_is_told_what_is_reserved_beyond_the_room(simulate: Callable[..., Any], until: int) -> None:
+    """From 600 s room gathers for the evicted gang by its age: 8 CPU are reserved, and 6 are free. The first to come
+    after that is told so at once, and as one of those that wait.
+    """
+    case = (CASES / "evicted-gang-keeps-no-room.yaml").read_text("utf-8").replace("arrival: '60'", "arrival: '650'")
+    outcome = simulate(case, max_cycles=MOST_CYCLES, until=until)
+    assert outcome.phase("life") == "InQueue"
+    assert outcome.message("other2") == (
+        "waits in Queue research: asks for 2 cpu, 0 cpu is to be had (8 cpu reserved for groups that are in "
+        "queue); it goes on when 4 cpu more comes free"
+    )
+
+
+def test_who_waits_is_told_how_many_come_before_it(simulate: Callable[..., Any]) -> None:
+    """Those that were told earlier that they wait count too, and of nobody nothing is said."""
+    case = (CASES / "evicted-gang-keeps-no-room.yaml").read_text("utf-8")
+    case = case.replace("lifetimeSeconds: 5, ", "").replace("arrival: '60'", "arrival: '50'")
+    outcome = simulate(case, max_cycles=MOST_CYCLES, until=50)
+    assert outcome.message("other").startswith("waits in Queue research: ")
+    assert outcome.message("other2").startswith("waits in Queue research behind 1 group: ")
