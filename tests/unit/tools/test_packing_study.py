@@ -59,6 +59,7 @@ def test_on_a_part_of_the_cluster_packing_allocates_what_plain_best_fit_does(see
         assert all(amount <= most for amount, most in zip(used[node.name], offers, strict=True))
 
 
+@pytest.mark.many
 def test_the_page_has_the_figures_of_the_command() -> None:
     """One seed is placed again: its row stands on the page."""
     found = study([0])
