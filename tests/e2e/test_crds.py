@@ -241,6 +241,7 @@ def test_defaults_of_a_pod_group(api: Api, spec: Any) -> None:
         "minRuntimeSeconds": 0,
         "disruption": "Surplus",
         "scheduleTimeoutSeconds": 300,
+        "badNodeLimit": 2,
     }
 
 

@@ -181,3 +181,15 @@ def completed(kbatch: Installed) -> list[str]:
         for found in kbatch.items("jobs")
         if any(c["type"] == "Complete" and c["status"] == "True" for c in found["status"].get("conditions", []))
     ]
+
+
+def reasons(kbatch: Installed, kind: str, name: str) -> list[str]:
+    """Reasons of the Events on an object that kbatch wrote."""
+    found = kbatch.items("events.events.k8s.io")
+    return [
+        event["reason"]
+        for event in found
+        if event["regarding"]["kind"] == kind
+        and event["regarding"]["name"] == name
+        and event.get("reportingController", "").startswith("kbatch")
+    ]

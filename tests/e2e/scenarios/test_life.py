@@ -12,7 +12,7 @@ import pytest
 from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.programs import ensure_programs
 from kbatch.localcluster.release import Release
-from tests.e2e.scenarios.life import completed, job, role, roles, watched
+from tests.e2e.scenarios.life import completed, job, reasons, role, roles, watched
 from tests.e2e.scenarios.manifests import SEED_EXAMPLE, gang, group, pod, queue
 
 if TYPE_CHECKING:
@@ -42,18 +42,6 @@ def free(kbatch: Installed, name: str, pods: list[str]) -> None:
     """Take a gang away."""
     kbatch.run("delete", "pods", *pods, "--wait=false", "--grace-period=0")
     kbatch.run("delete", "podgroup", name, "--wait=false")
-
-
-def reasons(kbatch: Installed, kind: str, name: str) -> list[str]:
-    """Reasons of the Events on an object that kbatch wrote."""
-    found = kbatch.items("events.events.k8s.io")
-    return [
-        event["reason"]
-        for event in found
-        if event["regarding"]["kind"] == kind
-        and event["regarding"]["name"] == name
-        and event.get("reportingController", "").startswith("kbatch")
-    ]
 
 
 def test_there_are_no_pods_while_a_group_waits_and_all_of_them_afterwards(kbatch: Installed, full: str) -> None:
@@ -176,28 +164,6 @@ def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) 
     kbatch.wait("the lost member is there again", made_again)
     kbatch.run("delete", "podgroup", "team", "--wait=false")
     kbatch.wait("its pods go with it", lambda: not kbatch.items("pods"))
-
-
-def test_an_elastic_group_grows_gives_pods_back_and_grows_again(kbatch: Installed) -> None:
-    """Twelve pods of 8 cores fill the three nodes; another queue deserves half of them as soon as it asks."""
-
-    def running() -> dict[str, int]:
-        found = kbatch.get("podgroup", "team").get("status", {}).get("subGroups", [])
-        return {one["name"]: one.get("running", 0) for one in found}
-
-    kbatch.apply(queue("elastic"), queue("owed"))
-    with watched(kbatch) as history:
-        kbatch.apply(roles("team", role("ps", 1, "8"), role("worker", 2, "8", most=11), queue="elastic"))
-        kbatch.wait("it has its maximum", lambda: running() == {"ps": 1, "worker": 11}, 60)
-        kbatch.apply(job("claim", 6, "8", queue="owed", seconds="5"))
-        kbatch.wait_phase("claim", "Running")
-        kbatch.wait("it has given back what was claimed", lambda: running() == {"ps": 1, "worker": 5})
-        kbatch.wait("the work has ended", lambda: completed(kbatch) == ["claim"], 60)
-        # A role that lost pods rests for a minute before it grows again.
-        kbatch.wait("it has its maximum again", lambda: running() == {"ps": 1, "worker": 11}, 120)
-        phases = history.phases("team")
-    assert phases[phases.index("Running") :] == ["Running"], "it ran all the time"
-    assert "Evicted" in reasons(kbatch, "PodGroup", "team")
 
 
 def test_a_template_that_makes_no_pod_stalls_its_group_until_it_is_mended(kbatch: Installed) -> None:
