@@ -22,6 +22,8 @@ from kbatch.model.tasks import TaskClass
 
 NEVER: Final = -1
 """In the place of a rank: it does not go."""
+_MANY: Final = 16
+"""One pod of so many that is gone."""
 LEAST: Final = -(2**63)
 """In a bound, in the place of a priority: any."""
 
@@ -62,6 +64,7 @@ class CandidateIndex:
         """`ranks` is by kind how willingly its candidates go (`NEVER`: not at all), `rows` how many rows there are."""
         self.exact = table.exact
         self._table = table
+        self._known = table.gone
         self._ranks = ranks
         self._place: Index = np.full(rows, -1, np.intp)
         rank = np.where(table.alive, ranks[table.kind], np.int64(NEVER))
@@ -85,7 +88,14 @@ class CandidateIndex:
         self._columns: dict[str, tuple[Column, Column]] = {}
 
     def refresh(self) -> None:
-        """Leave out the pods that are gone for good."""
+        """Leave out the pods that are gone for good, once they are many; until then some bounds are too low."""
+        if (self._table.gone - self._known) * _MANY >= len(self._at):
+            self._leave_out()
+
+    def _leave_out(self) -> None:
+        if self._table.gone == self._known:
+            return
+        self._known = self._table.gone
         alive = self._table.alive[self._at]
         if not alive.all():
             self._at, self._rank = self._at[alive], self._rank[alive]
@@ -99,6 +109,7 @@ class CandidateIndex:
     @property
     def rows(self) -> list[int]:
         """The rows with candidates, in order."""
+        self._leave_out()
         found: list[int] = self._index.tolist()
         return found
 
@@ -129,6 +140,7 @@ class CandidateIndex:
 
     def ordered(self) -> Iterator[Candidate]:
         """All candidates, each once, those that go first at the front; some may be gone by now."""
+        self._leave_out()
         order = np.lexsort((self._table.position[self._at], self._rank))
         last: Candidate | None = None
         for at in self._at[order].tolist():
@@ -194,6 +206,7 @@ class CandidateIndex:
 
     def gives(self, name: str) -> tuple[Index, Column]:
         """The rows, and for each what its candidates, if they are single pods, give of a dimension together."""
+        self._leave_out()
         return self._index, self._column(name)[1]
 
     def _column(self, name: str) -> tuple[Column, Column]:

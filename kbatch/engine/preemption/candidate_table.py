@@ -40,7 +40,7 @@ class CandidateTable:
         candidates: of each entry.
         row, kind, priority: of the row, of the candidate, of its job.
         position: of two candidates of one rank that with the smaller position goes first.
-        alive: the entry stands; False once its pod is gone for good.
+        alive: the entry stands; False once its pod is gone for good. gone: how many entries do not.
         exact: all candidates are single pods.
     """
 
@@ -54,6 +54,7 @@ class CandidateTable:
     _classes: list[TaskClass | None]
     _class: Index
     _gives: dict[str, Column] = field(default_factory=dict)
+    gone: int = 0
 
     def drop(self, candidate: Candidate) -> None:
         """A pod is gone for good."""
@@ -61,6 +62,7 @@ class CandidateTable:
         for at in range(first, last):
             if self.candidates[at] is candidate:
                 self.alive[at] = False
+                self.gone += 1
 
     def gives(self, name: str) -> Column:
         """What each entry, if it is a single pod, gives back of a dimension."""

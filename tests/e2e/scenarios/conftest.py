@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 KBATCH = Path(sys.executable).parent / "kbatch"
+NODES = 3
 TIMEOUT = 30.0
 """Seconds within which whatever a test waits for must have happened; most things take well under one."""
 
@@ -175,6 +176,13 @@ class Installed:
         self.wait("groups are gone", lambda: not self.items("podgroups"))
         self.wait("queues are gone", self._without_queues)
 
+    def take_nodes_away(self) -> None:
+        """Delete the nodes that a test had made."""
+        if self.node_count > NODES:
+            more = [f"node-{index}" for index in range(NODES, self.node_count)]
+            self.run("delete", "nodes", *more, "--ignore-not-found")
+            self.node_count = NODES
+
     def _without_queues(self) -> bool:
         """Delete the queues: refused as long as the webhook has not seen that their groups are gone."""
         others = ("queues", "--field-selector", "metadata.name!=default")
@@ -191,6 +199,7 @@ def install(name: str, nodes: int) -> Installed:
         check=False,
     )
     if ran.returncode != 0:
+        subprocess.run([KBATCH, "down", "--name", name], check=False)
         pytest.fail(f"kbatch up failed:\n{ran.stderr}\n{ran.stdout}")
     report = json.loads(ran.stdout)
     programs = ensure_programs(print)
@@ -199,20 +208,39 @@ def install(name: str, nodes: int) -> Installed:
     )
 
 
+@pytest.fixture(scope="session")
+def installations() -> Iterator[dict[str, Installed]]:
+    """By name what is installed in this process; all ends with it."""
+    made: dict[str, Installed] = {}
+    try:
+        yield made
+    finally:
+        for name in made:
+            subprocess.run([KBATCH, "down", "--name", name], check=True)
+
+
 @pytest.fixture(scope="module")
-def installed(request: pytest.FixtureRequest) -> Iterator[Installed]:
-    """kbatch on three nodes of 32 cores, for one module of tests."""
+def installed(request: pytest.FixtureRequest, installations: dict[str, Installed]) -> Iterator[Installed]:
+    """kbatch on three nodes of 32 cores: one installation for all modules of this process that leave it as it is.
+
+    Modules that break it, or upgrade the chart, say `OWN_CLUSTER = True`.
+    """
     if os.environ.get("KBATCH_E2E_KUBECONFIG"):
         pytest.skip("needs a cluster of its own: the number of its nodes is part of what is tested")
-    name = f"{request.module.__name__.rpartition('.')[2].replace('_', '-')}-{os.getpid()}"
-    try:
-        yield install(name, 3)
-    finally:
+    own = getattr(request.module, "OWN_CLUSTER", False)
+    name = f"{request.module.__name__.rpartition('.')[2].replace('_', '-') if own else 'test-scenarios'}-{os.getpid()}"
+    if name not in installations:
+        installations[name] = install(name, NODES)
+    yield installations[name]
+    if own:
+        del installations[name]
         subprocess.run([KBATCH, "down", "--name", name], check=True)
 
 
 @pytest.fixture
 def kbatch(installed: Installed) -> Iterator[Installed]:
     """The installation, with nothing of an earlier test in it."""
+    installed.ensure_nodes(NODES)
     yield installed
     installed.clean()
+    installed.take_nodes_away()

@@ -14,6 +14,8 @@ from tests.e2e.scenarios.manifests import gang, queue
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
+OWN_CLUSTER = True
+
 pytestmark = pytest.mark.faults
 
 PROCESSES = ("scheduler", "podgroup", "queue", "webhook")

@@ -18,6 +18,8 @@ from tests.e2e.scenarios.manifests import SEED_EXAMPLE, gang, group, pod, queue
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
+OWN_CLUSTER = True
+
 
 BLOCKERS = ["blocker-0", "blocker-1", "blocker-2"]
 NOT_WORK = {"leases", "nodes", "tokenreviews", "subjectaccessreviews", "serviceaccounts", "endpointslices"}
@@ -164,6 +166,37 @@ def test_roles_with_templates_are_made_mended_and_taken_away(kbatch: Installed) 
     kbatch.wait("the lost member is there again", made_again)
     kbatch.run("delete", "podgroup", "team", "--wait=false")
     kbatch.wait("its pods go with it", lambda: not kbatch.items("pods"))
+
+
+def counts(kbatch: Installed, name: str) -> dict[str, int]:
+    """How many pods of each role run."""
+    found = kbatch.get("podgroup", name).get("status", {}).get("subGroups", [])
+    return {one["name"]: one.get("running", 0) for one in found}
+
+
+def grow_and_give_back(kbatch: Installed) -> None:
+    """Twelve pods of 8 cores fill the three nodes; another queue deserves half of them as soon as it asks."""
+    kbatch.apply(queue("elastic"), queue("owed"))
+    kbatch.apply(roles("team", role("ps", 1, "8"), role("worker", 2, "8", most=11), queue="elastic"))
+    kbatch.wait("it has its maximum", lambda: counts(kbatch, "team") == {"ps": 1, "worker": 11}, 60)
+    kbatch.apply(job("claim", 6, "8", queue="owed", seconds="5"))
+    kbatch.wait_phase("claim", "Running")
+    kbatch.wait("it has given back what was claimed", lambda: counts(kbatch, "team") == {"ps": 1, "worker": 5})
+
+
+def test_an_elastic_group_grows_and_gives_pods_back(kbatch: Installed) -> None:
+    grow_and_give_back(kbatch)
+    assert "Evicted" in reasons(kbatch, "PodGroup", "team")
+
+
+@pytest.mark.long  # a role that lost pods rests for a minute before it grows again
+def test_an_elastic_group_that_gave_pods_back_grows_again_and_runs_all_the_time(kbatch: Installed) -> None:
+    with watched(kbatch) as history:
+        grow_and_give_back(kbatch)
+        kbatch.wait("the work has ended", lambda: completed(kbatch) == ["claim"], 60)
+        kbatch.wait("it has its maximum again", lambda: counts(kbatch, "team") == {"ps": 1, "worker": 11}, 120)
+        phases = history.phases("team")
+    assert phases[phases.index("Running") :] == ["Running"]
 
 
 def test_a_template_that_makes_no_pod_stalls_its_group_until_it_is_mended(kbatch: Installed) -> None:

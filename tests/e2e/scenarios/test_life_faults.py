@@ -13,6 +13,8 @@ from tests.e2e.scenarios.manifests import group, pod
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
+OWN_CLUSTER = True
+
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PROCESSES = ("podgroup", "scheduler", "webhook", "queue")
 
