@@ -42,7 +42,7 @@ def pytest(*arguments: str) -> tuple[str, ...]:
 
 
 E2E = "tests/e2e"
-SHORT = "not chaos and not long and not metrics"
+SHORT = "not chaos and not long and not metrics and not installed"
 """The long forms have targets of their own in the Makefile."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
 
@@ -76,7 +76,13 @@ LAYERS = (
         True,
     ),
     Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS, True),
-    Layer("metrics", (pytest("-m", "metrics", E2E),), 180, PROGRAMS, True),
+    Layer(
+        "metrics",
+        (pytest("-n", "2", "--dist", "loadfile", "-m", "(metrics or installed) and not long", E2E),),
+        180,
+        PROGRAMS,
+        True,
+    ),
 )
 
 

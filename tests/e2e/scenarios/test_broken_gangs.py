@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.scenarios.conftest import Installed
 
+pytestmark = pytest.mark.installed
+
 SIZE = 16
 NODES = 17
 

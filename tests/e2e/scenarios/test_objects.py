@@ -17,6 +17,8 @@ from tests.e2e.scenarios.manifests import gang, queue
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
+pytestmark = pytest.mark.installed
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "objects.yaml"
 OBJECTS = ("services,configmaps", "--field-selector", "metadata.name!=kubernetes,metadata.name!=kube-root-ca.crt")
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kbatch.localcluster.processes import wait_until
 from tests.e2e.scenarios.manifests import gang, group, pod, queue
 
 if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
+
+pytestmark = pytest.mark.installed
 
 NAMESPACE = "kbatch-system"
 READS = "kbatch_scheduler_configuration_reloads_total"
