@@ -87,12 +87,12 @@ class Counter:
 
     def on(self, rows: Index) -> Column:
         """The count of each row's domain; 0 for rows in no domain."""
-        found: Column = self.counts[self.domain[rows]]
+        found: Column = self.counts.take(self.domain[rows])
         return found
 
     def everywhere(self) -> Column:
         """The count of every row's domain."""
-        found: Column = self.counts[self.domain]
+        found: Column = self.counts.take(self.domain)
         return found
 
     def inside(self, rows: Index) -> Mask:

@@ -282,8 +282,10 @@ class NodeOrder(Plugin):
         else:
             parts = [_used_part(rows, PODS, 1)]
         if weights.least_requested:
-            left = sum((_BEST - np.minimum(part, _BEST) for part in parts), np.zeros(len(rows), np.int64))
-            score += weights.least_requested * (left // len(parts))
+            taken = np.minimum(parts[0], _BEST)
+            for part in parts[1:]:
+                taken += np.minimum(part, _BEST)
+            score += weights.least_requested * ((_BEST * len(parts) - taken) // len(parts))
         if weights.most_requested:
             used = sum((np.where(part > _BEST, 0, part) for part in parts), np.zeros(len(rows), np.int64))
             score += weights.most_requested * (used // len(parts))
@@ -342,10 +344,13 @@ def _of_the_node(cls: TaskClass) -> Hashable:
 def _used_part(rows: Rows, name: str, more: int) -> Column:
     """How much of a dimension is used with `more`, in per cent of what there is, rounded up; 100 of nothing."""
     allocatable = rows.allocatable(name)
-    used = allocatable - rows.free(name) + more
-    part: Column = -(-used * _BEST // np.maximum(allocatable, 1))
+    part: Column = allocatable - rows.free(name)
+    part += more
+    part *= -_BEST
+    part //= np.maximum(allocatable, 1)
+    np.negative(part, out=part)
     part[allocatable <= 0] = _BEST
-    return np.maximum(part, 0)
+    return np.maximum(part, 0, out=part)
 
 
 def _carried(cls: TaskClass) -> Iterator[Carried]:

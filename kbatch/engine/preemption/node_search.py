@@ -131,12 +131,12 @@ class NodeSearch:
         mark = len(self._statement)
         victims: list[Victim] = []
         done = self._spent = False
-        short, votes = self._short(row), self._votes
+        short, told, own = self._short(row), self._votes.get, self._own
         for candidate in candidates:
-            if candidate.job is self._own:
+            if candidate.job is own:
                 continue
             if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
-                known = votes.get(candidate.kind)
+                known = told(candidate.kind)
                 if known is not None and (known[0] is None or (known[1] and not below)):
                     self._lowers = self._lowers or (known[0] is not None and candidate.unit() is not None)
                     continue
