@@ -223,8 +223,7 @@ class CandidatePool:
         return found
 
     def _add(self, part: _Part, job: JobState, task: Task, kinds: dict[int, None], *, shared: bool) -> None:
-        unit = single(job, task)
-        key = self._consent.vote_key(self._ballot, unit, shared=shared)
+        key = self._consent.vote_key(self._ballot, job, task, shared=shared)
         kind = self._numbers.setdefault(key, len(self._numbers))
         if kind == len(self._kinds):
             self._kinds.append({})

@@ -60,15 +60,17 @@ class Consent:
             return _UNASKED
         return 0 if rank is not None and ballot == "reclaimable" and self.expired(unit.job) else rank
 
-    def vote_key(self, ballot: str, unit: Unit, *, shared: bool) -> Hashable:
+    def vote_key(self, ballot: str, job: JobState, task: Task, *, shared: bool) -> Hashable:
         """What the votes on a pod alone depend on: pods of one key get the same. With `shared` it may be that of pods
         of other groups: of groups that have just one pod, which nothing in this cycle changes.
         """
-        job, task = unit.job, unit.tasks[0]
         if not self._session.voting.by_class(ballot):
             return task.key
         pod = (task.role, task.priority, *(guard.of(task) for guard in self.guards))
-        keys = self._session.voting.keys(ballot, unit) if shared else None
+        keys = None
+        if shared:
+            alone = Unit(job, (task,), whole=False, request=task.cls.request)
+            keys = self._session.voting.keys(ballot, alone)
         if keys is None:
             return job.key, task.cls.id, pod
         least = tuple(sorted(job.job.min_resources.items()))  # what is surplus depends on it

@@ -77,6 +77,14 @@ def working_out(job: JobState) -> Iterator[None]:
         lines.setdefault(task.role if model.roles else "", deque()).append(task)
     yield
     above, found = _above(job), dict[str, Turn]()
+    if model.gang and work is None and not model.roles and len(by_priority) == 1:
+        top = above[""]  # nothing but the pods' age tells them apart, and each costs more than the one before
+        for at, task in enumerate(tasks):
+            found[task.key] = False, 0, at - top, -task.started, -task.created, backwards(task.key), at
+            if not at % _PIECE:
+                yield
+        job.turns = found
+        return
     for _, lines in sorted(by_priority.items()):
         dearest: Turn = ()
         alone = len(lines) == 1  # then each costs more than the one before
