@@ -87,9 +87,9 @@ class CandidateIndex:
         self._place[self._index] = np.arange(len(self._index))
         self._columns: dict[str, tuple[Column, Column]] = {}
 
-    def refresh(self) -> None:
-        """Leave out the pods that are gone for good, once they are many; until then some bounds are too low."""
-        if (self._table.gone - self._known) * _MANY >= len(self._at):
+    def refresh(self, *, at_once: bool) -> None:
+        """Leave out the pods that are gone for good, `at_once` or when they are many; before, some bounds are low."""
+        if at_once or (self._table.gone - self._known) * _MANY >= len(self._at):
             self._leave_out()
 
     def _leave_out(self) -> None:

@@ -91,7 +91,8 @@ class CandidatePool:
     def refresh(self) -> None:
         """Leave out what was evicted since by decisions that stand, and groups that were left out for an error."""
         new = self._session.leaving - self._gone
-        if len(self._session.failed) != self._failed:
+        left_out = len(self._session.failed) != self._failed  # their pods are there, and no candidates all the same
+        if left_out:
             self._failed = len(self._session.failed)
             for key in self._session.failed:
                 new.update(self._session.model.jobs[key].tasks.keys() - self._gone)
@@ -106,7 +107,7 @@ class CandidatePool:
                     each.table.drop(candidate)
         for each in self._tables.values():
             for index in each.indexes.values():
-                index.refresh()
+                index.refresh(at_once=left_out)
             each.indexes = {
                 tuple([part for part in mark if self._kinds[part[0]]]): index for mark, index in each.indexes.items()
             }
