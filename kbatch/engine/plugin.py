@@ -466,6 +466,14 @@ class Plugin:
         """
         return Vote.YES if self.consents(ballot) else Vote.ABSTAIN
 
+    def most_given(self, ballot: str, preemptor: Preemptor, queue: QueueState) -> Mapping[str, int] | None:
+        """What units of a queue may come to together by its vote (`ballot`), by dimension, before the last one of them
+        is asked about: less than so much. In dimensions that are not named there is no bound; None: in none.
+
+        Where nodes and queues could not give enough, no victims are sought.
+        """
+        return None
+
     def vote_key(self, ballot: str, unit: Unit) -> Hashable:
         """What its vote (`ballot`) depends on besides the preemptor, for a unit that is the only pod of its group while
         no other waits or is to come; and besides what the pod asks for, its role and its priority, and the group's

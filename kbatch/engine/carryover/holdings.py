@@ -26,10 +26,13 @@ _FEW: Final = 16
 
 
 class _Group(NamedTuple):
-    """What a group holds that could be taken from it: pods of it, on open rows."""
+    """What a group holds that could be taken from it: pods of it, on open rows; and by dimension what its units come
+    to, each amount once.
+    """
 
     holder: Holder
     places: tuple[_Place, ...]
+    units: frozenset[tuple[str, int]]
 
 
 class Held:
@@ -111,6 +114,8 @@ class QueueHoldings:
     def __init__(self, record: QueueRecord, table: NodeTable) -> None:
         self.record = record
         self.held: dict[Holder, Held] = {}
+        self._units: dict[tuple[Holder, str], dict[int, int]] = {}
+        """By kind of groups and dimension how many of them have a unit that comes to so much."""
         self._table = table
         self._generation = -1
         self._groups: ByGroup[_Group | None] = ByGroup()
@@ -119,6 +124,14 @@ class QueueHoldings:
     def current(self) -> bool:
         """Whether it is what the groups hold now."""
         return self._generation == self.record.generation
+
+    def units(self, name: str, holders: Collection[Holder]) -> set[int]:
+        """What units, pods and groups that may go as wholes, of groups of these kinds come to in this dimension."""
+        found: set[int] = set()
+        for holder in self.held:
+            if holder in holders:
+                found.update(self._units.get((holder, name), ()))
+        return found
 
     def follow(self, sums: Collection[_Sum]) -> None:
         """Bring it up to date, and these sums in which it counts."""
@@ -136,6 +149,13 @@ class QueueHoldings:
         held.add(group.places, sign)
         if not held.count:
             del self.held[group.holder]
+        for name, amount in group.units:
+            units = self._units.setdefault((group.holder, name), {})
+            units[amount] = units.get(amount, 0) + sign
+            if not units[amount]:
+                del units[amount]
+                if not units:
+                    del self._units[group.holder, name]
         for each in sums:
             if group.holder in each.holders:
                 each.count(group.places, sign)
@@ -145,11 +165,21 @@ class QueueHoldings:
             return None
         row_of, open_ = self._table.row, self._table.open
         places: list[_Place] = []
+        units: set[tuple[str, int]] = set()
+        whole: dict[str, int] = {}
         for task in job.tasks.values():
-            row = row_of.get(task.node, -1) if task.holds else -1
+            if not task.holds:
+                continue
+            needs = task.cls.needs
+            units.update(needs)
+            for name, amount in needs:
+                whole[name] = whole.get(name, 0) + amount
+            row = row_of.get(task.node, -1)
             if row >= 0 and open_[row]:  # nothing is placed on a row that is not open
-                places.append((row, task.cls.needs))
-        return _Group(_holder(job), tuple(places)) if places else None
+                places.append((row, needs))
+        if may_go_whole(job):
+            units.update(whole.items())
+        return _Group(_holder(job), tuple(places), frozenset(units)) if places else None
 
 
 class _Sum:
@@ -271,9 +301,14 @@ def _holder(job: Job) -> Holder:
     )
 
 
+def may_go_whole(job: Job) -> bool:
+    """Whether it is a gang that may go as a whole: it says so, or its lifetime may end."""
+    return job.gang and (job.disruption == "Whole" or _ends(job))
+
+
 def _in_parts(job: Job) -> bool:
     """Whether it is a gang that never goes as a whole."""
-    return job.gang and job.disruption != "Whole" and not _ends(job)
+    return job.gang and not may_go_whole(job)
 
 
 def _ends(job: Job) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 from kbatch.api.reasons import QueueOverused, Reason
@@ -48,6 +48,14 @@ class Proportion(Plugin):
                 if below <= preemptor.request.get(name, 0):
                     return Vote.YES
         return Vote.VETO
+
+    def most_given(self, ballot: str, preemptor: Preemptor, queue: QueueState) -> Mapping[str, int] | None:
+        """What it holds above its share, where that is so in just one of the dimensions that the preemptor lacks: each
+        unit gives of this one, and the last is asked about while there is something left of it.
+        """
+        above = {name: queue.allocated.get(name, 0) - queue.deserved.get(name, 0) for name in preemptor.lacks}
+        above = {name: amount for name, amount in above.items() if amount > 0}
+        return above if len(above) == 1 else None
 
     def vote_key(self, ballot: str, unit: Unit) -> Hashable:
         """Its queue, and what it asks for."""

@@ -1,13 +1,15 @@
 """A quick no to who wants room: were all gone that could go, it would still not do.
 
 Room on each node, and what groups hold there that votes do not exclude beforehand, are added up. It counts how many
-pods of each class that would hold, and what it is in all: more than victims could ever free. So a no is final; a yes
-means only that victims are to be sought.
+pods of each class that would hold, and what it is in all: more than victims could ever free. Nor could they free more
+than votes leave to be taken of each queue (`Plugin.most_given`). So a no is final; a yes means only that victims are to
+be sought.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +20,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Holder, Preemptor, Vote
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import shortfalls, signature, unplaced
+from kbatch.engine.state.minimum import no_choice, shortfalls, signature, unplaced
 from kbatch.model.jobs import QueueRecord
 from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task, TaskClass
@@ -59,7 +61,64 @@ def within_reach(
         free = _free(session, classes.values(), context.holdings, may_go, giving)
         allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
         found = context.reached[key] = _enough(job, single, tasks, classes, allowed, free)
-    return found
+    return found and _would_give(context, ballot, preemptor, tasks, giving, may_go)
+
+
+def _would_give(
+    context: CycleContext,
+    ballot: str,
+    preemptor: Preemptor,
+    tasks: Sequence[Task],
+    giving: Sequence[QueueHoldings],
+    may_go: frozenset[Holder],
+) -> bool:
+    """Whether the queues together would let go of as much as these tasks lack, whichever units these are."""
+    session, job = context.session, preemptor.job
+    least = len(tasks) if len(tasks) == 1 else job.missing()
+    if len(tasks) > 1 and not no_choice(job, tasks):
+        return True  # which of them it takes is open, and so is how much they ask for
+    most: dict[str, int] = dict.fromkeys(sorted(preemptor.lacks), 0)
+    for queue in giving:
+        given = session.voting.most_given(ballot, preemptor, session.queues[queue.record.name])
+        for name in list(most):
+            if name in given:
+                most[name] += _in_units(given[name], queue.units(name, may_go))
+            else:
+                del most[name]
+        if not most:
+            return True
+    classes = {task.cls.id: task.cls for task in tasks}
+    for name, given_most in most.items():
+        lacking = 0
+        for cls in classes.values():
+            count = min(least, sum(1 for task in tasks if task.cls.id == cls.id))
+            lacking += _lacking(session, cls, context.rankings.static(cls)[0], name, count)
+        if lacking > given_most:
+            return False
+    return True
+
+
+def _in_units(least: int, units: Collection[int]) -> int:
+    """What units of these amounts may come to where less than so much went before the last one."""
+    step = math.gcd(*units)
+    return (least - 1 + max(units)) // step * step if step else 0
+
+
+def _lacking(session: Session, cls: TaskClass, allowed: Mask, name: str, count: int) -> int:
+    """How much so many pods of the class ask for beyond what is free at most, on the rows where they need least more:
+    on a row with room for two and a half of them the third lacks half of what it asks for.
+    """
+    amount = cls.request.get(name, 0)
+    if amount <= 0:
+        return 0
+    free = np.maximum(session.room.future[name][allowed], 0)
+    short = count - exact_sum(free // amount)
+    if short <= 0:
+        return 0
+    rest = free % amount
+    if len(rest) > short:
+        rest = np.partition(rest, len(rest) - short)[len(rest) - short :]
+    return short * amount - exact_sum(rest)
 
 
 def _enough(

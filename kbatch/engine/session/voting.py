@@ -11,6 +11,7 @@ from typing import Final
 from kbatch.api.configuration import Switch
 from kbatch.engine.plugin import Holder, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.policy.policy import Policy
+from kbatch.engine.state.queues import QueueState
 
 SWITCHES: Final[Mapping[str, Switch]] = {"preemptable": Switch.PREEMPTABLE, "reclaimable": Switch.RECLAIMABLE}
 """The votes that kbatch's own actions ask for, with the switch by which a configuration turns each off."""
@@ -40,6 +41,17 @@ class Voting:
         """The most that each plugin could say of units of such groups; see `Plugin.best_vote`."""
         self._of(ballot)
         return [plugin.best_vote(ballot, preemptor, holder) for plugin in self._voters[ballot]]
+
+    def most_given(self, ballot: str, preemptor: Preemptor, queue: QueueState) -> dict[str, int]:
+        """Less than so much goes of a queue before the last unit of it; see `Plugin.most_given`. What any plugin
+        forbids does not go, so the least that any of them says holds.
+        """
+        self._of(ballot)
+        found: dict[str, int] = {}
+        for plugin in self._voters[ballot]:
+            for name, most in (plugin.most_given(ballot, preemptor, queue) or {}).items():
+                found[name] = min(most, found.get(name, most))
+        return found
 
     def by_class(self, ballot: str) -> bool:
         """Whether all votes on a pod depend, of the pod, only on its class, role and priority."""

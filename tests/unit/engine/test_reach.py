@@ -87,3 +87,16 @@ def test_what_other_queues_could_give(cpu: str, evicted: int) -> None:
     )  # fmt: skip
     assert (searches > 0) == (evicted > 0)
     assert len(found.evicted) == evicted
+
+
+@pytest.mark.parametrize(("above", "evicted"), [(1, 0), (2, 2)])
+def test_what_a_queue_gives_before_it_is_down_to_its_share(above: int, evicted: int) -> None:
+    """Pods of its groups stand on as many nodes as two more would need, and one or two of them are above its share."""
+    kept = [pod(f"k-{at}", of="k", on=f"n{at}") for at in range(4 - above)]
+    there = [pod(f"a-{at}", of="a", on=f"n{2 - at % 3}") for at in range(2 + above)]
+    searches, found = tried(
+        RECLAIM, *(node(f"n{at}", "2") for at in range(3)), queue(), queue("b"), queue("kept", reclaimable=False),
+        group("k", queue="kept"), *kept, group("a"), *there, group("h", 2, queue="b"), *members("h", 2, "1"),
+    )  # fmt: skip
+    assert (searches > 0) == (evicted > 0)
+    assert len(found.evicted) == evicted
