@@ -1,7 +1,8 @@
 """Kubernetes Events, as an aside: never waited for, never in the way.
 
 What is told twice is one Event with a count. A queue of bounded length holds what is still to be written; when it is
-full, the newest Event is dropped and counted, because losing a remark is better than holding up a decision.
+full, the newest Event is dropped and counted, because losing a remark is better than holding up a decision. What waits
+when the process ends is written as fast as that goes for a moment; the rest is counted too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ WARNING: Final = "Warning"
 _NOTE_BYTES: Final = 1024
 _REASON_LENGTH: Final = 128
 _LEAVE_SECONDS: Final = 2.0
+_AT_ONCE_IN_THE_END: Final = 8
 _QUIET_SECONDS: Final = 1.0
 _REMARKS_A_SECOND: Final = 20.0
 _REMARKS_A_SECOND_WHEN_QUIET: Final = 100.0
@@ -46,7 +48,7 @@ class Regarding:
     uid: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Told:
     """One Event: how often it was told, and what of that the server knows."""
 
@@ -95,7 +97,7 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
-        """Events that were not even queued because too many waited."""
+        """Events that were never sent: too many waited, or they still did when the process ended."""
         self.failed = 0
         """Events that the server did not take."""
         self.written = 0
@@ -110,12 +112,20 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
         self._clock = clock
         self._told: OrderedDict[tuple[Regarding, str, str, str, str], _Told] = OrderedDict()
         self._queue: asyncio.Queue[_Told] = asyncio.Queue()
-        self._later: set[asyncio.TimerHandle] = set()
+        self._later: dict[_Told, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._remarks: deque[tuple[Regarding, str, str, str, float]] = deque()
         self._most_remarks = remarks
         self._remarked = asyncio.Event()
         self._last_remark = 0.0
+        self._on_the_wire = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many Events and remarks are still to be written."""
+        return self._queue.qsize() + len(self._later) + len(self._remarks)
 
     @property
     def remembered(self) -> int:
@@ -193,15 +203,32 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
 
     def _put_later(self, told: _Told, delay: float) -> None:
         def put() -> None:
-            self._later.discard(handle)
+            del self._later[told]
             if self.has_room():
                 self._queue.put_nowait(told)
             else:
                 told.queued = False
                 self.dropped += 1
 
-        handle = asyncio.get_running_loop().call_later(delay, put)
-        self._later.add(handle)
+        self._later[told] = asyncio.get_running_loop().call_later(delay, put)
+
+    async def flush(self, seconds: float) -> int:
+        """Write what waits, remarks and repetitions too, as fast as that goes; how much is left after so long."""
+        for told, handle in self._later.items():
+            handle.cancel()
+            self._queue.put_nowait(told)
+        self._later.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(self._write_all() for _ in range(_AT_ONCE_IN_THE_END)))
+                await self._settled.wait()
+        return self.waiting
+
+    async def _write_all(self) -> None:
+        while self._queue.qsize():
+            await self._write_queued(self._queue.get_nowait())
+        while self._remarks:
+            await self._write_remark(self._remarks.popleft())
 
     async def __aenter__(self) -> Self:
         self._tasks = [
@@ -213,35 +240,26 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what waits, for two seconds at most, and stop."""
-        for handle in self._later:
-            handle.cancel()
-        self._later.clear()
+        """Write what waits, for two seconds at most, count the rest, and stop."""
         if self._tasks:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._queue.join(), _LEAVE_SECONDS)
+            left = await self.flush(_LEAVE_SECONDS)
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
             self._tasks = []
+            if left:
+                self.dropped += left
+                _log.warning("%d Events are left unwritten", left)
 
     async def _run(self) -> None:
         while True:
-            told = await self._queue.get()
-            told.queued = False
-            told.due = self._clock() + self._repeat
-            try:
-                await self._write(told)
-                self.written += 1
-            except KubeError as error:
-                self.failed += 1
-                _log.debug("event %s for %s: %s", told.reason, told.regarding.name, error)
-            except Exception:  # noqa: BLE001 - one Event must not end the writing of all
-                self.failed += 1
-                _log.exception("event %s for %s", told.reason, told.regarding.name)
-            finally:
-                self._queue.task_done()
+            await self._write_queued(await self._queue.get())
             await asyncio.sleep(self._gap)
+
+    async def _write_queued(self, told: _Told) -> None:
+        told.queued = False
+        told.due = self._clock() + self._repeat
+        await self._attempt(told)
 
     async def _run_remarks(self) -> None:
         while True:
@@ -252,19 +270,34 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
             await asyncio.sleep(1 / (_REMARKS_A_SECOND_WHEN_QUIET if quiet else _REMARKS_A_SECOND))
             if self._queue.qsize():
                 continue
-            regarding, reason, action, note, at = self._remarks.popleft()
-            stamp = _stamp(at)  # not when it was told: most may never be written
-            told = _Told(regarding, NORMAL, reason, action, note, stamp, stamp, 0.0)
-            told.count = 1
-            try:
-                await self._write(told)
-                self.written += 1
-            except KubeError as error:
-                self.failed += 1
-                _log.debug("event %s for %s: %s", reason, regarding.name, error)
-            except Exception:  # noqa: BLE001 - as above
-                self.failed += 1
-                _log.exception("event %s for %s", reason, regarding.name)
+            if self._remarks:
+                await self._write_remark(self._remarks.popleft())
+
+    async def _write_remark(self, remark: tuple[Regarding, str, str, str, float]) -> None:
+        regarding, reason, action, note, at = remark
+        stamp = _stamp(at)  # not when it was told: most may never be written
+        await self._attempt(_Told(regarding, NORMAL, reason, action, note, stamp, stamp, 0.0))
+
+    async def _attempt(self, told: _Told) -> None:
+        """Write an Event, and count what became of it."""
+        self._on_the_wire += 1
+        self._settled.clear()
+        try:
+            await self._write(told)
+            self.written += 1
+        except KubeError as error:
+            self.failed += 1
+            _log.debug("event %s for %s: %s", told.reason, told.regarding.name, error)
+        except asyncio.CancelledError:
+            self.dropped += 1
+            raise
+        except Exception:  # noqa: BLE001 - one Event must not end the writing of all
+            self.failed += 1
+            _log.exception("event %s for %s", told.reason, told.regarding.name)
+        finally:
+            self._on_the_wire -= 1
+            if not self._on_the_wire:
+                self._settled.set()
 
     async def _write(self, told: _Told) -> None:
         # Events of cluster-scoped objects live in the namespace "default", as everybody's do.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kbatch.kube import events
 from kbatch.kube.client import Api
 from kbatch.kube.events import EventRecorder, Regarding
 from tests.unit.kube.server import FakeServer, refuses, says, serving
@@ -126,6 +127,45 @@ async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None
             await until_requests(fake, 7)
         notes = [json.loads(body)["note"] for _, _, body in fake.requests]
         assert notes == [*(f"urgent {number}" for number in range(4)), "to node 0", "to node 1", "to node 2"]
+
+
+async def test_what_waits_in_the_end_is_written_for_a_moment_and_the_rest_is_counted() -> None:
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201) for _ in range(400)]
+        async with EventRecorder(client, controller="c", instance="i", repeat_seconds=60.0) as recorder:
+            recorder.warning(POD, "Reason", "Action", "again")
+            await until_requests(fake, 1)
+            recorder.warning(POD, "Reason", "Action", "again")
+            for number in range(300):
+                recorder.remark(POD, "Scheduled", "Binding", f"to node {number}")
+            assert recorder.waiting >= 300
+        notes = [json.loads(body).get("note") for _, _, body in fake.requests]
+        assert sum(note is not None and note.startswith("to node") for note in notes) == 300
+        assert b'"count":2' in b"".join(body for _, _, body in fake.requests), "the repetition too"
+        assert (recorder.written, recorder.dropped, recorder.waiting) == (302, 0, 0)
+
+
+async def test_events_that_no_server_takes_in_the_end_are_counted_and_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "_LEAVE_SECONDS", 0.1)
+
+    class Hanging:
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        def stream(self, path: str, **_: Any) -> Any:
+            raise NotImplementedError
+
+    recorder = EventRecorder(Hanging(), controller="c", instance="i")
+    async with recorder:
+        for number in range(30):
+            recorder.remark(POD, "Scheduled", "Binding", f"to node {number}")
+        for number in range(20):
+            recorder.warning(POD, "Reason", "Action", f"note {number}")
+    assert recorder.written + recorder.failed == 0
+    assert recorder.dropped == 50, "what was on the wire and what waited"
 
 
 async def test_no_event_ends_the_writing_of_all(caplog: pytest.LogCaptureFixture) -> None:
