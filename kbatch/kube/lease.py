@@ -1,10 +1,12 @@
 """Who leads: one Lease, one holder, never two at once.
 
-A candidate never compares its wall clock with another's. It notes, on its own monotonic clock, when it *saw* the Lease
+A candidate never compares its wall clock with another's. It notes, on its own steady clock, when it *saw* the Lease
 change; only when it has not changed for the holder's whole lease duration may it be taken, and one that was deleted is
 made anew no sooner. The holder counts from before it *sent* the renewal that succeeded, and stops leading at the renew
 deadline, which is shorter than the lease duration: so it has stopped before anybody else may begin. Every write to the
 Lease carries the resourceVersion that it is based on, so of several candidates exactly one wins.
+
+That clock goes on while the machine is suspended, as the others' clocks do: the system's monotonic one stands still.
 """
 
 from __future__ import annotations
@@ -38,7 +40,16 @@ RELEASE_SECONDS: Final = 3.0
 """How long a leaving leader tries to give its Lease back; after that its successor waits until it runs out."""
 
 
+STUCK_SECONDS: Final = 60.0
+"""Whoever has not tried for so long to get or to renew the Lease hangs: an attempt takes half of it at most."""
+
 _LEAVING: Final = "leaving"
+_BOOT: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def since_boot() -> float:
+    """Seconds since the machine was started, with those in which it was suspended, where the system counts them."""
+    return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         lease_duration: float = 15.0,
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = since_boot,
     ) -> None:
         if not 0 < retry_period < renew_deadline < lease_duration:
             raise ValueError(
@@ -120,6 +131,8 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         self._free_from = -math.inf
         """While there is no Lease: before that somebody may lead who does not know yet that his was deleted."""
         self._task: asyncio.Task[None] | None = None
+        self._tried = clock()
+        """When the last attempt began."""
 
     # --- what others ask ----------------------------------------------------------------------------------------------
 
@@ -142,6 +155,15 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         """Who held the Lease when it was last seen; empty where nobody did."""
         return self._lease.holder if self._lease is not None else ""
 
+    def stuck(self) -> str | None:
+        """Why nobody here would get, renew or lose the Lease any more, for liveness; None while all is well."""
+        if self._task is None:
+            return None
+        if self._task.done():
+            return "the task that renews the Lease has ended"
+        silent = self._clock() - self._tried
+        return f"no attempt to renew the Lease for {silent:.0f} s" if silent > STUCK_SECONDS else None
+
     async def wait_leader(self) -> None:
         """Return as soon as this process leads."""
         await self._leads.wait()
@@ -158,6 +180,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        self._tried = self._clock()
         self._task = asyncio.create_task(self._run(), name=f"lease {self._name}")
         return self
 
@@ -184,6 +207,7 @@ class Elector(AbstractAsyncContextManager["Elector"]):
     async def _run(self) -> None:
         failures = 0
         while True:
+            self._tried = self._clock()
             try:
                 await self.attempt()
                 failures = 0

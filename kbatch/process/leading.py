@@ -13,13 +13,18 @@ from kbatch.process.settings import LeaderSettings
 
 SettingsT = TypeVar("SettingsT", bound=LeaderSettings)
 
+LEASE_CONNECTIONS: Final = 2
+"""For the client that renews the Lease: one, and one more while the first hangs."""
+
 LEADER: Final = "leader"
 STANDBY: Final = "standby"
 """What /readyz says of a process of which at most one acts."""
 
 
 def elector_of(runtime: Runtime[SettingsT], api: Api) -> Elector | None:
-    """The elector that the flags ask for, with its metric; None where they ask for none.
+    """The elector that the flags ask for, with its metric and its liveness; None where they ask for none.
+
+    `api` should be nobody else's: behind thousands of binds on the same connections, a renewal would come too late.
 
     Raises:
         ProcessError: the durations do not fit together.
@@ -42,6 +47,7 @@ def elector_of(runtime: Runtime[SettingsT], api: Api) -> Elector | None:
         )
     except ValueError as error:
         raise ProcessError(f"leader election: {error}") from None
+    runtime.health.live("lease", elector.stuck)
     leader.set_function(lambda: float(elector.is_leader))
     runtime.health.say("role", lambda: LEADER if elector.is_leader else STANDBY)
     return elector

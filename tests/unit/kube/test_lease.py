@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
-from kbatch.kube.lease import Elector, Fenced
+from kbatch.kube.lease import STUCK_SECONDS, Elector, Fenced
 from tests.examples import examples
 
 
@@ -88,6 +89,34 @@ async def test_the_first_creates_the_lease_and_the_second_waits_its_whole_durati
     assert not await a.attempt()
     assert a.lost.is_set()
     assert a.holder == "b"
+
+
+async def test_a_leader_whose_machine_was_suspended_knows_that_it_leads_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The monotonic clock stands still meanwhile, and another may lead since long ago."""
+    a = Elector(LeaseServer(), namespace="n", name="l", identity="a")
+    assert await a.attempt()
+    assert a.is_leader
+    read, suspended = time.clock_gettime, {time.CLOCK_BOOTTIME: 60.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + suspended.get(clock, 0.0))
+    assert not a.is_leader
+
+
+async def test_a_process_that_does_not_try_to_renew_is_not_alive() -> None:
+    server, clock = LeaseServer(), Clock()
+    a = elector(server, "a", clock)
+    assert a.stuck() is None, "it takes no part yet"
+    async with a:
+        await a.wait_leader()
+        assert a.stuck() is None
+        clock.now += STUCK_SECONDS + 1
+        assert a.stuck() == f"no attempt to renew the Lease for {STUCK_SECONDS + 1:.0f} s"
+        assert a._task is not None
+        a._task.cancel()
+        await asyncio.wait({a._task})
+        assert a.stuck() == "the task that renews the Lease has ended"
+    assert a.stuck() is None, "nor any more"
 
 
 async def test_renewals_are_seen_and_keep_others_away() -> None:
