@@ -89,7 +89,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         runtime.health.ready("synced", feed.unsynced)
         runtime.health.ready("certificate", certificates.check)
         runtime.health.ready("port", server.check)
-        runtime.health.live("watches", feed.stale)
+        feed.tell(runtime.health)
         await _first_certificate(certificates)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()

@@ -22,7 +22,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.decoding import Change, Page
 from kbatch.kube.errors import KubeError
 from kbatch.kube.kinds import Kind, key_of
-from kbatch.kube.lists import PAGE_SIZE, list_pages
+from kbatch.kube.lists import PAGE_SIZE, list_pages, version_number
 from kbatch.kube.watches import SILENCE, ExpiredError, Heartbeat, watch_continuously
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 
@@ -70,6 +70,8 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self.relists = 0
         """How often the list had to be made again after the first."""
+        self.reached = 0
+        """All that the server said up to this version was handed out and taken; 0 before the first whole list."""
         self._api = api
         self._namespace = namespace
         self._field_selector = field_selector
@@ -79,6 +81,8 @@ class Informer(Generic[T]):
         self._clock = clock
         self._heartbeat = Heartbeat(clock)
         self._version = ""
+        self._asked = False
+        self._alarm: asyncio.Timeout | None = None
         self._known: dict[str, tuple[str, str, str, str]] = {}  # key -> namespace, name, uid, version
 
     @property
@@ -96,22 +100,34 @@ class Informer(Generic[T]):
         last = self._heartbeat.last
         return last is None or self._clock() - last > (3 * self._silence if limit is None else limit)
 
+    def list_anew(self) -> None:
+        """Have all of it listed soon, whatever the watch says; where a list is under way, once more after it."""
+        self._asked = True
+        if self._alarm is not None and not self._alarm.expired():
+            self._alarm.reschedule(asyncio.get_running_loop().time())
+
     async def __aiter__(self) -> AsyncIterator[Batch]:
         backoff = Backoff()
         failures = 0
         while True:
             try:
+                self._asked = False
                 async with aclosing(self._listed()) as listed:
                     async for batch in listed:
                         yield batch
                 self.synced.set()
+                self.reached = version_number(self._version)
                 backoff.reset()
                 failures = 0
                 async with aclosing(self._watched()) as watched:
-                    async for changes in watched:
+                    while (changes := await self._next(watched)) is not None:
                         events = tuple(event for one in changes for event in self._changed(one))
                         if events:
                             yield Batch(events, complete=True)
+                        self.reached = max(self.reached, version_number(changes[-1].resource_version))
+                self.relists += 1
+                _log.info("listing %s anew: it is asked for", self.kind.plural)
+                continue
             except ExpiredError as reason:
                 self.relists += 1
                 _log.info("listing %s anew: %s", self.kind.plural, reason)
@@ -120,6 +136,21 @@ class Informer(Generic[T]):
                 level = logging.WARNING if failures & (failures - 1) == 0 else logging.DEBUG  # 1st, 2nd, 4th, 8th ...
                 _log.log(level, "listing %s failed %d times: %s", self.kind.plural, failures, error)
             await asyncio.sleep(backoff.next())
+
+    async def _next(self, watched: AsyncGenerator[list[Change[T]], None]) -> list[Change[T]] | None:
+        """What the watch says next; None where a list is asked for instead."""
+        if self._asked:
+            return None
+        alarm = self._alarm = asyncio.timeout(None)
+        try:
+            async with alarm:
+                return await anext(watched)
+        except TimeoutError:
+            if alarm.expired():
+                return None
+            raise
+        finally:
+            self._alarm = None
 
     async def _listed(self) -> AsyncGenerator[Batch, None]:
         """The batches of one list; its version is where the watch begins."""

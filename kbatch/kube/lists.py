@@ -56,6 +56,24 @@ async def list_all(
     return found
 
 
+async def current_version(api: Api, kind: Kind[T]) -> int:
+    """The version at which a kind stands now: no change of it that was made before this call is younger.
+
+    Raises:
+        ApiError: the server refused.
+        NoAnswerError: no answer.
+        msgspec.DecodeError: an answer that is no list.
+    """
+    # Without a resourceVersion the answer is of the moment, whatever a server keeps in its cache.
+    answer = await api.request("GET", kind.path(), params={"limit": "1"})
+    return version_number(page(kind, answer).resource_version)
+
+
+def version_number(version: str) -> int:
+    """A resourceVersion as a number, by which those of one kind compare; 0 for one that is none (never seen)."""
+    return int(version) if version.isdecimal() else 0
+
+
 def selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
     """The selectors as parts of a query."""
     chosen = {"fieldSelector": field_selector, "labelSelector": label_selector}

@@ -6,17 +6,28 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from kbatch.kube.backoff import Backoff
+from kbatch.kube.client import Api
+from kbatch.kube.errors import KubeError
 from kbatch.kube.informer import Batch, Informer
+from kbatch.kube.kinds import AnyKind
+from kbatch.kube.lists import current_version
 from kbatch.metrics import WatchMetrics
 from kbatch.model.events import Unreadable
+from kbatch.process.health import Health
 
 _log = logging.getLogger(__name__)
 
 ARRIVING_SECONDS: Final = 0.1
-"""What a watch has missed comes at once when it is open again."""
+"""What a watch has missed comes at once when it is open again; what was written a moment ago has come by then."""
+
+SAYING_SECONDS: Final = 5.0
+"""What is waited for so long is said, and again when it has taken twice as long."""
 
 _LOOK_SECONDS: Final = 0.02
 
@@ -66,6 +77,26 @@ class Feed:
         await asyncio.sleep(ARRIVING_SECONDS)
         return True
 
+    async def caught_up(self, api: Api, kinds: Collection[AnyKind]) -> None:
+        """Return when all is received that the server knew of these kinds when this was called, however long it takes.
+
+        A watch tells of changes alone, and of a quiet kind nothing for up to a minute: where it has not come as far as
+        it should in a moment, the kind is listed anew.
+        """
+        wanted = {kind.plural for kind in kinds}
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                if informer.kind.plural in wanted:
+                    group.create_task(_catch_up(api, informer), name=f"catching up with {informer.kind.plural}")
+
+    def tell(self, health: Health) -> None:
+        """Add the check `watches`: while it fails the process does not do its work.
+
+        It is alive all the same: a restart would not make a silent server speak, but have it list everything to all
+        replicas of all processes at once, when it is just coming back.
+        """
+        health.ready("watches", self.stale)
+
     def stale(self) -> str | None:
         """Which kinds nothing was heard of for too long, or None; a kind that was never listed is not stale."""
         silent = [
@@ -95,6 +126,31 @@ class Feed:
                 self._whole.add(kind)
                 if len(self._whole) == len(self._informers):
                     self.synced.set()
+
+
+async def _catch_up(api: Api, informer: Informer[Any]) -> None:
+    version = await _version_now(api, informer.kind)
+    began, said = time.monotonic(), SAYING_SECONDS
+    listing = False
+    while informer.reached < version:
+        await asyncio.sleep(_LOOK_SECONDS)
+        waited = time.monotonic() - began
+        if waited >= ARRIVING_SECONDS and not listing:
+            listing = True
+            informer.list_anew()
+        if waited >= said:
+            said = 2 * waited
+            _log.warning("waiting for %.0f s for all that the server knew of %s", waited, informer.kind.plural)
+
+
+async def _version_now(api: Api, kind: AnyKind) -> int:
+    backoff = Backoff()
+    while True:
+        try:
+            return await current_version(api, kind)
+        except (KubeError, msgspec.DecodeError) as error:
+            _log.warning("asking for the version of %s: %s", kind.plural, error)
+        await asyncio.sleep(backoff.next())
 
 
 def _age(informer: Informer[Any]) -> float:

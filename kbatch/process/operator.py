@@ -24,7 +24,7 @@ from kbatch.process import memory
 from kbatch.process.feed import Feed, Receiver
 from kbatch.process.health import Check
 from kbatch.process.kopf_host import KopfHost, operator_settings
-from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
 from kbatch.process.measured import Measured
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, while_leading
@@ -101,8 +101,10 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
         ProcessError: kopf ended by itself, or the settings cannot work.
     """
     credentials = load_credentials(runtime.settings.kubeconfig or None)
-    async with Client(credentials, user_agent=runtime.user_agent) as client:
-        elector = elector_of(runtime, client)
+    agent = runtime.user_agent
+    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS)
+    async with leases, Client(credentials, user_agent=agent) as client:
+        elector = elector_of(runtime, leases)
         api = fenced(Measured(client, RequestMetrics(runtime.registry)), elector)
         operator = assemble(Ground(runtime, client, api, asyncio.get_running_loop()))
         feed = Feed(operator.informers, operator.receive, WatchMetrics(runtime.registry))
@@ -113,12 +115,12 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
             registry=operator.handlers,
             settings=operator_settings(operator.domain),
             credentials=credentials,
-            user_agent=runtime.user_agent,
+            user_agent=agent,
         )
         while_active(runtime.health, elector, "crds", preflight.check)
         while_active(runtime.health, elector, "synced", lambda: feed.unsynced() or operator.unlisted())
         while_active(runtime.health, elector, "kopf", host.check)
-        runtime.health.live("watches", feed.stale)
+        feed.tell(runtime.health)
 
         async def operate() -> None:
             await preflight.wait()

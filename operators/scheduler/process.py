@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,10 +43,10 @@ from kbatch.kube.kinds import (
 from kbatch.metrics import DecisionLogMetrics, EventMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
 from kbatch.process import memory
 from kbatch.process.feed import Feed
-from kbatch.process.leading import elector_of, fenced, while_active
+from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
 from kbatch.process.measured import Measured, counts_of
 from kbatch.process.preflight import Preflight
-from kbatch.process.run import ProcessError, Runtime, while_leading
+from kbatch.process.run import ProcessError, Runtime, before_stop, while_leading
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.scheduler.cache import Cache
@@ -85,6 +85,8 @@ CONNECT_SECONDS = 1.0
 """How long a new leader may take for connecting before its first cycle."""
 DRAIN_SECONDS = 4.0
 """How long a leaving process finishes its binds; the status writes get half of that."""
+EVENT_SECONDS = 0.5
+"""How long it writes Events that wait, before it gives up its Lease and with that the right to write."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,19 +131,21 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
     # Replicas share a ServiceAccount: in the API server's audit log only this tells them apart.
     agent = f"{runtime.user_agent} ({settings.resolved_identity()})"
     client = Client(credentials, user_agent=agent, connections=settings.bind_parallelism + 32)
-    async with client:
-        await _Assembly(runtime, client, agent).run()
+    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS)
+    async with client, leases:
+        await _Assembly(runtime, client, leases, agent).run()
 
 
 class _Assembly:
     """The parts of one scheduler."""
 
-    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client, agent: str) -> None:
+    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client, leases: Client, agent: str) -> None:
         settings = runtime.settings
         self.runtime = runtime
         self.client = client
+        self.waits: str | None = "waiting for all that was known of pods and nodes when this process began to lead"
         self.metrics = SchedulerMetrics(runtime.registry)
-        self.elector = elector_of(runtime, client)
+        self.elector = elector_of(runtime, leases)
         self.api = fenced(Measured(client, RequestMetrics(runtime.registry)), self.elector)
         identity = settings.resolved_identity()
         self.recorder = EventRecorder(self.api, controller=CONTROLLER, instance=identity)
@@ -202,10 +206,11 @@ class _Assembly:
 
     async def run(self) -> None:
         health = self.runtime.health
-        health.live("watches", self.feed.stale)
+        self.feed.tell(health)
         health.ready("api", self.preflight.check)
         health.ready("lists", self.feed.unsynced)
         health.ready("configuration", self.configuration.missing)
+        while_active(health, self.elector, "picture", lambda: self.waits)
         while_active(health, self.elector, "cycles", self.scheduler.failing)
         async with self.recorder, asyncio.TaskGroup() as group:
             background = [
@@ -213,7 +218,7 @@ class _Assembly:
                 group.create_task(self._feed(), name="feed"),
             ]
             try:
-                if await self._before_stop(self._prepared()):
+                if await before_stop(self._prepared(), self.runtime.stopping):
                     memory.settle()
                     await while_leading(self.runtime, self.elector, self._lead)
             finally:
@@ -230,22 +235,22 @@ class _Assembly:
         await self.configuration.ready.wait()
         _log.info("everything is listed: %d pods, %d nodes", len(self.cache.model.tasks), len(self.cache.model.nodes))
 
-    async def _before_stop(self, wanted: Awaitable[None]) -> bool:
-        """Whether it came before a stop was asked for."""
-        task = asyncio.ensure_future(wanted)
-        stop = asyncio.ensure_future(self.runtime.stopping.wait())
-        try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            return task.done()
-        finally:
-            task.cancel()
-            stop.cancel()
+    async def _up_to_date(self) -> None:
+        """Return when all is known that a predecessor did: from the watches alone.
+
+        Of pods and nodes that is made sure, however long it takes: to place pods where others stand already is worse
+        than to place none.
+        """
+        if not await self.feed.watching(WATCHING_SECONDS):
+            _log.warning("deciding although not every kind is watched")
+        if self.elector is not None:
+            await self.feed.caught_up(self.client, (PODS, NODES))
+        self.waits = None
 
     async def _lead(self) -> None:
         """Decide and carry out, while this process leads."""
-        # What its predecessor did last is known from the watches alone.
-        if not await self.feed.watching(WATCHING_SECONDS):
-            _log.warning("deciding although not every kind is watched")
+        if not await before_stop(self._up_to_date(), self.runtime.stopping):
+            return
         await self.client.open_connections(self.runtime.settings.bind_parallelism, seconds=CONNECT_SECONDS)
         async with asyncio.TaskGroup() as group:
             writers = [
@@ -258,7 +263,7 @@ class _Assembly:
                 await self.scheduler.run(self.runtime.stopping)
                 if not await self.dispatcher.drain(DRAIN_SECONDS):
                     _log.warning("leaving with %d decisions not carried out", self.dispatcher.in_flight)
-                await self.status.drain(DRAIN_SECONDS / 2)
+                await asyncio.gather(self.status.drain(DRAIN_SECONDS / 2), self.recorder.flush(EVENT_SECONDS))
             finally:
                 for task in writers:
                     task.cancel()

@@ -33,6 +33,7 @@ def line(type_: str, obj: dict[str, Any]) -> bytes:
     return json.dumps({"type": type_, "object": obj}).encode() + b"\n"
 
 
+BOOKMARK = line("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "15"}})
 EXPIRED = line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
 
 
@@ -85,6 +86,56 @@ async def test_the_picture_is_complete_only_after_the_last_page() -> None:
         assert [path.partition("?")[2] for _, path, _ in fake.requests][:2] == ["limit=2", "limit=2&continue=next"]
         assert "resourceVersion=7" in fake.requests[2][1]
         assert "allowWatchBookmarks=true" in fake.requests[2][1]
+
+
+async def test_it_lists_anew_when_asked_to_and_says_how_far_it_has_come() -> None:
+    async with serving() as fake, fake.client() as client:
+        informer = Informer(client, NODES)
+        batches = aiter(informer)
+        fake.answers = [
+            nodes(7, node("a", 1), node("b", 2)),
+            streams(line("MODIFIED", node("a", 9)), BOOKMARK, then=quiet),
+            nodes(30, node("a", 9), node("c", 20)),
+            streams(line("ADDED", node("d", 31)), then=quiet),
+        ]
+        try:
+            await take(batches, 1)
+            assert informer.reached == 0, "nothing is taken before the next is asked for"
+            (changed,) = await take(batches, 1)
+            assert told(changed.events) == ["+a@uid-a"]
+            assert informer.reached == 7
+            waiting = asyncio.ensure_future(take(batches, 1))
+            while informer.reached < 15:  # noqa: ASYNC110  (a bookmark is told to nobody)
+                await asyncio.sleep(0.01)
+            informer.list_anew()
+            informer.list_anew()
+            (listed,) = await waiting
+            assert (told(listed.events), listed.complete) == (["-b", "+c@uid-c"], True)
+            assert informer.relists == 1
+            (added,) = await take(batches, 1)
+            assert told(added.events) == ["+d@uid-d"]
+            assert informer.reached == 30
+        finally:
+            await batches.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_list_that_is_asked_for_while_one_is_read_is_made_after_it() -> None:
+    async with serving() as fake, fake.client() as client:
+        informer = Informer(client, NODES, page_size=1)
+        batches = aiter(informer)
+        fake.answers = [
+            nodes(7, node("a", 1), more="next"),
+            nodes(7, node("b", 2)),
+            nodes(9, node("b", 2)),
+            streams(then=quiet),
+        ]
+        try:
+            await take(batches, 1)
+            informer.list_anew()
+            _, again = await take(batches, 2)
+            assert told(again.events) == ["-a"]
+        finally:
+            await batches.aclose()  # type: ignore[attr-defined]
 
 
 async def test_a_list_whose_pages_expire_begins_anew() -> None:

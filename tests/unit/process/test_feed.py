@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbatch.api.objects import Metadata, Node, Pod
+from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import NODES, PODS, AnyKind
 from kbatch.metrics import WatchMetrics
 from kbatch.model.events import Unreadable, Upsert
 from kbatch.process.feed import Feed
+from kbatch.process.health import Health
 
 
 class FakeInformer:
@@ -27,6 +30,11 @@ class FakeInformer:
         self.batches: asyncio.Queue[Batch] = asyncio.Queue()
         self.silent = False
         self.watching = True
+        self.reached = 0
+        self.lists = 0
+
+    def list_anew(self) -> None:
+        self.lists += 1
 
     def stale(self) -> bool:
         return self.silent
@@ -95,11 +103,61 @@ async def test_events_relists_and_unreadable_objects_are_counted(feeding: Feedin
     assert [len(batch.events) for batch in feeding.seen] == [2, 1]
 
 
+async def test_a_silent_server_makes_a_process_unready_and_ends_none(feeding: Feeding) -> None:
+    """All replicas would start anew at once, and have everything listed by a server that is just coming back."""
+    health = Health()
+    feeding.feed.tell(health)
+    await feeding.next(feeding.pods, Batch((), complete=True))
+    feeding.pods.silent = True
+    assert health.failing_ready() == {"watches": "nothing was heard of pods for too long"}
+    assert health.failing_live() == {}
+
+
 async def test_silence_counts_only_after_the_first_list(feeding: Feeding) -> None:
     feeding.pods.silent = feeding.nodes.silent = True
     assert feeding.feed.stale() is None
     await feeding.next(feeding.pods, Batch((), complete=True))
     assert feeding.feed.stale() == "nothing was heard of pods for too long"
+
+
+class Versions:
+    """An API server that says at which version a kind stands, the answers in turn."""
+
+    def __init__(self, **answers: list[Any]) -> None:
+        self.answers = answers
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        assert (method, options["params"]) == ("GET", {"limit": "1"}), "the version of the moment"
+        answer = self.answers[path.rpartition("/")[2]].pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return json.dumps({"metadata": {"resourceVersion": str(answer)}, "items": []}).encode()
+
+    def stream(self, path: str, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+async def test_a_new_leader_waits_until_it_knows_what_the_server_knew_when_it_began_to_lead(feeding: Feeding) -> None:
+    server = Versions(pods=[70], nodes=[ApiError(503), 71])
+    feeding.pods.reached, feeding.nodes.reached = 50, 71
+    async with asyncio.timeout(5):
+        waiting = asyncio.create_task(feeding.feed.caught_up(server, (PODS, NODES)))
+        while not feeding.pods.lists:  # noqa: ASYNC110  (the fake has no event to wait for)
+            await asyncio.sleep(0.01)
+        assert not waiting.done(), "what a watch has not told by then, a list will"
+        feeding.pods.reached = 69
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        feeding.pods.reached = 70
+        await waiting
+    assert (feeding.pods.lists, feeding.nodes.lists) == (1, 0)
+
+
+async def test_only_the_kinds_that_are_asked_for_are_waited_for(feeding: Feeding) -> None:
+    feeding.nodes.reached = 5
+    async with asyncio.timeout(5):
+        await feeding.feed.caught_up(Versions(nodes=[5]), (NODES,))
+    assert feeding.pods.lists == 0
 
 
 async def test_a_new_leader_waits_for_a_watch_that_is_cut_but_not_for_ever(feeding: Feeding) -> None:
