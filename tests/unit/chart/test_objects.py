@@ -151,6 +151,28 @@ def test_network_policies_leave_the_declared_ports_open(render: Callable[..., An
     assert open_ports == declared == {"health", "metrics", "webhook"}
 
 
+def test_leases_and_the_scheduler_do_not_stand_in_line_with_all_accounts(
+    default: Any, render: Callable[..., Any]
+) -> None:
+    def accounts(schema: Any) -> set[str]:
+        (rule,) = schema["spec"]["rules"]
+        assert {subject["serviceAccount"]["namespace"] for subject in rule["subjects"]} == {"kbatch-system"}
+        return {subject["serviceAccount"]["name"] for subject in rule["subjects"]}
+
+    leases, scheduler = default.one("FlowSchema", "kbatch-leases"), default.one("FlowSchema", "kbatch-scheduler")
+    assert accounts(leases) == {"kbatch-scheduler", "kbatch-podgroup", "kbatch-queue"}
+    assert leases["spec"]["priorityLevelConfiguration"]["name"] == "leader-election"
+    (rule,) = leases["spec"]["rules"][0]["resourceRules"]
+    assert (rule["resources"], rule["namespaces"]) == (["leases"], ["kbatch-system"])
+    assert accounts(scheduler) == {"kbatch-scheduler"}
+    assert scheduler["spec"]["priorityLevelConfiguration"]["name"] == "workload-high"
+    # The smaller comes first; 9000 is Kubernetes' own for all ServiceAccounts.
+    assert leases["spec"]["matchingPrecedence"] < scheduler["spec"]["matchingPrecedence"] < 9000
+    alone = render({"leaderElection": {"enabled": False}, **{name: {"replicas": 1} for name in COMPONENTS}})
+    assert alone.names("FlowSchema") == {"kbatch-scheduler"}
+    assert render({"priorityAndFairness": {"enabled": False}}).of("FlowSchema") == []
+
+
 def test_notes_say_what_to_type_next(default: Any, render: Callable[..., Any]) -> None:
     assert "kubectl get queue default" in default.notes
     assert "schedulerName: kube-batch" in default.notes
