@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from kbatch.api.objects import Node
+from kbatch.model.images import changed_images
 from kbatch.model.journal import Journal
 from kbatch.model.nodes import NodeRecord, NodeTable, read_allocatable
 from kbatch.model.tasks import Task
@@ -54,6 +55,8 @@ class NodeIndex:
         record = self._record(node.metadata.name)
         old = record.node
         same = old is not None and _content(old) == _content(node) and record.allocatable == allocatable
+        if same and old is not None and old.status.images != node.status.images:
+            same = not self.table.matters(changed_images(old, node))
         record.node, record.allocatable = node, allocatable
         if not same:
             self._look_again(record)
@@ -192,6 +195,6 @@ class NodeIndex:
 
 
 def _content(node: Node) -> tuple[object, ...]:
-    """All of a node that decisions read, and nothing that beats like a heart."""
+    """All of a node that decisions read but its images, and nothing that beats like a heart."""
     facts = tuple((condition.type, condition.status) for condition in node.status.conditions or ())
-    return node.metadata.labels, node.spec, facts, node.status.images
+    return node.metadata.labels, node.spec, facts

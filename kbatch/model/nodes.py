@@ -8,6 +8,7 @@ the columns, so it costs what changed. Arrays in a table are never written while
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ from kbatch.resources import LIMIT, PODS, Resources, parse_resources
 Column = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+
+IMAGE_SIZES: Final = ("image sizes",)
+"""Where in the `static_cache` stands which node has which images."""
 
 DEFAULT_PODS = 110
 """Places on a node that does not say how many it has: the kubelet's own default."""
@@ -201,6 +205,8 @@ class NodeTable:
         taint_set: for each row the index of its taints in `taint_sets`.
         static_generation: moves when anything but use changed on any node: what depends on labels, taints, conditions
             and images alone may be kept in `static_cache` until then (the cache is emptied by the move).
+        images_used: the names of the images, with tags, by which something there was worked out. Those of other images
+            may change without a move.
     """
 
     def __init__(self) -> None:
@@ -219,6 +225,7 @@ class NodeTable:
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self.static_generation = 0
         self.static_cache: dict[Any, Any] = {}
+        self.images_used: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -252,6 +259,16 @@ class NodeTable:
 
     # --- kept up to date by the ClusterModel --------------------------------------------------------------------------
 
+    def matters(self, images: AbstractSet[str]) -> bool:
+        """Whether anything was worked out by one of these images, which have changed on a node.
+
+        Where not, what is kept stays right, but for what later answers are found in.
+        """
+        if not images.isdisjoint(self.images_used):
+            return True
+        self.static_cache.pop(IMAGE_SIZES, None)
+        return False
+
     def rebuilding(self, records: Mapping[str, NodeRecord]) -> Iterator[None]:
         """Take over all records that have a Node, after nodes came, went or changed in themselves.
 
@@ -281,6 +298,7 @@ class NodeTable:
         self.cordoned = np.array(cordoned, np.bool_)
         self.taint_set, self.taint_sets = np.array(taint_set, np.int32), list(taint_index)
         self.static_cache = {}
+        self.images_used = set()
         self.static_generation += 1
         self.allocatable = {name: columns[0] for name, columns in filled.items()}
         self.idle = {name: columns[0] - columns[1] for name, columns in filled.items()}

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from kbatch.api.objects import Node, PodSpec, PreferredSchedulingTerm, Taint, Toleration
+from kbatch.model.images import images_of, with_tag
 from kbatch.model.matching import cached, term
-from kbatch.model.nodes import Column, Mask, NodeTable
+from kbatch.model.nodes import IMAGE_SIZES, Column, Mask, NodeTable
 from kbatch.model.selectors import PREFER_NO_SCHEDULE, tolerates
 
 _MEBIBYTE: Final = 1024 * 1024
@@ -113,7 +114,7 @@ def image_locality(table: NodeTable, spec: PodSpec) -> Column:
     The bytes of the images there, each scaled by the part of all nodes that has it (so that one node with a rare image
     does not draw all pods), between 23 MiB and 1000 MiB per image: kube-scheduler's scale.
     """
-    images = tuple(sorted({_with_tag(container.image) for container in spec.containers if container.image}))
+    images = tuple(sorted({with_tag(container.image) for container in spec.containers if container.image}))
     return cached(table, ("images", images), lambda: _image_locality(table, images))
 
 
@@ -121,6 +122,7 @@ def _image_locality(table: NodeTable, images: tuple[str, ...]) -> Column:
     total = np.zeros(len(table), np.int64)
     if not images or not len(table):
         return total
+    table.images_used.update(images)
     for image in images:
         sizes = _image_sizes(table).get(image)
         if sizes:
@@ -137,14 +139,8 @@ def _image_sizes(table: NodeTable) -> dict[str, list[tuple[int, int]]]:
     def make() -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = {}
         for row in range(len(table)):
-            for image in table.node(row).status.images or ():
-                for name in dict.fromkeys(_with_tag(name) for name in image.names or ()):
-                    found.setdefault(name, []).append((row, image.size_bytes))
+            for name, size in images_of(table.node(row)):
+                found.setdefault(name, []).append((row, size))
         return found
 
-    return cached(table, ("image sizes",), make)
-
-
-def _with_tag(name: str) -> str:
-    """The name with `:latest` where it has neither tag nor digest, as the kubelet reports it."""
-    return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:latest"
+    return cached(table, IMAGE_SIZES, make)
