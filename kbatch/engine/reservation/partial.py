@@ -85,7 +85,8 @@ def confirmed(job: Job) -> bool:
 def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
     """Place the rest before anything else; after the time-out take back what is bound.
 
-    It is sent back when the last of it goes: not while binds are under way, or the API server refuses to evict a pod.
+    Not while binds are under way: what came of them afterwards would be a part of the gang again. It is sent back when
+    the last of it goes: not while the API server refuses to evict a pod.
     """
     statement = Statement(session, job)
     if job.possible:
@@ -104,9 +105,11 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
     if session.now < until:
         session.wake.append(until)
         return
+    if any(task.assumed for task in job.job.tasks.values()):
+        return  # when the last of them is answered, there is a cycle
     stays = False
     for task in sorted(job.job.tasks.values(), key=lambda task: task.key):
-        if task.holds and (task.assumed or task.key in session.model.refusals.evictions):
+        if task.holds and task.key in session.model.refusals.evictions:
             stays = True
         elif task.holds:
             statement.evict(job, task, "allocate")

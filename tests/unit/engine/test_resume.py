@@ -88,6 +88,21 @@ def test_a_gang_that_stays_in_part_is_taken_back() -> None:
     assert found.verdicts["ns/g"].attempts == 1
 
 
+def test_nothing_of_a_gang_in_part_is_taken_back_while_a_bind_of_it_is_under_way() -> None:
+    """It would be bound afterwards all the same, and the gang be there in part again."""
+    model = world(queue(), node("n1", "2"), enqueued(group("g", 3)), pod("g-0", of="g", on="n1"))
+    for name in ("g-1", "g-2"):
+        model.apply(Upsert(pod(name, of="g")))
+    model.assume("ns/g-1", "u-g-1", "n1")
+    found = run(model, ALL, now=100, state=CycleState(binding=("ns/g",)))
+    assert found.transactions == []
+    assert (found.verdicts["ns/g"].enqueued, found.verdicts["ns/g"].attempts) == (True, 0)
+    model.apply(Upsert(pod("g-1", of="g", on="n1")))
+    found = run(model, ALL, now=100, state=CycleState(binding=("ns/g",)))
+    assert found.evicted == ["g-0", "g-1"]
+    assert (found.verdicts["ns/g"].enqueued, found.verdicts["ns/g"].attempts) == (False, 1)
+
+
 def test_a_gang_in_part_is_not_late_while_its_other_binds_are_under_way() -> None:
     """However long ago its pods were made. It came in queue once, and nothing is counted against it."""
     model = world(queue(), node("n1", "2"), enqueued(group("g", 3)), members("g", 3))
