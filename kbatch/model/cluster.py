@@ -107,6 +107,11 @@ class ClusterModel:
         return self._groups.jobs
 
     @property
+    def members(self) -> Mapping[str, Job]:
+        """Groups by key: their pods, and what their PodGroups say, up to date; their sums as of the last `refresh`."""
+        return self._groups.jobs
+
+    @property
     def queues(self) -> Mapping[str, QueueRecord]:
         """Queues by name, sums up to date; also such as are only named by groups (`queue` is None)."""
         self.refresh()

@@ -1,5 +1,8 @@
 """Binds pods in parallel, so many at a time, each exactly once, however its answer is lost.
 
+Where many wait, those of groups of higher priority go first, and each is looked at once more before it is sent: its
+pod may be gone by then, its node cordoned.
+
 A pod counts on its node from the decision on, until the watch confirms it or the bind has failed for certain: then its
 room stays its own for a pause that grows, and the pod waits again. Where the server refused this very bind, the
 model is told that this node is not for this pod for a while longer, so that it is tried on others. Pods whose volumes
@@ -9,6 +12,8 @@ are not made yet wait for them.
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import logging
 import time
 from collections import deque
@@ -18,8 +23,9 @@ from typing import Final
 
 import msgspec
 
+from kbatch.api.objects import Node
 from kbatch.api.reasons import BindFailed
-from kbatch.engine import Bind
+from kbatch.engine import Bind, Nomination
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, CredentialsError, KubeError, NotLeadingError
@@ -29,6 +35,7 @@ from kbatch.kube.writes import bind, get
 from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
+from operators.scheduler.nominating import nominate
 from operators.scheduler.pauses import FIRST, Pauses
 from operators.scheduler.volumes import VolumeError, Volumes
 
@@ -41,7 +48,18 @@ REFUSED_TIMES: Final = 4
 REFUSED_LONGEST: Final = 60.0
 """A node that refused a pod is left out for it for so many times its pause, but no more seconds than this."""
 
+NOMINATIONS_AT_ONCE: Final = 8
+
 _MOST_FAILING: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A bind that waits to be sent: the smaller rank goes first; `node` is its node as it was decided upon."""
+
+    rank: int
+    one: Bind
+    node: Node | None
 
 
 @dataclass(slots=True)
@@ -86,7 +104,9 @@ class Binder:
         self._volumes = volumes
         self._changed = changed
         self._clock = clock
-        self._queue: deque[Bind] = deque()
+        self._queue: list[tuple[int, int, _Waiting]] = []
+        """A heap by rank; equals go in the order in which they came."""
+        self._numbers = itertools.count()
         self._resting: deque[asyncio.Future[None]] = deque()
         """Workers that have nothing to do."""
         self._parallelism = parallelism
@@ -118,7 +138,7 @@ class Binder:
 
     def failure(self, group: str) -> BindFailed | None:
         """Why binds of a group's pods fail again and again; None where they do not."""
-        job = self._cache.model.jobs.get(group) if self._failing else None
+        job = self._cache.model.members.get(group) if self._failing else None
         if job is None:
             return None
         late = self._clock() - LASTING_SECONDS
@@ -136,20 +156,26 @@ class Binder:
 
     def begin(self, binds: Sequence[Bind]) -> None:
         """Bind pods, once all of them have their volumes."""
+        if not binds:
+            return
+        rank = -max(self._cache.priority_of(one.pod) for one in binds)
+        waiting = [_Waiting(rank, one, self._node(one.node)) for one in binds]
         if self._volumes.missing(binds):
-            task = asyncio.create_task(self._provide(binds), name=f"volumes {binds[0].pod}")
+            task = asyncio.create_task(self._provide(waiting), name=f"volumes {binds[0].pod}")
             self._providing.add(task)
             task.add_done_callback(self._provided)
         else:
-            self._enqueue(binds)
+            self._enqueue(waiting)
 
     def give_up_volumes(self) -> None:
         """Give back who waits for volumes; the claims tell a successor where they are made."""
         for task in self._providing:
             task.cancel()
 
-    async def _provide(self, binds: Sequence[Bind]) -> None:
+    async def _provide(self, waiting: Sequence[_Waiting]) -> None:
+        binds = [each.one for each in waiting]
         try:
+            await self._nominate(binds)
             await self._volumes.provide(binds)
         except VolumeError as error:
             if not error.gone:
@@ -162,20 +188,32 @@ class Binder:
             _log.exception("volumes of %s", binds[0].pod)
             self._release_later(*binds)
         else:
-            self._enqueue(binds)
+            self._enqueue(waiting)
+
+    async def _nominate(self, binds: Sequence[Bind]) -> None:
+        """Say where pods are to go whose volumes may take minutes: others count on it, a successor above all.
+
+        Where that cannot be written they are bound all the same.
+        """
+        told = [one for one in binds if self._cache.nominated(one.pod, one.uid) != one.node]
+        for start in range(0, len(told), NOMINATIONS_AT_ONCE):
+            part = told[start : start + NOMINATIONS_AT_ONCE]
+            await asyncio.gather(
+                *(nominate(self._api, Nomination(one.pod, one.uid, one.node), self._metrics) for one in part)
+            )
 
     def _provided(self, task: asyncio.Task[None]) -> None:
         self._providing.discard(task)
         self._changed()
 
-    def _enqueue(self, binds: Sequence[Bind]) -> None:
-        if binds:
-            self._queue.extend(binds)
-            for _ in range(min(len(binds), len(self._resting))):  # one worker for each, not all of them for one bind
-                rest = self._resting.popleft()
-                if not rest.done():
-                    rest.set_result(None)
-            self._changed()
+    def _enqueue(self, waiting: Sequence[_Waiting]) -> None:
+        for each in waiting:
+            heapq.heappush(self._queue, (each.rank, next(self._numbers), each))
+        for _ in range(min(len(waiting), len(self._resting))):  # one worker for each, not all of them for one bind
+            rest = self._resting.popleft()
+            if not rest.done():
+                rest.set_result(None)
+        self._changed()
 
     async def _worker(self) -> None:
         while True:
@@ -188,10 +226,11 @@ class Binder:
                     if rest in self._resting:
                         self._resting.remove(rest)
                     raise
-            one = self._queue.popleft()
+            waiting = heapq.heappop(self._queue)[-1]
+            one = waiting.one
             self._binding += 1
             try:
-                await self._bind(one)
+                await self._bind(waiting)
             except Exception:  # noqa: BLE001 - one bind that goes wrong must not end the worker
                 _log.exception("bind of %s to %s", one.pod, one.node)
                 self._release_later(one)
@@ -199,10 +238,38 @@ class Binder:
                 self._binding -= 1
                 self._changed()
 
-    async def _bind(self, one: Bind) -> None:
-        there = self._cache.model.nodes.get(one.node)
-        if there is None or there.node is None:  # the server would take the bind, and nobody would run the pod
-            _log.info("node %s went before %s was bound to it", one.node, one.pod)
+    def _node(self, name: str) -> Node | None:
+        record = self._cache.model.nodes.get(name)
+        return record.node if record is not None else None
+
+    def _overtaken(self, waiting: _Waiting) -> str | None:
+        """Why a pod must not be bound any more as it was decided a while ago; None where all is as it was.
+
+        The server would take a bind to any node, and nobody would run the pod.
+        """
+        one, before = waiting.one, waiting.node
+        task = self._cache.model.tasks.get(one.pod)
+        if task is None or task.uid != one.uid or task.terminating or task.terminal:
+            return "the pod went"
+        record = self._cache.model.nodes.get(one.node)
+        now = record.node if record is not None else None
+        if record is None or now is None:
+            return f"node {one.node} went"
+        if now is before:
+            return None
+        if record.closed or not record.ready:
+            return f"node {one.node} takes no pods any more"
+        if now.spec.unschedulable and (before is None or not before.spec.unschedulable):
+            return f"node {one.node} was cordoned"
+        if not task.cls.selection.admits(now) and (before is None or task.cls.selection.admits(before)):
+            return f"labels or taints of node {one.node} changed"
+        return None
+
+    async def _bind(self, waiting: _Waiting) -> None:
+        one = waiting.one
+        why = self._overtaken(waiting)
+        if why is not None:
+            _log.info("%s before %s was bound to node %s", why, one.pod, one.node)
             self._metrics.binds.labels("failed").inc()
             self._cache.forget(one.pod, one.uid)
             return
@@ -229,7 +296,8 @@ class Binder:
         self._ok.inc()
         namespace, name = split_key(one.pod)
         note = f"assigned {one.pod} to {one.node}"
-        self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note)
+        if not self._recorder.remark(Regarding("v1", "Pod", namespace, name, one.uid), "Scheduled", "Binding", note):
+            self._metrics.events_dropped.inc()
         created = self._cache.created(one.pod)
         if created is not None:
             self._metrics.pod_seconds.observe(max(0.0, time.time() - created / SECOND))
@@ -260,9 +328,13 @@ class Binder:
                 _log.warning("reading %s after a failed bind: %s", one.pod, refused)
             except KubeError as lost:
                 _log.info("reading %s after a failed bind: %s", one.pod, lost)
-            except msgspec.DecodeError:
-                self._metrics.binds.labels("failed").inc()
-                return
+            except msgspec.DecodeError as unread:
+                # Where it is the pod that cannot be read, its watch says so too, and it is known no more.
+                task = self._cache.model.tasks.get(one.pod)
+                if task is None or task.uid != one.uid:
+                    self._metrics.binds.labels("failed").inc()
+                    return
+                _log.warning("reading %s after a failed bind: %s", one.pod, unread)
             await asyncio.sleep(backoff.next())
         if pod.metadata.uid != one.uid:
             self._forgive(one)

@@ -2,7 +2,8 @@
 
 A cycle reads the model while it runs and must not see it change. So everything that would change it meanwhile is kept
 in order and done when the cycle lets go. The order matters: a bind is assumed before the watch confirms it, and taken
-back, if it failed, after whatever the watch said in between.
+back, if it failed, after whatever the watch said in between. What comes in a crowd at other times, as a list does, is
+kept too and done in pieces, between which the event loop has its turns; a cycle waits for the last of them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Cache:
         self.report_unreadable = report_unreadable
         self._held = False
         self._later: deque[tuple[Callable[[], None], int]] = deque()
-        """What waits for the end of a cycle, with how many events it is."""
+        """What waits for the end of a cycle, or its turn in a crowd, with how many events it is."""
+        self._turn: asyncio.Handle | None = None
+        """While no cycle goes on: the next piece of that."""
         self._decided: dict[str, tuple[str, tuple[Condition, ...], int]] = {}
         """By group: its uid, and the conditions and attempts that were decided and the API server does not say yet."""
         self._leaving: dict[str, str] = {}
@@ -81,6 +84,8 @@ class Cache:
         """
         if self._held:
             raise RuntimeError("the model is held already: two cycles at once")
+        for _ in self.catching_up():
+            pass
         self._held = True
         try:
             yield self.model
@@ -88,6 +93,11 @@ class Cache:
             for _ in self.catching_up():
                 pass
             self._held = False
+
+    async def caught_up(self) -> None:
+        """Return when nothing of a crowd waits for its turn any more."""
+        while self._later and not self._held:  # noqa: ASYNC110  (each piece takes its turn in the event loop)
+            await asyncio.sleep(0)
 
     def catching_up(self) -> Iterator[None]:
         """Do in order what has waited for the cycle to be done with the model, in pieces of a few milliseconds.
@@ -103,17 +113,29 @@ class Cache:
                 done = 0
                 yield
 
+    def _take_turns(self) -> None:
+        """Do what waits piece by piece from now on, unless a cycle does it when it lets go."""
+        if self._later and not self._held and self._turn is None:
+            self._turn = asyncio.get_running_loop().call_soon(self._piece)
+
+    def _piece(self) -> None:
+        self._turn = None
+        if not self._held:
+            next(self.catching_up(), None)
+            self._take_turns()
+
     # --- what the API server says -------------------------------------------------------------------------------------
 
     def receive(self, batch: Batch) -> None:
         """Take over a batch of an informer."""
-        if not self._held:
+        if not (self._held or self._later) and len(batch.events) <= _AT_ONCE:
             if batch.events:
                 self._receive(batch.events)
             return
         for start in range(0, len(batch.events), _AT_ONCE):
             part = batch.events[start : start + _AT_ONCE]
             self._later.append((functools.partial(self._receive, part), len(part)))
+        self._take_turns()
 
     def observed(self, group: PodGroup) -> None:
         """A write of this process was answered with the object as it is now: it is known before the watch tells."""
@@ -288,6 +310,14 @@ class Cache:
         task = self.model.tasks.get(pod)
         return self.groups.get(task.job) if task is not None else None
 
+    def priority_of(self, pod: str) -> int:
+        """The priority of the pod's group, as far as that is known; 0 for a pod that is not."""
+        task = self.model.tasks.get(pod)
+        if task is None:
+            return 0
+        job = self.model.members.get(task.job)
+        return job.priority if job is not None else task.priority
+
     def created(self, pod: str) -> int | None:
         """When the pod was created, in microseconds since the epoch."""
         task = self.model.tasks.get(pod)
@@ -295,21 +325,21 @@ class Cache:
 
     def under_way(self, group: str) -> bool:
         """Whether no watch has confirmed yet that a group's minimum is bound."""
-        job = self.model.jobs.get(group)
+        job = self.model.members.get(group)
         if job is None:
             return False
         # Decisions of a cycle that has not ended yet are not even assumed.
-        assumed = sum(task.assumed for task in job.tasks.values())
-        return job.holding + job.succeeded - assumed < job.minimum
+        confirmed = sum(task.succeeded or (task.holds and not task.assumed) for task in job.tasks.values())
+        return confirmed < job.minimum
 
     def leaving(self, group: str) -> bool:
         """Whether a group's minimum is placed as yet, and pods of it are about to be evicted."""
-        job = self.model.jobs.get(group) if self._leaving else None
+        job = self.model.members.get(group) if self._leaving else None
         return job is not None and any(key in self._leaving for key in job.tasks) and self.whole(group)
 
     def whole(self, group: str) -> bool:
         """Whether a group's minimum is placed, as the API server has it: without what is decided and not done."""
-        job = self.model.jobs.get(group)
+        job = self.model.members.get(group)
         if job is None:
             return False
         placed = sum(
@@ -325,7 +355,7 @@ class Cache:
         return sum(task.assumed for task in self.model.tasks.values())
 
     def _do(self, action: Callable[[], None]) -> None:
-        if self._held:
+        if self._held or self._later:
             self._later.append((action, 1))
         else:
             action()

@@ -143,6 +143,7 @@ class Scheduler:
         while not stopping.is_set():
             if not await self._something(stopping, wake):
                 return
+            await self._cache.caught_up()
             began = time.monotonic()
             self._cache.changed.clear()
             try:

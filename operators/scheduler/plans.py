@@ -1,7 +1,8 @@
 """Carries out plans: transactions that evict pods, nominate others to the room, and may bind some at once.
 
-All evictions are tried with dryRun first: one refusal, and nothing of the plan happens; the model is told which pods
-were refused, and the next plan of the group is made without them. Then nominations are written,
+All evictions are tried with dryRun first, and budgets asked whether they let all of them go: one refusal, and nothing
+of the plan happens; the model is told which pods were refused, and the next plan of the group is made without them; the
+group is told by an Event who refused. Then nominations are written,
 so that a successor of this process knows what the room is for; one that cannot be written, and nothing more happens.
 Then the victims are evicted, then what could be bound is bound.
 """
@@ -19,11 +20,12 @@ from kbatch.engine import Bind, Eviction, Nomination, Transaction
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.events import EventRecorder, Regarding
-from kbatch.kube.kinds import PODGROUPS, PODS, split_key
-from kbatch.kube.writes import evict, merge_patch
+from kbatch.kube.kinds import PODGROUPS, split_key
+from kbatch.kube.writes import evict
 from kbatch.metrics import SchedulerMetrics
-from operators.scheduler import FIELD_MANAGER
+from operators.scheduler.budgets import overdrawn
 from operators.scheduler.cache import Cache
+from operators.scheduler.nominating import nominate
 from operators.scheduler.pauses import Pauses
 
 _log = logging.getLogger(__name__)
@@ -107,6 +109,8 @@ class Plans:
     async def _carry_out(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
         try:
             refusals = await self._refusals(transaction.evictions)
+            if not refusals:
+                refusals = await overdrawn(self._api, self._cache.model, transaction.evictions)
             if refusals or self._for_nobody(transaction):
                 if refusals:
                     victim, error = refusals[0]
@@ -168,6 +172,7 @@ class Plans:
             if isinstance(error, ApiError):
                 seconds = self._refused.failed(victim.uid)
                 self._cache.refuse_eviction(victim.pod, victim.uid, seconds, str(error))
+        self._tell_refusal(transaction, *refusals[0])
         if not all(isinstance(error, ApiError) and error.of_this_object for _, error in refusals):
             self._pauses.failed(_whose(transaction))
 
@@ -212,6 +217,14 @@ class Plans:
             self._recorder.normal(Regarding("v1", "Pod", namespace, name, victim.uid), "Evicted", "Evicting", note)
         return None
 
+    def _tell_refusal(self, transaction: Transaction, victim: Eviction, error: KubeError) -> None:
+        """Say on the group for whom a pod was to go who kept it: a budget, a webhook, the server's own trouble."""
+        group = self._cache.groups.get(_whose(transaction))
+        if group is not None:
+            causes = [cause.message for cause in error.causes if cause.message] if isinstance(error, ApiError) else []
+            note = f"{victim.pod} cannot be evicted by {victim.action}: {'; '.join((str(error), *causes))}"
+            self._recorder.warning(_regarding(group), "EvictionRefused", "Evicting", note)
+
     def _tell_groups(self, victims: Sequence[Eviction], homes: Mapping[str, PodGroup | None]) -> None:
         """One Event for each group that lost pods to a plan, and one for the group that they make room for."""
         lost: dict[str, list[Eviction]] = {}
@@ -242,26 +255,8 @@ class Plans:
         return isinstance(error, ApiError) and error.status in _GONE
 
     async def _write(self, nomination: Nomination) -> KubeError | None:
-        namespace, name = split_key(nomination.pod)
-        patch = {"metadata": {"uid": nomination.uid}, "status": {"nominatedNodeName": nomination.node}}
-        try:
-            async with self._trials:
-                await merge_patch(
-                    self._api,
-                    PODS,
-                    namespace=namespace,
-                    name=name,
-                    patch=patch,
-                    subresource="status",
-                    field_manager=FIELD_MANAGER,
-                )
-        except KubeError as error:
-            self._metrics.nominations.labels("failed").inc()
-            if not isinstance(error, ApiError) or error.status != 404:
-                _log.warning("nomination of %s to %s: %s", nomination.pod, nomination.node, error)
-            return error
-        self._metrics.nominations.labels("written" if nomination.node else "withdrawn").inc()
-        return None
+        async with self._trials:
+            return await nominate(self._api, nomination, self._metrics)
 
 
 def _whose(transaction: Transaction) -> str:

@@ -153,7 +153,8 @@ def told(*objects: Any) -> Batch:
 
 def cache_with(*objects: Any, wall: Callable[[], float] = time.time) -> Cache:
     cache = Cache(ClusterModel(), wall=wall)
-    cache.receive(told(*objects))
+    with cache.held():  # however many they are, all of them are known at once
+        cache.receive(told(*objects))
     return cache
 
 

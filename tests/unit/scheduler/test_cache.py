@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -30,6 +31,48 @@ def test_nothing_changes_while_a_cycle_holds_the_model() -> None:
     assert cache.nominated("ns/b", "uid-b") == "n"
     assert cache.changed.is_set()
     cache.model.validate()
+
+
+async def test_what_comes_in_a_crowd_between_two_cycles_is_taken_in_pieces_and_in_order() -> None:
+    cache = cache_with(node("n"))
+    cache.receive(told(*[pod(f"p{number}") for number in range(300)]))
+    assert len(cache.model.tasks) < 300, "the event loop has its turns"
+    cache.assume("ns/p299", "uid-p299", "n")
+    cache.receive(told(pod("p300")))
+    await asyncio.sleep(0)
+    assert len(cache.model.tasks) < 300
+    await cache.caught_up()
+    assert len(cache.model.tasks) == 301
+    assert cache.model.tasks["ns/p299"].node == "n"
+    cache.receive(told(pod("p301")))
+    assert "ns/p301" in cache.model.tasks, "what is little, and comes alone, is known at once"
+
+
+async def test_a_cycle_sees_nothing_of_a_crowd_or_all_of_it() -> None:
+    cache = cache_with()
+    cache.receive(told(*[pod(f"p{number}") for number in range(300)]))
+    with cache.held() as model:
+        assert len(model.tasks) == 300
+        cache.receive(told(*[pod(f"q{number}") for number in range(300)]))
+        await asyncio.sleep(0.01)
+        assert len(model.tasks) == 300
+    assert len(model.tasks) == 600
+    await asyncio.sleep(0)
+    cache.model.validate()
+
+
+def test_what_is_asked_between_two_cycles_works_out_no_sums() -> None:
+    """They may be thousands of groups; a cycle does it, in pieces."""
+    cache = cache_with(node("n"), queue(), group(minimum=2), pod("a", node="n"), pod("b"))
+    assert cache.priority_of("ns/a") == 0
+    assert cache.under_way("ns/g")
+    assert not cache.whole("ns/g")
+    assert not cache.leaving("ns/g")
+    assert cache.model.members["ns/g"].holding == 0, "as of the last refresh"
+    cache.receive(told(pod("b", node="n", version="2")))
+    assert not cache.under_way("ns/g")
+    assert cache.whole("ns/g")
+    assert cache.model.jobs["ns/g"].holding == 2
 
 
 def test_what_has_waited_is_done_in_order_and_in_pieces_with_what_comes_in_between() -> None:

@@ -39,6 +39,10 @@ async def test_the_victims_group_and_the_beneficiary_are_told_once_for_a_plan() 
     with contextlib.suppress(asyncio.CancelledError):
         await task
     groups = [(name, reason, note) for kind, name, reason, note in told.all if kind == "PodGroup"]
-    assert [(name, reason) for name, reason, _ in groups] == [("victim", "Evicted"), ("winner", "VictimsEvicted")]
+    assert [(name, reason) for name, reason, _ in groups] == [
+        ("victim", "Evicted"),
+        ("winner", "VictimsEvicted"),
+        ("winner", "EvictionRefused"),
+    ]
     assert groups[0][2].startswith("9 pods (ns/v0, ns/v1,")
     assert groups[0][2].endswith("and 1 more) evicted by reclaim for ns/winner")

@@ -1,0 +1,151 @@
+"""Binds that wait: in which order they go, and what is looked at once more before they do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbatch.api.objects import Node, Pod, PodCondition, Taint
+from kbatch.engine import Bind, Transaction
+from kbatch.model.events import Delete, Unreadable
+from operators.scheduler.cache import Cache
+from tests.unit.scheduler.fakes import FakeApi, cache_with, conflict, group, node, pod, queue, told, until
+from tests.unit.scheduler.test_dispatch import binding, dispatching, lost, result
+
+
+def with_priority(name: str, value: int) -> Pod:
+    one = pod(name, group=f"g-{name}")
+    one.spec.priority = value
+    return one
+
+
+def bound(api: FakeApi) -> list[str]:
+    return [call.path.split("/")[-2] for call in api.made("POST", "/binding")]
+
+
+async def test_an_urgent_pod_does_not_wait_behind_all_that_were_decided_before() -> None:
+    api = FakeApi(gate=asyncio.Event())
+    names = [f"p{number}" for number in range(6)]
+    cache = cache_with(
+        queue(), node("n", cpu="100"),
+        *(with_priority(name, 0) for name in names), *(group(f"g-{name}") for name in (*names, "urgent", "more")),
+        with_priority("urgent", 1000), with_priority("more", 1000),
+    )  # fmt: skip
+    assert cache.model.jobs["ns/g-urgent"].priority == 1000
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        dispatcher.submit(Transaction("ns/g", binds=tuple(Bind(f"ns/{name}", f"uid-{name}", "n") for name in names)))
+        await until(lambda: api.open_ == 1)
+        dispatcher.submit(binding("urgent"))
+        dispatcher.submit(binding("more"))
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+    assert bound(api) == ["p0", "urgent", "more", "p1", "p2", "p3", "p4", "p5"], "equals in the order of decision"
+
+
+def cordoned(name: str) -> Node:
+    one = node(name)
+    one.spec.unschedulable = True
+    return one
+
+
+def not_ready(name: str) -> Node:
+    one = node(name)
+    one.status.conditions = (PodCondition(type="Ready", status="False"),)
+    return one
+
+
+def tainted(name: str) -> Node:
+    one = node(name)
+    one.spec.taints = (Taint(key="node.kubernetes.io/out-of-service", effect="NoExecute"),)
+    return one
+
+
+@pytest.mark.parametrize("change", [cordoned, not_ready, tainted])
+async def test_a_node_that_takes_no_pods_any_more_gets_none_of_the_binds_that_wait(change: Any) -> None:
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), node("m"), pod("a"), pod("b"))
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b", "m"))
+        await until(lambda: api.open_ == 1)
+        cache.receive(told(change("m")))
+        cache.changed.clear()
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert bound(api) == ["a"]
+        assert cache.model.tasks["ns/b"].node == "", "to be placed elsewhere at once"
+        assert cache.changed.is_set()
+
+
+async def test_a_node_that_was_cordoned_before_was_decided_upon_as_it_is() -> None:
+    """Some pods tolerate it; and whatever else of a node changes, its heartbeat above all, makes no difference."""
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), cordoned("m"), pod("a"), pod("b"))
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b", "m"))
+        await until(lambda: api.open_ == 1)
+        beat = cordoned("m")
+        beat.metadata.resource_version = "9"
+        cache.receive(told(beat))
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert bound(api) == ["a", "b"]
+
+
+def leaving(name: str) -> Pod:
+    one = pod(name, version="2")
+    one.metadata.deletion_timestamp = "2026-01-01T00:00:10Z"
+    return one
+
+
+@pytest.mark.parametrize("news", [leaving("b"), Delete(Pod, "ns", "b"), pod("b", uid="another", version="3")])
+async def test_a_pod_that_goes_while_its_bind_waits_costs_no_request(news: Any) -> None:
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: api.open_ == 1)
+        cache.receive(told(news))
+        assert api.gate is not None
+        api.gate.set()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert bound(api) == ["a"]
+        task = cache.model.tasks.get("ns/b")
+        assert task is None or not task.node
+
+
+async def test_an_answer_that_nobody_can_read_is_no_answer() -> None:
+    """Otherwise the pod would count as being bound for ever."""
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", lost())
+    api.on("GET", "/pods/a", b"<html>a proxy speaks</html>", msgspec.json.encode(pod("a")))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: result(dispatcher, "failed") == 1)
+        await until(lambda: cache.model.tasks["ns/a"].node == "")
+        assert len(api.made("GET", "/pods/a")) == 2
+
+
+async def test_of_a_pod_that_cannot_be_read_any_more_the_watch_tells() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"))
+    api.on("POST", "/binding", conflict())
+    api.on("GET", "/pods/a", b'{"metadata": []}')
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(binding("a"))
+        await until(lambda: bool(api.made("GET", "/pods/a")))
+        assert dispatcher.in_flight == 1
+        cache.receive(told(Unreadable(Pod, "ns", "a", "uid-a", "n", "metadata: no object")))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert _unknown(cache, "ns/a")
+
+
+def _unknown(cache: Cache, key: str) -> bool:
+    return key not in cache.model.tasks
