@@ -273,7 +273,7 @@ class SchedulerMetrics:
         )
         self.status_writes: Final = Counter(
             "kbatch_scheduler_status_writes_total",
-            "Conditions written on PodGroups: ok, gone, failed",
+            "Conditions written on PodGroups: ok, conflict, gone, failed",
             ["result"],
             registry=registry,
         )
@@ -338,7 +338,7 @@ class SchedulerMetrics:
             (self.decisions, ("bind", "evict", "nominate", "withdraw")),
             (self.binds, ("ok", "conflict", "gone", "failed")),
             (self.nominations, ("written", "withdrawn", "failed")),
-            (self.status_writes, ("ok", "gone", "failed")),
+            (self.status_writes, ("ok", "conflict", "gone", "failed")),
             (self.reloads, ("ok", "refused")),
         ):
             for value in values:

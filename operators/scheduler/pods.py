@@ -3,6 +3,10 @@
 Autoscalers add nodes for pods that say Unschedulable, so that is said only for lack of capacity, never for shares or
 quotas; and only of a lack that lasts a moment, so that a gang on its way to its nodes costs no write per pod. It is
 taken back, with the reason that holds instead, when it stops being true; the bind itself sets the condition to True.
+Pods that wait for a share or a quota say nothing else: nobody acts on it, and their group says why. Pods with resource
+claims say that nobody here allocates these, for they wait for ever, whatever becomes of their group.
+
+While binds wait these writes come later, but they do come: without them no node would be added.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from kbatch.api.objects import Pod, PodCondition
+from kbatch.api.reasons import ResourceClaimsUnsupported
 from kbatch.engine import Report, Verdict
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
@@ -33,7 +38,23 @@ _log = logging.getLogger(__name__)
 POD_SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 LASTING_SECONDS: Final = 2.0
-WRITES_A_SECOND: Final = 50.0
+PATIENT_SECONDS: Final = 5.0
+"""While binds wait, what is due is written so much later. With what it must last, and some to write it, the first pods
+say within 10 s what they wait for."""
+
+WRITES_A_SECOND: Final = 100.0
+WRITES_A_SECOND_WHILE_BINDING: Final = 25.0
+"""A write takes the API server about as long as a bind."""
+
+AT_ONCE: Final = 8
+AT_ONCE_WHILE_BINDING: Final = 2
+
+LOOK_SECONDS: Final = 0.2
+"""The longest between two looks whether something is due."""
+
+AGAIN_SECONDS: Final = 1.0
+"""A write that met another change of the pod is tried again so much later: by then the watch has told of it."""
+
 _MOST_WORDS: Final = 1024
 _PODS_AT_ONCE: Final = 200
 """To look at so many pods takes a millisecond or two."""
@@ -63,7 +84,9 @@ class PodReporter:
         api: refuses writes while this process does not lead.
         cache: knows the pods.
         recorder: gets the Events.
-        binding: whether binds are waiting: then nothing is written here.
+        binding: whether binds are waiting: then less is written here, and later.
+        lasting_seconds: how long pods must lack capacity before they say so.
+        patient_seconds: how much later that is said while binds wait.
     """
 
     def __init__(
@@ -75,6 +98,7 @@ class PodReporter:
         binding: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
         lasting_seconds: float = LASTING_SECONDS,
+        patient_seconds: float = PATIENT_SECONDS,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -82,14 +106,16 @@ class PodReporter:
         self._binding = binding
         self._clock = clock
         self._lasting = lasting_seconds
+        self._patient = patient_seconds
         self._words: OrderedDict[str, _Word] = OrderedDict()
+        self._writing: set[str] = set()
         self._looked: dict[str, _Look] = {}
         self._work = asyncio.Event()
 
     @property
     def pending(self) -> int:
         """Pods whose condition is still to be written."""
-        return len(self._words)
+        return len(self._words) + len(self._writing)
 
     def report(self, report: Report) -> Iterator[None]:
         """Note how groups stand after a cycle, in pieces of a few milliseconds. Groups that look as they did cost
@@ -106,19 +132,24 @@ class PodReporter:
                 work = 0
                 yield
             job = jobs.get(key)
-            if job is None or verdict.scheduled or verdict.reason is None:
+            if job is None or not (job.claiming or _waits(verdict)):
                 looked.pop(key, None)
                 continue
             first = job.waiting[0].uid if job.waiting else ""  # a job made anew counts its generations anew
-            look = (job.generation, first, verdict.pods_unschedulable, verdict.reason.code)
+            code = verdict.reason.code if _waits(verdict) and verdict.reason is not None else ""
+            look = (job.generation, first, verdict.pods_unschedulable, code)
             before = self._looked.get(key, _NEVER)
             looked[key] = look
             if before == look:
                 continue
-            if verdict.shadow and before[-1] != verdict.reason.code:
+            if verdict.shadow and code and before[-1] != code:
                 self._tell(job.waiting, verdict)
+            claims = ResourceClaimsUnsupported(job.claiming) if job.claiming else None
             for task in job.waiting:
-                self._note(task, verdict)
+                if task.claims and claims is not None:
+                    self._say(task, claims.code, claims.message, 0.0)
+                elif code:
+                    self._note(task, verdict)
             work += len(job.waiting)
         self._looked = looked
         if self._words:
@@ -142,45 +173,79 @@ class PodReporter:
         if said == wanted or (wanted != UNSCHEDULABLE and said != UNSCHEDULABLE):
             self._words.pop(task.key, None)
             return
+        wait = self._lasting if wanted == UNSCHEDULABLE else 0.0
+        self._say(task, wanted, reason.message, wait)
+
+    def _say(self, task: Task, reason: str, message: str, wait: float) -> None:
+        """Have a pod say this in so many seconds, unless it does, or is about to."""
+        if _said(task.pod) == reason:
+            self._words.pop(task.key, None)
+            return
         pending = self._words.get(task.key)
-        if pending is None or pending.reason != wanted or pending.uid != task.uid:
-            wait = self._lasting if wanted == UNSCHEDULABLE else 0.0
-            self._words[task.key] = _Word(task.uid, wanted, reason.message[:_MOST_WORDS], self._clock() + wait)
+        if pending is None or pending.reason != reason or pending.uid != task.uid:
+            self._words[task.key] = _Word(task.uid, reason, message[:_MOST_WORDS], self._clock() + wait)
 
     async def run(self) -> None:
-        """Write, until cancelled: one after the other, at a bounded rate, and never while binds wait."""
+        """Write, until cancelled: some at a time, at a bounded rate; less and later while binds wait."""
         backoff = Backoff(first=0.5)
-        while True:
-            key = self._choose()
-            if key is None:
-                self._work.clear()
-                try:
-                    async with asyncio.timeout(0.2 if self._words else None):
-                        await self._work.wait()
-                except TimeoutError:
-                    pass
-                continue
-            word = self._words.pop(key)
-            try:
-                await self._write(key, word)
-                backoff.reset()
-            except KubeError as error:
-                _log.info("condition of %s: %s", key, error)
-                self._words.setdefault(key, word)  # unless there is something newer to say of it
-                await asyncio.sleep(backoff.next())
-            await asyncio.sleep(1 / WRITES_A_SECOND)
+        tasks: set[asyncio.Task[bool]] = set()
+        try:
+            while True:
+                binding = self._binding()
+                key = self._choose() if len(tasks) < (AT_ONCE_WHILE_BINDING if binding else AT_ONCE) else None
+                if key is not None:
+                    self._writing.add(key)
+                    tasks.add(asyncio.create_task(self._try(key, self._words.pop(key)), name=f"condition {key}"))
+                    await asyncio.sleep(1 / (WRITES_A_SECOND_WHILE_BINDING if binding else WRITES_A_SECOND))
+                else:
+                    await self._news(tasks)
+                done = {task for task in tasks if task.done()}
+                tasks -= done
+                if any(not task.result() for task in done):
+                    await asyncio.sleep(backoff.next())
+                elif done:
+                    backoff.reset()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _news(self, tasks: set[asyncio.Task[bool]]) -> None:
+        """Wait until there may be something to do: a write ended, words came, or became due meanwhile."""
+        self._work.clear()
+        work = asyncio.ensure_future(self._work.wait())
+        try:
+            timeout = LOOK_SECONDS if self._words else None
+            await asyncio.wait({work, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
 
     def _choose(self) -> str | None:
-        if self._binding():
-            return None
-        now = self._clock()
-        return next((key for key, word in self._words.items() if word.due <= now), None)
+        now = self._clock() - (self._patient if self._binding() else 0.0)
+        return next((key for key, word in self._words.items() if word.due <= now and key not in self._writing), None)
 
-    async def _write(self, key: str, word: _Word) -> None:
+    async def _try(self, key: str, word: _Word) -> bool:
+        """Write one pod's condition; False if the server should be left alone for a moment."""
+        try:
+            again = await self._write(key, word)
+        except KubeError as error:
+            _log.info("condition of %s: %s", key, error)
+            self._words.setdefault(key, word)  # unless there is something newer to say of it
+            return False
+        except Exception:  # noqa: BLE001 - one pod's condition must not end the writing of all
+            _log.exception("condition of %s", key)
+            return False
+        finally:
+            self._writing.discard(key)
+        if again:
+            self._words.setdefault(key, replace(word, due=self._clock() + AGAIN_SECONDS))
+        return True
+
+    async def _write(self, key: str, word: _Word) -> bool:
+        """Whether it must be tried again: somebody else has changed the pod, and perhaps bound it."""
         task = self._cache.model.tasks.get(key)
         # By now the pod may be gone, another one, on its way to a node, or say so already.
         if task is None or task.uid != word.uid or task.node or _said(task.pod) == word.reason:
-            return
+            return False
         before = _condition(task.pod)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         flipped = before is None or before.status != "False" or before.last_transition_time is None
@@ -191,7 +256,8 @@ class PodReporter:
             "message": word.message,
             "lastTransitionTime": now if before is None or flipped else before.last_transition_time,
         }
-        patch = {"metadata": {"uid": word.uid}, "status": {"conditions": [condition]}}
+        version = task.pod.metadata.resource_version  # what is bound since then must not say that it is not
+        patch = {"metadata": {"uid": word.uid, "resourceVersion": version}, "status": {"conditions": [condition]}}
         namespace, name = split_key(key)
         try:
             await strategic_patch(
@@ -206,6 +272,13 @@ class PodReporter:
         except ApiError as error:
             if error.status not in {404, 409, 422}:  # gone, or another pod by now
                 raise
+            return error.status == 409
+        return False
+
+
+def _waits(verdict: Verdict) -> bool:
+    """Whether the group waits, for a reason that is known."""
+    return not verdict.scheduled and verdict.reason is not None
 
 
 def _condition(pod: Pod) -> PodCondition | None:

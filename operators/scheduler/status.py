@@ -3,7 +3,12 @@
 Written only when they differ from what is there, the newest of a group instead of each, and with a budget of its own:
 while binds wait, few status writes are on the wire, and that all is well is said later. Any other change of a
 condition's status or reason is written at once; one of numbers in a message waits, because in a busy cluster the
-numbers change all the time.
+numbers change all the time. Before all else goes what makes pods: that a group came in queue whose Job is resumed then,
+or whose members are made.
+
+Each write holds only for the version of the group that it was made from: a word of before must not overwrite a later
+one, of a successor or of another group of the same name. Where the server has another version the group is looked at
+again as soon as the watch tells of it.
 
 That a gang is scheduled is said when its binds are confirmed, not when they are decided: else it would be untrue for as
 long as they take, and a successor would take a gang that was bound in part for one that once ran. Only where it stands
@@ -33,9 +38,11 @@ from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
-from kbatch.kube.kinds import PODGROUPS
+from kbatch.kube.kinds import PODGROUPS, split_key
+from kbatch.kube.lists import list_all
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
+from kbatch.model.events import Event, Upsert
 from kbatch.times import SECOND
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
@@ -67,6 +74,9 @@ LOOK_SHARE: Final = 20
 _OF_THIS_GROUP: Final = frozenset({400, 403, 413, 422})
 """Refusals that say nothing of other groups' writes: such a group is tried again as patiently as one whose message has
 changed, and holds up nobody."""
+
+AGAIN_SECONDS: Final = 1.0
+"""A group of which the server has another version than this process is read, if the watch tells of it no sooner."""
 
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
@@ -110,6 +120,8 @@ class StatusWriter:
         self._failure = failure
         self._clock = clock
         self._message_seconds = message_seconds
+        self._first: OrderedDict[str, Wanted] = OrderedDict()
+        """Of groups whose pods are made when they are known to be in queue."""
         self._urgent: OrderedDict[str, Wanted] = OrderedDict()
         self._patient: OrderedDict[str, Wanted] = OrderedDict()
         self._good: GoodNews[Wanted] = GoodNews()
@@ -121,13 +133,16 @@ class StatusWriter:
         self._next_message = 0.0
         self._work = asyncio.Event()
         self._writing: set[str] = set()
+        self._outdated: dict[str, tuple[str, float]] = {}
+        """By group: the version that the server has left behind, and when it is read if the watch says nothing."""
+        cache.listeners.append(self._heard)
         self._noted: dict[str, tuple[Verdict, PodGroup]] = {}
         """What was last made of a group: while neither verdict nor group changes, nothing else comes of it."""
 
     @property
     def pending(self) -> int:
         """Groups whose status is still to be written, the unhurried ones included."""
-        waiting = (self._urgent, self._good, self._patient, self._writing, self._held)
+        waiting = (self._first, self._urgent, self._good, self._patient, self._writing, self._held)
         return sum(len(some) for some in waiting)
 
     def report(self, report: Report) -> Iterator[None]:
@@ -156,10 +171,15 @@ class StatusWriter:
                 # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
                 difference = _MESSAGE
                 self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
+            self._first.pop(key, None)
             self._urgent.pop(key, None)
             self._patient.pop(key, None)
             self._good.discard(key)
             self._held.pop(key, None)
+            if self._makes_pods(key, group, wanted):
+                self._first[key] = wanted if not verdict.scheduled else _let_in(wanted)
+                if not verdict.scheduled:
+                    continue
             if not verdict.scheduled and self._cache.leaving(key):
                 self._held[key] = wanted, verdict
                 continue
@@ -173,7 +193,21 @@ class StatusWriter:
                 self._urgent[key] = wanted
             elif difference == _MESSAGE:
                 self._patient[key] = wanted
-        if self._urgent or self._patient or self._held:
+        if self._first or self._urgent or self._patient or self._held:
+            self._work.set()
+
+    def _makes_pods(self, key: str, group: PodGroup, wanted: Wanted) -> bool:
+        """Whether pods of the group are made as soon as it says that it is in queue, which it does not yet."""
+        if not conditions.is_true(wanted.conditions, conditions.ENQUEUED):
+            return False
+        if conditions.is_true(group.status.conditions, conditions.ENQUEUED):
+            return False
+        job = self._cache.model.members.get(key)
+        return job is not None and any(some.sure and some.count for some in job.to_come)
+
+    def _heard(self, events: tuple[Event, ...]) -> None:
+        """Go on where a newer version of a group was waited for."""
+        if self._outdated and any(isinstance(one, Upsert) and isinstance(one.obj, PodGroup) for one in events):
             self._work.set()
 
     def _look(self) -> None:
@@ -228,7 +262,7 @@ class StatusWriter:
                 self._work.clear()
                 waiting = asyncio.ensure_future(self._work.wait())
                 # Looked at again after a moment also for messages whose time has come.
-                timeout = 0.2 if self._patient or self._urgent or self._good else None
+                timeout = 0.2 if self._first or self._patient or self._urgent or self._good else None
                 if self._held:
                     timeout = max(0.0, self._look_again - self._clock())
                 done, _ = await asyncio.wait({waiting, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -247,7 +281,9 @@ class StatusWriter:
         """How many writes may be on the wire now."""
         if not self._binding():
             return AT_ONCE
-        return AT_ONCE_WHILE_BINDING if len(self._urgent) + len(self._good) <= FLOOD else AT_ONCE_IN_A_FLOOD
+        if self._first or len(self._urgent) + len(self._good) <= FLOOD:
+            return AT_ONCE_WHILE_BINDING
+        return AT_ONCE_IN_A_FLOOD
 
     async def drain(self, seconds: float) -> bool:
         """Wait until the changes that matter are written; False if that takes too long."""
@@ -256,7 +292,7 @@ class StatusWriter:
                 self._look()
                 self._urgent |= self._good.take_all()
                 self._work.set()
-                while self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
+                while self._first or self._urgent or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
                     await asyncio.sleep(0.02)
         except TimeoutError:
             return False
@@ -265,21 +301,34 @@ class StatusWriter:
     def _choose(self) -> tuple[str, Wanted, float] | None:
         """What to write next, and since when it is true; None where nothing is due."""
         now = self._clock()
-        for key, wanted in self._urgent.items():
-            if key not in self._writing:
-                del self._urgent[key]
-                return key, wanted, now
-        good = self._good.due(now, hold=self._binding(), busy=self._writing)
+        busy = self._writing | self._waiting_for_news(now) if self._outdated else self._writing
+        for some in (self._first, self._urgent):
+            for key, wanted in some.items():
+                if key not in busy:
+                    del some[key]
+                    return key, wanted, now
+        good = self._good.due(now, hold=self._binding(), busy=busy)
         if good is not None:
             return good
         if now < self._next_message:
             return None
         for key, wanted in self._patient.items():
-            if key not in self._writing and now - self._wrote.get(key, 0.0) >= self._message_seconds:
+            if key not in busy and now - self._wrote.get(key, 0.0) >= self._message_seconds:
                 del self._patient[key]
                 self._next_message = now + 1 / MESSAGES_A_SECOND
                 return key, wanted, now
         return None
+
+    def _waiting_for_news(self, now: float) -> set[str]:
+        """The groups of which nothing is written now, because a newer version of them is to be known in a moment."""
+        found: set[str] = set()
+        for key, (version, until) in list(self._outdated.items()):
+            group = self._cache.groups.get(key)
+            if group is None or group.metadata.resource_version != version:
+                del self._outdated[key]
+            elif now < until:
+                found.add(key)
+        return found
 
     async def _write(self, key: str, wanted: Wanted, since: float) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
@@ -291,9 +340,9 @@ class StatusWriter:
         finally:
             self._writing.discard(key)
             self._work.set()
-        if not well and not any(key in some for some in (self._patient, self._good, self._held)):
+        if not well:
             # What was decided counts already, so no further cycle may look at the group and say it again.
-            self._urgent.setdefault(key, wanted)
+            self._again(key, wanted)
         return well
 
     async def _apply(self, key: str, wanted: Wanted, since: float) -> bool:
@@ -301,6 +350,8 @@ class StatusWriter:
         # By now the group may be gone, be another one, or say so already.
         if group is None or group.metadata.uid != wanted.uid or _difference(group, wanted) == _NOTHING:
             return True
+        if key in self._outdated:
+            return await self._read(key, wanted)
         self._wrote[key] = self._clock()
         if len(self._wrote) > 10_000 + 2 * len(self._cache.groups):
             self._wrote = {kept: at for kept, at in self._wrote.items() if kept in self._cache.groups}
@@ -312,12 +363,17 @@ class StatusWriter:
             if error.status == 404:
                 self._metrics.status_writes.labels("gone").inc()
                 return True
+            if error.status == 409:
+                self._metrics.status_writes.labels("conflict").inc()
+                self._outdated[key] = group.metadata.resource_version, self._clock() + AGAIN_SECONDS
+                self._again(key, wanted)
+                return True
             self._metrics.status_writes.labels("failed").inc()
             _log.warning("status of %s: %s", key, error)
             if error.status not in _OF_THIS_GROUP:
                 return False
             # Where it stands elsewhere there is a newer word by now.
-            if not any(key in some for some in (self._urgent, self._good, self._held)):
+            if not any(key in some for some in (self._first, self._urgent, self._good, self._held)):
                 self._patient.setdefault(key, wanted)
             return True
         except (NoAnswerError, KubeError) as error:
@@ -332,6 +388,35 @@ class StatusWriter:
             self._metrics.group_seconds.observe(max(0.0, waited))
         self._cache.observed(written)
         return True
+
+    def _again(self, key: str, wanted: Wanted) -> None:
+        """Write it once more, unless there is a newer word by now."""
+        group = self._cache.groups.get(key)
+        if group is not None and self._makes_pods(key, group, wanted):
+            self._first.setdefault(key, wanted)
+        elif not any(key in some for some in (self._first, self._patient, self._good, self._held)):
+            self._urgent.setdefault(key, wanted)
+
+    async def _read(self, key: str, wanted: Wanted) -> bool:
+        """The watch has not told of a version that the server has: ask for it, and write then."""
+        namespace, name = split_key(key)
+        selector = f"metadata.name={name}"  # by the right to list, which is there anyway
+        try:
+            found = await list_all(self._api, PODGROUPS, namespace=namespace, field_selector=selector)
+        except KubeError as error:
+            _log.info("reading %s: %s", key, error)
+            return False
+        self._outdated.pop(key, None)
+        for group in found:
+            self._cache.observed(group)
+            if group.metadata.uid == wanted.uid:
+                self._again(key, wanted)
+        return True
+
+
+def _let_in(wanted: Wanted) -> Wanted:
+    """Of what a group should say, that it is in queue: the rest is not true yet."""
+    return Wanted(wanted.uid, conditions.of_types(wanted.conditions, {conditions.ENQUEUED}), wanted.attempts)
 
 
 _NOTHING: Final = 0
@@ -365,7 +450,9 @@ def _manifest(group: PodGroup, wanted: Wanted) -> dict[str, Any]:
     status: dict[str, Any] = {"conditions": _plain(merged)}
     if wanted.attempts:
         status["schedulingAttempts"] = wanted.attempts
-    return {"metadata": {"name": group.metadata.name, "namespace": group.metadata.namespace}, "status": status}
+    meta = group.metadata
+    precondition = {"resourceVersion": meta.resource_version}
+    return {"metadata": {"name": meta.name, "namespace": meta.namespace, **precondition}, "status": status}
 
 
 def _plain(own: Sequence[Condition]) -> list[dict[str, Any]]:

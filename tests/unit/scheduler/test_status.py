@@ -14,14 +14,27 @@ import msgspec
 import pytest
 
 from kbatch.api.conditions import SCHEDULED
-from kbatch.api.objects import Condition, Node, Pod, PodGroup
+from kbatch.api.objects import Condition, Node, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import BindFailed, NotEnoughTasks
 from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import CONTRADICTED_SECONDS, NEWS_SECONDS
-from operators.scheduler.status import FIRST_SECONDS, FLOOD, StatusWriter
-from tests.unit.scheduler.fakes import Call, FakeApi, cache_with, finish, group, metrics, node, pod, queue, told, until
+from operators.scheduler.status import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FIRST_SECONDS, FLOOD, StatusWriter
+from tests.unit.scheduler.fakes import (
+    Call,
+    FakeApi,
+    cache_with,
+    conflict,
+    finish,
+    group,
+    metrics,
+    node,
+    pod,
+    queue,
+    told,
+    until,
+)
 
 END = "/status"
 
@@ -469,3 +482,110 @@ async def test_a_newer_word_is_not_lost_to_one_that_was_refused() -> None:
         api.gate.set()
         await until(lambda: not writer.pending)
         assert "2 of 3" in str(api.calls[-1].body)
+
+
+async def test_a_word_holds_only_for_the_version_that_it_was_made_from() -> None:
+    """Else a late one could overwrite a successor's, or let a group in that was made anew under the same name."""
+    api, cache = FakeApi(), cache_with(group(version="10"))
+    api.on("PATCH", END, conflict(), server(cache))
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(waiting())))
+        await until(lambda: len(api.made("PATCH")) == 1)
+        assert api.calls[0].body["metadata"]["resourceVersion"] == "10"
+        await asyncio.sleep(0.3)
+        assert len(api.calls) == 1, "the same would be refused again"
+        assert writer.pending == 1
+        cache.receive(told(group(version="11")))
+        await until(lambda: len(api.made("PATCH")) == 2 and not writer.pending)
+        assert api.calls[1].body["metadata"]["resourceVersion"] == "11"
+        assert not api.made("GET")
+
+
+async def test_what_somebody_else_has_said_meanwhile_is_not_said_again() -> None:
+    said = tuple(
+        msgspec.structs.replace(one, last_transition_time="2026-01-01T00:00:00Z")
+        for one in verdict_conditions(waiting()["ns/g"], 1)
+    )
+    api, cache = FakeApi(), cache_with(group(version="10"))
+    api.on("PATCH", END, conflict())
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(waiting())))
+        await until(lambda: len(api.made("PATCH")) == 1)
+        cache.receive(told(group(version="11", conditions=said)))
+        await until(lambda: not writer.pending)
+        assert len(api.calls) == 1
+
+
+async def test_a_group_that_the_watch_says_nothing_of_is_read() -> None:
+    now = 100.0
+    api, cache = FakeApi(), cache_with(group(version="10"))
+    api.on("PATCH", END, conflict(), server(cache))
+    newer = msgspec.to_builtins(group(version="12"))
+    api.on("GET", "/podgroups", ApiError(503), {"metadata": {"resourceVersion": "12"}, "items": [newer]})
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(waiting())))
+        await until(lambda: len(api.made("PATCH")) == 1 and writer.pending == 1)
+        now += AGAIN_SECONDS
+        await until(lambda: len(api.made("PATCH")) == 2 and not writer.pending)
+        assert [call.params["fieldSelector"] for call in api.made("GET")] == ["metadata.name=g"] * 2
+        assert api.made("PATCH")[1].body["metadata"]["resourceVersion"] == "12"
+
+
+async def test_of_a_group_that_is_gone_when_it_is_read_nothing_is_said() -> None:
+    now = 100.0
+    api, cache = FakeApi(), cache_with(group(version="10"))
+    api.on("PATCH", END, conflict())
+    api.on("GET", "/podgroups", {"metadata": {"resourceVersion": "12"}, "items": []})
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(waiting())))
+        await until(lambda: len(api.made("PATCH")) == 1 and writer.pending == 1)
+        now += AGAIN_SECONDS
+        await until(lambda: not writer.pending)
+        assert len(api.made("PATCH")) == 1
+
+
+def templated(name: str) -> PodGroup:
+    """A group whose pods are made when it says that it is in queue."""
+    one = group(name)
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    one.spec.sub_groups = (SubGroup(name="w", min_member=2, template=template),)
+    one.metadata.creation_timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return one
+
+
+async def test_that_a_group_is_in_queue_whose_pods_are_made_then_is_said_before_all_else() -> None:
+    names = [f"g{number}" for number in range(FLOOD + 10)]
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(queue(), *(group(name) for name in names), templated("made"))
+    assert cache.model.jobs["ns/made"].to_come
+    async with writing(api, cache, binding=lambda: True) as writer:
+        verdicts: dict[str, Verdict] = {}
+        for name in names:
+            verdicts |= waiting(name=name)
+        finish(writer.report(Report(verdicts | waiting(0, 2, name="made"))))
+        await until(lambda: api.open_ == AT_ONCE_IN_A_FLOOD)
+        assert api.calls[0].path.endswith("/made/status"), "new as it is, and last of all that were told of"
+        assert {one["type"]: one["status"] for one in api.calls[0].body["status"]["conditions"]}["Enqueued"] == "True"
+        assert api.gate is not None
+        api.gate.set()
+        assert await writer.drain(5)
+        assert len(api.calls) == len(names) + 1
+
+
+async def test_that_it_is_in_queue_is_said_of_such_a_group_while_its_first_binds_are_under_way() -> None:
+    api = FakeApi()
+    cache = cache_with(queue(), node("n"), templated("made"), pod("a", group="made"))
+    cache.assume("ns/a", "uid-a", "n")
+    cache.model.refresh()  # as a cycle does
+    api.on("PATCH", END, conflict(), server(cache))
+    async with writing(api, cache, binding=lambda: True) as writer:
+        finish(writer.report(Report(whole("made"))))
+        await until(lambda: len(api.calls) == 1)
+        newer = templated("made")
+        newer.metadata.resource_version = "11"
+        cache.receive(told(newer))
+        await until(lambda: len(api.calls) == 2)
+        await asyncio.sleep(0.1)
+    assert [{one["type"]: one["status"] for one in call.body["status"]["conditions"]} for call in api.calls] == [
+        {"Enqueued": "True"}
+    ] * 2, "what is not confirmed is not said, and a conflict forgets nothing"
