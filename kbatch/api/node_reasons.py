@@ -153,6 +153,14 @@ class VolumeUnavailable(NodeReason):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFeatureMissing(NodeReason):
+    """The node does not declare a feature of Kubernetes that the pod needs: its kubelet would refuse the pod."""
+
+    code: ClassVar[str] = "NodeFeatureMissing"
+    words: ClassVar[str] = "feature missing"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReserved(NodeReason):
     """The node's room is kept for another group."""
 
@@ -199,6 +207,7 @@ NODE_REASONS: Final[tuple[type[NodeReason], ...]] = (
     PodAntiAffinityViolated,
     TopologySpreadViolated,
     VolumeUnavailable,
+    NodeFeatureMissing,
     NodeReserved,
     RefusedPod,
     NodeFailedPods,

@@ -197,4 +197,4 @@ class NodeIndex:
 def _content(node: Node) -> tuple[object, ...]:
     """All of a node that decisions read but its images, and nothing that beats like a heart."""
     facts = tuple((condition.type, condition.status) for condition in node.status.conditions or ())
-    return node.metadata.labels, node.spec, facts
+    return node.metadata.labels, node.spec, facts, node.status.declared_features

@@ -17,6 +17,7 @@ import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
+from kbatch.model.features import features_needed
 from kbatch.model.requests import as_held, effective_request, resize_infeasible
 from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.selectors import host_ports
@@ -351,7 +352,7 @@ class ClassTable:
             (
                 spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.node_selector, spec.affinity,
                 spec.tolerations, spec.topology_spread_constraints, spec.priority, spec.priority_class_name,
-                spec.preemption_policy, spec.host_network, volumes,
+                spec.preemption_policy, spec.host_network, spec.host_users, volumes,
             )
         )  # fmt: skip
         found = self._by_template.get(template)
@@ -415,6 +416,9 @@ class ClassTable:
                 spec.host_network, ports, images, volumes,
             )
         )  # fmt: skip
+        features = features_needed(spec)
+        if features:  # else the content, and with it the order of equals, is what it was before there were any
+            content += _encode(features)
         found = self._by_content.get(content)
         if found is None:
             couples = False

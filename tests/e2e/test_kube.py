@@ -455,6 +455,41 @@ async def test_status_is_applied_per_condition_and_conflicts_are_told(
     await refused(apply_status(client, PODGROUPS, absent, "one"), 404)
 
 
+async def test_a_status_holds_for_the_version_that_it_names(client: Client, namespace: str, crds: None) -> None:
+    """Also where it is forced, and where an object of the same name was made anew."""
+    metadata = {"name": "g", "namespace": namespace}
+
+    def said(version: str, status: str) -> dict[str, Any]:
+        condition = {
+            "type": "Enqueued", "status": status, "reason": "Because", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }  # fmt: skip
+        return {"metadata": {**metadata, "resourceVersion": version}, "status": {"conditions": [condition]}}
+
+    made = as_dict(await create(client, PODGROUPS, {"metadata": metadata, "spec": {"minMember": 3}}))
+    first = str(made["metadata"]["resourceVersion"])
+    written = as_dict(await apply_status(client, PODGROUPS, said(first, "True"), "one", force=True))
+    second = str(written["metadata"]["resourceVersion"])
+    assert second != first
+    await refused(apply_status(client, PODGROUPS, said(first, "False"), "one", force=True), 409)
+    await delete(client, PODGROUPS, namespace=namespace, name="g")
+    await create(client, PODGROUPS, {"metadata": metadata, "spec": {"minMember": 3}})
+    await refused(apply_status(client, PODGROUPS, said(second, "True"), "one", force=True), 409)
+    assert not (await get(client, PODGROUPS, namespace=namespace, name="g")).status.conditions
+
+
+async def test_a_pods_condition_holds_for_the_version_that_it_names(client: Client, namespace: str) -> None:
+    uid = await make_pod(client, namespace, "p", a="b")
+    before = (await get(client, PODS, namespace=namespace, name="p")).metadata.resource_version
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    patch = {"metadata": {"uid": uid, "resourceVersion": before}, "status": {"conditions": [condition]}}
+    await bind(client, namespace=namespace, name="p", uid=uid, node="node-0")
+    late = strategic_patch(client, PODS, namespace=namespace, name="p", patch=patch, subresource="status")
+    await refused(late, 409)
+    read = await get(client, PODS, namespace=namespace, name="p")
+    assert {c.status for c in read.status.conditions or () if c.type == "PodScheduled"} == {"True"}
+
+
 async def test_patches_of_each_kind(client: Client, namespace: str) -> None:
     uid = await make_pod(client, namespace, "p", a="b")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}

@@ -29,6 +29,7 @@ class NodeStatus(Object, kw_only=True):
     capacity: RawResources | None = None
     conditions: tuple[PodCondition, ...] | None = None
     images: tuple[ContainerImage, ...] | None = None
+    declared_features: tuple[str, ...] | None = None
 
 
 class Node(Object, kw_only=True):

@@ -20,12 +20,17 @@ class ContainerPort(Value, kw_only=True, frozen=True):
     protocol: str = "TCP"
 
 
+class RestartRule(Value, kw_only=True, frozen=True):
+    action: str = ""
+
+
 class Container(Value, kw_only=True, frozen=True):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements | None = None
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
 class SchedulingGate(Value, kw_only=True, frozen=True):
@@ -76,6 +81,7 @@ class PodSpec(Object, kw_only=True):
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     host_network: bool = False
+    host_users: bool | None = None
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
 

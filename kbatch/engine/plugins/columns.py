@@ -105,6 +105,19 @@ def node_condition(table: NodeTable, condition: str) -> Mask:
     return cached(table, ("condition", condition), make)
 
 
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+def lacking(table: NodeTable, features: tuple[str, ...]) -> Mask:
+    """The nodes that do not declare all of these features."""
+
+    def make() -> Mask:
+        nodes = (table.node(row) for row in range(len(table)))
+        return np.array([not set(features) <= set(each.status.declared_features or ()) for each in nodes], np.bool_)
+
+    return cached(table, ("features", features), make)
+
+
 # --- images -----------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from kbatch.api.node_reasons import (
     DiskPressure,
     HostPortTaken,
     MemoryPressure,
+    NodeFeatureMissing,
     NodeNotReady,
     NodeSelectorMismatch,
     NodeUnschedulable,
@@ -39,6 +40,7 @@ from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
 from kbatch.engine.state.node_resources import Rows
 from kbatch.model import matching
+from kbatch.model.features import features_needed
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.selectors import tolerates
 from kbatch.model.tasks import Task, TaskClass
@@ -74,8 +76,9 @@ class PredicatesArguments(BaseModel):
 
 
 class Predicates(Plugin):
-    """Node selector and required node affinity, taints, cordons, readiness, pressure, host ports, volumes, required
-    inter-pod affinity and anti-affinity (of the pod, and of those that stand there), topology spread (DoNotSchedule).
+    """Node selector and required node affinity, taints, cordons, readiness, pressure, host ports, volumes, features
+    that kubelets declare; required inter-pod affinity and anti-affinity (of the pod, and of those that stand there);
+    topology spread (DoNotSchedule).
 
     Room and the number of pods are the engine's own business; pods with scheduling gates are never asked about.
 
@@ -104,6 +107,7 @@ class Predicates(Plugin):
         PodAffinityUnsatisfied,
         PodAntiAffinityViolated,
         TopologySpreadViolated,
+        NodeFeatureMissing,
     )
 
     def __init__(self, arguments: PredicatesArguments, view: View) -> None:
@@ -271,6 +275,9 @@ class Predicates(Plugin):
         reach = reachable(self.view.model, table, cls)
         if reach is not None:
             _refuse(codes, ~reach, _code(VolumeUnavailable))
+        features = features_needed(spec)
+        if features:
+            _refuse(codes, columns.lacking(table, features), _code(NodeFeatureMissing))
         return codes, keys[:_MOST_TAINTS]
 
 
@@ -280,7 +287,7 @@ def _of_the_node(cls: TaskClass) -> Hashable:
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     return (
         tuple(sorted((spec.node_selector or {}).items())), affinity.required if affinity is not None else None,
-        spec.tolerations or (), cls.volumes, not cls.request.keys() & {CPU, MEMORY},
+        spec.tolerations or (), cls.volumes, not cls.request.keys() & {CPU, MEMORY}, features_needed(spec),
     )  # fmt: skip
 
 

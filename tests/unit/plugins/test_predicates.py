@@ -54,6 +54,48 @@ def test_node_selector_and_required_affinity_must_both_hold() -> None:
     assert refused(demanding, *machines) == dict.fromkeys(("small", "far", "plain"), "node selector")
 
 
+@pytest.mark.parametrize(
+    ("spec", "feature"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        (
+            {"initContainers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            "RestartAllContainersOnContainerExits",
+        ),
+    ],
+)
+def test_a_kubelet_must_have_declared_what_the_pod_needs_of_it(spec: dict[str, Any], feature: str) -> None:
+    """It would refuse the pod, again and again."""
+    old, older, new = node("old"), node("other"), node("new")
+    older.status.declared_features = ("Another",)
+    new.status.declared_features = ("Another", feature)
+    machines = (old, older, new)
+    assert refused(pod("p", **spec), *machines) == dict.fromkeys(("old", "other"), "feature missing")
+    others: list[dict[str, Any]] = [
+        {},
+        {"hostNetwork": True},
+        {"hostUsers": False},
+        {"hostNetwork": True, "hostUsers": True},
+        {"initContainers": [{"restartPolicyRules": [{"action": "Restart"}]}]},
+    ]
+    for other in others:
+        assert refused(pod("p", **other), *machines) == {}
+
+
+def test_a_kubelet_that_learns_a_feature_takes_the_pod() -> None:
+    model = world(node("n"), pod("p", hostNetwork=True, hostUsers=False), pod("q", hostNetwork=True))
+    assert model.tasks["ns/p"].cls is not model.tasks["ns/q"].cls
+    session = session_of(model, CONF)
+    assert refusals(session, plugin_of(session, Predicates), "ns/p") == {"n": "feature missing"}
+    upgraded = node("n")
+    upgraded.status.declared_features = ("UserNamespacesHostNetworkSupport",)
+    before = model.room_generation
+    model.apply(Upsert(upgraded))
+    assert model.room_generation > before
+    session = session_of(model, CONF)
+    assert refusals(session, plugin_of(session, Predicates), "ns/p") == {}
+
+
 def test_match_fields_choose_by_name() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2", "gone"]}]}
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
