@@ -232,6 +232,7 @@ class _Assembly:
     async def _prepared(self) -> None:
         """Return when every list was read whole and there is a policy: never decide on half a picture."""
         await self.feed.synced.wait()
+        await self.cache.caught_up()
         await self.configuration.ready.wait()
         _log.info("everything is listed: %d pods, %d nodes", len(self.cache.model.tasks), len(self.cache.model.nodes))
 

@@ -136,6 +136,11 @@ MUTANTS: Final = (
         "job.job.gang and not (job.members_lost or job.job.whole())", "job.job.gang",
         "a gang of which one replacement's bind failed is evicted as one bound in part",
     ),
+    Mutant(
+        "taken-back-while-binding", _PARTIAL,
+        "if any(task.assumed for task in job.job.tasks.values()):", "if False:",
+        "what is on its way makes the gang partial again after it was taken back",
+    ),
     # --- gangs below their minimum ------------------------------------------------------------------------------------
     Mutant(
         "given-up-too-late", _BELOW,
