@@ -177,6 +177,19 @@ class Elector(AbstractAsyncContextManager["Elector"]):
         if not self.is_leader:
             raise NotLeadingError(f"{self.identity} does not hold the lease {self._namespace}/{self._name}")
 
+    async def vacant_term(self) -> int | None:
+        """The number of the next term, if nobody leads now; None where somebody may, or that cannot be found out.
+
+        Who then leads in just this term knows that nobody did between this call and its own beginning.
+        """
+        try:
+            lease = _Lease(_read_lease(await self._send("GET", LEASES.path(self._namespace, self._name))), 0.0)
+        except ApiError as error:
+            return 0 if error.status == 404 else None
+        except KubeError:
+            return None
+        return lease.transitions + 1 if lease.holder in {"", self.identity} else None
+
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:

@@ -144,6 +144,8 @@ class _Assembly:
         self.runtime = runtime
         self.client = client
         self.waits: str | None = "waiting for all that was known of pods and nodes when this process began to lead"
+        self.vacant: int | None = None
+        """The term before which nobody has led since before the first lists; None where somebody may have."""
         self.metrics = SchedulerMetrics(runtime.registry)
         self.elector = elector_of(runtime, leases)
         self.api = fenced(Measured(client, RequestMetrics(runtime.registry)), self.elector)
@@ -227,6 +229,8 @@ class _Assembly:
 
     async def _feed(self) -> None:
         await self.preflight.wait()
+        if self.elector is not None:
+            self.vacant = await self.elector.vacant_term()
         await self.feed.run()
 
     async def _prepared(self) -> None:
@@ -240,11 +244,11 @@ class _Assembly:
         """Return when all is known that a predecessor did: from the watches alone.
 
         Of pods and nodes that is made sure, however long it takes: to place pods where others stand already is worse
-        than to place none.
+        than to place none. Where nobody has led since before the lists were begun, they hold all there is to know.
         """
         if not await self.feed.watching(WATCHING_SECONDS):
             _log.warning("deciding although not every kind is watched")
-        if self.elector is not None:
+        if self.elector is not None and self.elector.token != self.vacant:
             await self.feed.caught_up(self.client, (PODS, NODES))
         self.waits = None
 

@@ -171,6 +171,7 @@ async def measure(pods: int, nodes: int) -> list[Figure]:
     async with asyncio.TaskGroup() as group:
         feeding = group.create_task(feed.run())
         await feed.synced.wait()
+        await cache.caught_up()
         memory.settle()
         deciding = group.create_task(scheduler.run(stopping))
         while not scheduler.cycles:  # noqa: ASYNC110  (a look at a condition)

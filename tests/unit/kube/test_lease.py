@@ -119,6 +119,29 @@ async def test_a_process_that_does_not_try_to_renew_is_not_alive() -> None:
     assert a.stuck() is None, "nor any more"
 
 
+async def test_who_saw_that_nobody_leads_knows_by_its_term_whether_somebody_did_since() -> None:
+    server, clock = LeaseServer(), Clock()
+    a, b = elector(server, "a", clock), elector(server, "b", clock)
+    vacant = await a.vacant_term()
+    assert await a.attempt()
+    assert a.token == vacant
+    assert await b.vacant_term() is None, "somebody leads, or did a moment ago"
+    again = elector(server, "a", clock)
+    vacant = await again.vacant_term()
+    assert await again.attempt()
+    assert again.token == vacant, "its name on the Lease is that of a process which is dead"
+    assert server.lease is not None
+    server.store({**server.lease, "spec": {**server.lease["spec"], "holderIdentity": ""}})
+    vacant = await a.vacant_term()
+    assert await b.attempt()
+    server.store({**server.lease, "spec": {**server.lease["spec"], "holderIdentity": ""}})
+    late = elector(server, "a", clock)
+    assert await late.attempt()
+    assert late.token != vacant, "another led meanwhile"
+    server.fault = "before"
+    assert await a.vacant_term() is None
+
+
 async def test_renewals_are_seen_and_keep_others_away() -> None:
     server, clock = LeaseServer(), Clock()
     a, b = elector(server, "a", clock), elector(server, "b", clock)
