@@ -1,11 +1,11 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [waiting] [shares] [scale] [churn] [simulate] [live]
+    python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [live]
 
-Without names all seven run: the engine alone; the engine where much waits and little changes; the division into shares;
-what a large cluster costs the scheduler before it decides anything; what is kept of pods that are gone; the simulator
-on thousands of jobs; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the
-method).
+Without names all eight run: the engine alone; the engine where much waits and little changes; the division into shares;
+groups that stand close together; what a large cluster costs the scheduler before it decides anything; what is kept of
+pods that are gone; the simulator on thousands of jobs; binds on a real API server, against a bare loop and other
+schedulers (docs/benchmarks.md has the method).
 
 Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
 JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
@@ -129,6 +129,17 @@ def shares(*, quick: bool) -> list[str]:
     return ["shares"] if subprocess.run(command, check=False).returncode else []
 
 
+def topology(*, quick: bool) -> list[str]:
+    """What it costs to place groups close together."""
+    command = [sys.executable, "-m", "tests.bench.topology"]
+    if quick:
+        command += ["gangs"]
+    else:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "topology.jsonl")]
+    return ["topology"] if subprocess.run(command, check=False).returncode else []
+
+
 def scale(*, quick: bool) -> list[str]:
     """What a large cluster costs before anything is decided."""
     command = [sys.executable, "-m", "tests.bench.scale"]
@@ -168,8 +179,8 @@ def live(*, quick: bool) -> list[str]:
 
 
 PARTS: Final = {
-    "engine": engine, "waiting": waiting, "shares": shares, "scale": scale, "churn": churn, "simulate": simulate,
-    "live": live,
+    "engine": engine, "waiting": waiting, "shares": shares, "topology": topology, "scale": scale, "churn": churn,
+    "simulate": simulate, "live": live,
 }  # fmt: skip
 
 

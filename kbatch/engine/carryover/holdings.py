@@ -5,7 +5,7 @@ No votes are asked for it. Groups of which the same is certain beforehand (`Hold
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -133,13 +133,14 @@ class QueueHoldings:
                 found.update(self._units.get((holder, name), ()))
         return found
 
-    def follow(self, sums: Collection[_Sum]) -> None:
-        """Bring it up to date, and these sums in which it counts."""
+    def following(self, sums: Collection[_Sum]) -> Iterator[int]:
+        """Bring it up to date, and these sums in which it counts; group by group, of each how many pods it was."""
         self._generation = -1  # should anything raise
         for old, new in self._groups.follow(self.record, self._of):
             for group, sign in ((old, -1), (new, 1)):
                 if group is not None:
                     self._count(group, sign, sums)
+            yield sum(len(group.places) for group in (old, new) if group is not None)
         self._generation = self.record.generation
 
     def _count(self, group: _Group, sign: int, sums: Iterable[_Sum]) -> None:
@@ -234,8 +235,19 @@ class Holdings:
         self._sums: dict[frozenset[Holder], _Sum] = {}
         self._asked: set[frozenset[Holder]] = set()
 
+    def following(self, record: QueueRecord, table: NodeTable) -> Iterator[int]:
+        """Bring those of a queue up to date, for `of`; group by group, of each how many pods it was."""
+        found = self._queue(record, table)
+        if not found.current:
+            yield from found.following([each for each in self._sums.values() if record.name in each.queues])
+
     def of(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
         """Those of a queue."""
+        for _ in self.following(record, table):
+            pass
+        return self._queues[record.name]
+
+    def _queue(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
         if self._table is not table or self._nodes != table.static_generation:
             self._queues, self._sums = {}, {}
             self._table, self._nodes = table, table.static_generation
@@ -245,14 +257,7 @@ class Holdings:
             found = None
         if found is None:
             found = self._queues[record.name] = QueueHoldings(record, table)
-        if not found.current:
-            found.follow([each for each in self._sums.values() if record.name in each.queues])
         return found
-
-    def current(self, record: QueueRecord) -> bool:
-        """Whether to ask for those of a queue is no work."""
-        found = self._queues.get(record.name)
-        return found is not None and found.record is record and found.current
 
     def together(self, holders: frozenset[Holder], queues: Iterable[QueueHoldings]) -> Mapping[str, Column]:
         """What groups of these kinds hold in these queues (which `of` has just said), by dimension on all rows."""

@@ -8,13 +8,14 @@ answered the same.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from kbatch.engine.context import CycleContext
+from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidate_index import NEVER, CandidateIndex
@@ -140,6 +141,15 @@ class CandidatePool:
             del held.indexes[next(iter(held.indexes))]
         return index
 
+    def let_go(self) -> Iterator[None]:
+        """Let go of the candidates, in pieces. Nothing is asked any more."""
+        self._tables.clear()
+        self._kinds.clear()
+        yield
+        self._parts.clear()
+        yield
+        yield from emptying(self._candidates)
+
     def _ranks(self, found: dict[int, int], groups: int = 0) -> Column:
         ranks: Column = np.full(len(self._kinds) + groups, NEVER, np.int64)
         for kind, rank in found.items():
@@ -252,6 +262,7 @@ class CandidatePool:
                     if len(candidates) % _AT_ONCE == 0:
                         yield TURN
         found = self._tables[names] = _Indexed((yield from tabulating(candidates)))
+        yield TURN
         for known in list(self._tables)[:-_TABLES]:
             del self._tables[known]
         return found

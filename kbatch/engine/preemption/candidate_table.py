@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ _Named: TypeAlias = tuple[bytes, int, int]
 
 _AT_ONCE: Final = 4096
 """So many candidates are sorted, or looked at, between two turns: a few milliseconds."""
+_place_of: Final[Callable[[_Named], int]] = itemgetter(2)
 _NUMBERS: Final = 8
 """So many numbers stand in the order of a single pod before a name, after which comes one more."""
 
@@ -101,15 +102,19 @@ def tabulating(candidates: Sequence[Candidate]) -> Generator[Turn, None, Candida
     """The table of these single pods; in pieces."""
     count = len(candidates)
     numbers, names = yield from _parts(candidates)
-    order = np.array([at for *_, at in (yield from _sorting(names))], np.intp)
+    order = np.array((yield from _collecting((yield from _sorting(names)), _place_of)), np.intp)
+    names.clear()
+    yield TURN
     for part in reversed(numbers):
         values = _column(part)
+        yield TURN
         if (values[1:] != values[:-1]).any():
             order = order[np.argsort(values[order], kind="stable")]
             yield TURN
     row: Index = np.array((yield from _collecting(candidates, attrgetter("row"))), np.intp)
     position: Column = np.empty(count, np.int64)
     position[order] = np.arange(count)
+    yield TURN
     order = order[np.argsort(row[order], kind="stable")]
     return (yield from _table(candidates, order, row, position))
 
@@ -123,9 +128,11 @@ def _table(
     priority: Column = np.array((yield from _collecting(entries, _part(0))), np.int64)
     numbers: dict[TaskClass | None, int] = {}
     each = yield from _collecting(entries, lambda entry: numbers.setdefault(_class_of(entry), len(numbers)))
+    classes: Index = np.array(each, np.intp)
+    yield TURN
     return CandidateTable(
         entries, row[order], kind, priority, position[order], np.ones(len(entries), np.bool_),
-        None not in numbers, list(numbers), np.array(each, np.intp),
+        None not in numbers, list(numbers), classes,
     )  # fmt: skip
 
 
@@ -172,13 +179,27 @@ def _sorting(items: list[_Named]) -> Generator[Turn, None, list[_Named]]:
         runs.append(sorted(items[at : at + _AT_ONCE]))
         yield TURN
     while len(runs) > 1:
-        pairs = []
+        pairs: list[list[_Named]] = []
         for at in range(0, len(runs) - 1, 2):
-            pairs.append(runs[at] + runs[at + 1])
-            pairs[-1].sort()  # it finds the two runs
-            yield TURN
+            pair = yield from _merging(runs[at], runs[at + 1])
+            pairs.append(pair)
         runs = pairs + runs[2 * len(pairs) :]
     return runs[0] if runs else []
+
+
+def _merging(one: list[_Named], other: list[_Named]) -> Generator[Turn, None, list[_Named]]:
+    """Two runs as one; in pieces of the first, each with what comes before its end in the second."""
+    found: list[_Named] = []
+    begin = 0
+    for at in range(0, len(one), _AT_ONCE):
+        piece = one[at : at + _AT_ONCE]
+        end = bisect_left(other, piece[-1], begin) if at + _AT_ONCE < len(one) else len(other)
+        piece += other[begin:end]
+        piece.sort()  # it finds the two runs
+        found += piece
+        begin = end
+        yield TURN
+    return found
 
 
 def _column(values: list[int]) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -28,14 +28,18 @@ from kbatch.model.tasks import Task, TaskClass
 _Free: TypeAlias = dict[str, Column]
 _Kind: TypeAlias = tuple[int, str]
 
+_PODS: Final = 10
+"""So many pods are counted in a unit of work."""
+
 
 def looking_around(context: CycleContext, queues: Iterable[QueueRecord]) -> Iterator[Turn]:
     """Find out what the groups of these queues hold, in pieces: `within_reach` asks for it."""
     session = context.session
     for record in queues:
-        work = 1 if context.holdings.current(record) else len(record.holders) // 4
-        context.holdings.of(record, session.nodes)
-        if session.due(work):
+        for pods in context.holdings.following(record, session.nodes):
+            if session.due(1 + pods // _PODS):
+                yield TURN
+        if session.due():
             yield TURN
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ class Searches:
         self._evictor = evictor
         self._known: dict[_Mark, Search] = {}
         self._barren: dict[str, bool] = {}
+        context.session.stores.append(self.let_go)
 
     def search(
         self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None
@@ -67,6 +68,11 @@ class Searches:
     def forget(self) -> None:
         """Search anew from now on: an error may have left a search half made."""
         self._known.clear()
+
+    def let_go(self) -> Iterator[None]:
+        """Let go of all that was gathered, in pieces. No search follows."""
+        self._known.clear()
+        return self.pool.let_go()
 
 
 def likeness(preemptor: Preemptor) -> _Mark:

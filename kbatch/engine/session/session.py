@@ -74,6 +74,7 @@ class Session:
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
             left out. caches: told to forget what an error may have left.
+        stores: what parts of the cycle have gathered, told to let go of it in pieces.
         surroundings: the sets of nodes for further pods of a job, and the `room_moves` then; see `placement.gang`.
         whole_nodes: what stands on nodes beside exclusive groups.
         trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
@@ -125,6 +126,7 @@ class Session:
             if self.now < failing.until <= self.now + _LONGEST_OUT and key in self.model.jobs
         }  # fmt: skip
         self.caches: list[Callable[[], None]] = []
+        self.stores: list[Callable[[], Iterator[None]]] = []
         self.surroundings: dict[object, tuple[int, list[Mask]]] = {}
         self.trying: Callable[[JobState], Generator[Turn, None, Mapping[str, Sequence[int]]]] | None = None
         self.whole_nodes = WholeNodes(self.model, self.nodes, emptied=self.emptied)
@@ -195,6 +197,9 @@ class Session:
             for _ in plugin.let_go():
                 yield TURN
         self._live = []
+        for store in self.stores:
+            for _ in store():
+                yield TURN
         for _ in emptying(self._jobs):
             yield TURN
 

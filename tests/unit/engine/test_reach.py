@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from kbatch.api.objects import AnyObject
+from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.preemption.reuse import Searches
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, priority_class, queue, run, world
 
@@ -100,3 +101,12 @@ def test_what_a_queue_gives_before_it_is_down_to_its_share(above: int, evicted: 
     )  # fmt: skip
     assert (searches > 0) == (evicted > 0)
     assert len(found.evicted) == evicted
+
+
+def test_what_a_queue_holds_is_found_out_group_by_group_and_once() -> None:
+    groups = [[group(f"g{at}"), *members(f"g{at}", 2 + at, on="n0")] for at in range(3)]
+    model = world(queue(), node("n0", "20"), *groups)
+    holdings, record = Holdings(), model.queues["default"]
+    assert list(holdings.following(record, model.table)) == [2, 3, 4]
+    assert list(holdings.following(record, model.table)) == []
+    assert sum(held.count for held in holdings.of(record, model.table).held.values()) == 1
