@@ -139,6 +139,20 @@ def test_who_is_never_disrupted_stays_whoever_comes(disruption: str, evicted: in
     assert len(found.evicted) == evicted
 
 
+def test_who_is_never_disrupted_stays_where_another_that_matters_more_can_go() -> None:
+    """Others of the queue may give something, so the pods on the node are looked at one by one: those of v too."""
+    found = run(
+        world(
+            [*CLASSES, queue(), node("n1", "4")],
+            [group("v", priority_class_name="low", disruption="Never"), *members("v", 2, on="n1")],
+            [group("w", priority_class_name="mid"), *members("w", 2, on="n1")],
+            [group("a", at=1, priority_class_name="high"), pod("a-0", of="a", at=1)],
+        ),
+        BY,
+    )
+    assert [name[0] for name in found.evicted] == ["w"]
+
+
 @pytest.mark.parametrize(("now", "evicted"), [(59, 0), (60, 1)])
 def test_a_group_may_go_from_the_very_end_of_its_minimum_of_run_time(now: int, evicted: int) -> None:
     model = world(
