@@ -24,6 +24,8 @@ MOST_WAITING: Final = 16
 """Of the members above the base of a role the eighth part waits for room at one time, from 1 to so many. So roles and
 groups reach their maximum in as many waves, whatever their size, and the scheduler can let them grow alike.
 """
+REST_SECONDS: Final = 60
+"""For so long a role does not grow after others have taken a member from it."""
 
 
 class State(Enum):

@@ -45,7 +45,7 @@ from kbatch.simulator.names import REFUSE_EVICTION, timestamp
 from kbatch.simulator.pods import Owner, owner_of
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.store import Store, uid_of
-from kbatch.simulator.timeline import Arrival, Departure, Fail, Finish, Gone
+from kbatch.simulator.timeline import Arrival, Departure, Fail, Finish, Gone, Rested
 
 _SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -131,7 +131,8 @@ class SimulatedCluster:
         """
         arrivals: list[Declared] = []
         for occurrence in self.store.timeline.due(now):
-            self.last_event = now
+            if not isinstance(occurrence, Rested):
+                self.last_event = now
             match occurrence:
                 case Arrival(declared=declared):
                     arrivals.append(declared)
@@ -143,6 +144,8 @@ class SimulatedCluster:
                     self._fail(key, uid, now)
                 case Gone(pod=key, uid=uid):
                     self._gone(key, uid, now)
+                case Rested(group=key):
+                    self.store.dirty_groups.add(key)
         if arrivals:
             self._arrive(arrivals, now)
         self._controllers.settle(now)
@@ -219,6 +222,7 @@ class SimulatedCluster:
                 if isinstance(obj, PodGroup):
                     self.store.groups.pop(f"{meta.namespace}/{meta.name}", None)
                     self._said.pop(f"{meta.namespace}/{meta.name}", None)
+                    self.store.objects.pop(f"{meta.namespace}/{meta.name}", None)
                 for other in list(self._in_namespace[meta.namespace].values()):
                     if any(reference.uid == (meta.uid or uid_of(obj)) for reference in other.metadata.owner_references):
                         self._depart(other, now)

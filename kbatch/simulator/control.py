@@ -13,12 +13,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from kbatch.api import conditions
-from kbatch.api.names import SUSPENDED_ANNOTATION
+from kbatch.api.names import SUB_GROUP_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, Pod, PodDisruptionBudget, PodGroup, ReplicaSet, ResourceQuota
 from kbatch.model.events import Upsert
 from kbatch.model.jobs import Job as GroupOfModel
 from kbatch.model.jobs_release import HELD, RELEASED
+from kbatch.model.members import REST_SECONDS
+from kbatch.model.objects import objects_of
 from kbatch.model.phase import Phase
+from kbatch.model.templates import TemplateError
 from kbatch.simulator import pods as changes
 from kbatch.simulator.controllers import Maker, QuotaUse, maker_of_job, maker_of_replica_set, with_allowance
 from kbatch.simulator.groups import ending, phase_of
@@ -27,6 +30,8 @@ from kbatch.simulator.names import timestamp
 from kbatch.simulator.pods import Owner
 from kbatch.simulator.records import PodRecord
 from kbatch.simulator.store import Store, uid_of
+from kbatch.simulator.timeline import Rested
+from kbatch.times import SECOND
 
 _LEFT_PENDING: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
 
@@ -47,6 +52,8 @@ class Controllers:
         self._makers_of_group: dict[str, list[Maker]] = defaultdict(list)
         self._suspended: dict[Owner, Job] = {}
         self._replaced: dict[str, int] = defaultdict(int)
+        self._resting: dict[str, dict[str, int]] = defaultdict(dict)
+        """By group until when its roles do not grow, in microseconds after the start."""
 
     def succeeded(self, record: PodRecord, now: int) -> None:
         """A pod has succeeded: its Job makes the next one."""
@@ -58,6 +65,8 @@ class Controllers:
 
     def drop(self, owner: Owner) -> None:
         """An owner was deleted: nobody makes pods for it any more."""
+        if owner.kind == "PodGroup":
+            self._resting.pop(f"{owner.namespace}/{owner.name}", None)
         maker = self._makers.pop(owner, None)
         if maker is not None and maker.group:
             self._makers_of_group[maker.group].remove(maker)
@@ -115,6 +124,8 @@ class Controllers:
             derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))
             self._store.groups[key] = derived
             self._store.model.apply(Upsert(derived))
+        if phase in _LEFT_PENDING and not self._has_objects(key, group):
+            return
         for maker in self._makers_of_group.get(key, ()):
             if phase in _LEFT_PENDING and maker.waits:
                 maker.waits = False
@@ -125,13 +136,26 @@ class Controllers:
         if has_templates(group):
             self._make_members(group, phase, now)
 
+    def _has_objects(self, key: str, group: PodGroup) -> bool:
+        """Whether the objects of a group can be made, which come before its pods; they are there at once then."""
+        if group.spec.objects and key not in self._store.objects:
+            try:
+                made = objects_of(group)
+            except TemplateError as error:
+                self._store.warn(f"PodGroup {key}: no pods are made: spec.{error}")
+                return False
+            self._store.objects[key] = tuple([f"{one.ref.kind}/{one.ref.name}" for one in made])
+        return True
+
     def _make_members(self, group: PodGroup, phase: Phase, now: int) -> None:
         """Members of roles with templates come and go with the phase."""
         owner = Owner("PodGroup", group.metadata.namespace, group.metadata.name)
+        key = f"{owner.namespace}/{owner.name}"
         try:
-            pods, surplus = planned(group, self._store.by_owner[owner].values(), phase)
+            resting = [role for role, until in self._resting[key].items() if until > now]
+            pods, surplus = planned(group, self._store.by_owner[owner].values(), phase, resting)
         except MemberError as error:
-            warning = f"PodGroup {owner.namespace}/{owner.name}: no pods are made: {error}"
+            warning = f"PodGroup {key}: no pods are made: {error}"
             self._store.warn(warning)
             return
         for record in surplus:
@@ -179,11 +203,28 @@ class Controllers:
                 self._store.model.apply(Upsert(budgets[name]))
 
     def replace_pod(self, record: PodRecord, now: int) -> None:
-        """The pod's controller makes another one in its place, if it has a controller that still exists."""
+        """The pod's controller makes another one in its place, if it has a controller that still exists.
+
+        A member of a role with a template is made again with the others of its group, if that needs it; else the role
+        grows again when it has rested.
+        """
         if record.owner is None:
+            return
+        group = self._store.groups.get(record.group)
+        if record.owner.kind == "PodGroup" and group is not None and has_templates(group) and not record.failed:
+            self._rest(record, now)
             return
         name = self._next_name(record.pod.metadata.namespace, record.base)
         self._store.create([changes.replacement(record.pod, name)], now, base=record.base)
+
+    def _rest(self, record: PodRecord, now: int) -> None:
+        """Let the pod's role rest before it grows again, as the operator does."""
+        until = now + REST_SECONDS * SECOND
+        role = (record.pod.metadata.labels or {}).get(SUB_GROUP_LABEL, "")
+        if until not in self._resting[record.group].values():
+            self._store.timeline.add(until, Rested(record.group))
+        self._resting[record.group][role] = until
+        self._store.dirty_groups.add(record.group)
 
     def _next_name(self, namespace: str, base: str) -> str:
         """`<base>-r<n>`, with the first n that no pod had."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -26,19 +26,23 @@ class MemberError(ValueError):
     """A template of which no pod can be made; says which role's, and why."""
 
 
-def planned(group: PodGroup, made: Iterable[PodRecord], phase: Phase) -> tuple[list[Pod], list[PodRecord]]:
+def planned(
+    group: PodGroup, made: Iterable[PodRecord], phase: Phase, resting: Collection[str]
+) -> tuple[list[Pod], list[PodRecord]]:
     """The members to make now, and those to delete.
 
     Args:
         group: a group of which some role has a template.
         made: the pods made for it that exist; one that replaces an evicted one stands for it.
         phase: the group's.
+        resting: roles that do not grow for now.
 
     Raises:
         MemberError: a template cannot be rendered, or is not one of a pod.
     """
     by_name = {record.base: record for record in made if not record.evicted}
-    todo = plan(group.metadata.name, group.spec, {name: _state(record) for name, record in by_name.items()}, phase)
+    states = {name: _state(record) for name, record in by_name.items()}
+    todo = plan(group.metadata.name, group.spec, states, phase, resting=resting)
     roles = {role.name: role for role in group.spec.sub_groups or ()}
     most = {size.role: size.most for size in sizes(group.spec)}
     pods = [_member(group, roles[role], index, most[role]) for role, index in todo.create]

@@ -55,6 +55,11 @@ class PodRecord:
         return not self.here or self.pod.status.phase in {"Succeeded", "Failed"}
 
     @property
+    def failed(self) -> bool:
+        """It has failed by itself."""
+        return self.pod.status.phase == "Failed"
+
+    @property
     def phase(self) -> str:
         """Pending, Running, Succeeded or Failed; Evicted from its eviction on."""
         if self.evicted:

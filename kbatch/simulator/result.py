@@ -65,6 +65,7 @@ class GroupResult:
 
     `arrival` and `started` (microseconds after the start; None: never) are for the report: when the PodGroup came, and
     when its minimum was first placed. `stands`: where it stands, and then its roles, if it asks to stand together.
+    `objects`: what it has besides its pods, `kind/name`; None where it asks for nothing.
     """
 
     phase: str
@@ -74,6 +75,7 @@ class GroupResult:
     arrival: int | None = None
     started: int | None = None
     stands: tuple[Stand, ...] = ()
+    objects: tuple[str, ...] | None = None
 
     def json(self) -> dict[str, Any]:
         """As it stands in `podgroups`."""
@@ -87,6 +89,8 @@ class GroupResult:
         if self.stands:
             whole, *roles = self.stands
             found["topology"] = {**whole.json(), "roles": {stand.role: stand.json() for stand in roles}}
+        if self.objects is not None:
+            found["objects"] = list(self.objects)
         return found
 
 

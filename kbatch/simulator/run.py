@@ -11,6 +11,7 @@ from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, cycle, take_snapshot
 from kbatch.engine.decisions import Observer, Transaction, Verdict
+from kbatch.model.phase import Phase
 from kbatch.model.shares import dominant_share
 from kbatch.resources import Resources
 from kbatch.simulator.closeness import asks_for_it, levels_of, stands_of
@@ -23,6 +24,7 @@ from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueRe
 from kbatch.times import HOUR, SECOND
 
 MAX_CYCLES: Final = 100_000
+_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 _AGEING: Final = 600 * SECOND
 """Default age at which a group is given a reservation: before that, an unchanged state may still move."""
 
@@ -313,7 +315,10 @@ class _Run:
                 (None, None) if group is None else (cluster.arrivals[job.key], cluster.starts.get(job.key))
             )
             stands = stands_of(cluster.store.model, levels, job.key)
-            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started, stands)
+            objects = None
+            if group is not None and group.spec.objects:
+                objects = () if phase in _OVER else cluster.store.objects.get(job.key, ())
+            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started, stands, objects)
         return dict(sorted(groups.items()))
 
     def _waits(self) -> dict[str, list[int]]:

@@ -37,6 +37,7 @@ class Store:
         dirty_groups: where something changed that controllers have not answered yet. dirty_pods: the keys of the pods
             of which the same holds, by namespace.
         warnings: what goes otherwise than the input seems to mean.
+        objects: what groups have besides their pods, `kind/name` by the group's key: of those that had their turn.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class Store:
         self.dirty_groups: set[str] = set()
         self.dirty_pods: dict[str, set[str]] = defaultdict(set)
         self.warnings: list[str] = []
+        self.objects: dict[str, tuple[str, ...]] = {}
         self._uids: dict[str, int] = defaultdict(int)
 
     def create_pod(self, pod: Pod, stamp: str, now: int, declared: Declared | None, base: str = "") -> None:

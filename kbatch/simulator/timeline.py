@@ -48,7 +48,14 @@ class Gone:
     uid: str
 
 
-Occurrence: TypeAlias = Arrival | Departure | Finish | Fail | Gone
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """Roles of a group may grow again that others have taken members from. That is nothing that happens to anybody."""
+
+    group: str
+
+
+Occurrence: TypeAlias = Arrival | Departure | Finish | Fail | Gone | Rested
 
 _ENDS: Final = 0
 _LEAVES: Final = 1

@@ -17,7 +17,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
-from kbatch.model.members import Plan, State, plan
+from kbatch.model.members import REST_SECONDS, Plan, State, plan
 from kbatch.model.phase import Phase
 from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER, patch_group
@@ -30,7 +30,6 @@ from operators.podgroup.world import Member, Stage, World
 AT_ONCE: Final = 200
 """Pods of one group that are made before it is looked at again."""
 
-_REST_SECONDS: Final = 60.0
 _STALLED_SECONDS: Final = 30.0
 _LONGEST_BACKOFF: Final = 300.0
 _FORBIDDEN_SECONDS: Final = 1.0
@@ -201,7 +200,7 @@ class Making:
             state = made.get(name)
             taken = state is None or state is State.LEAVING
             if taken and self._writes.unseen(key_of(namespace, name)) is not Sent.DELETE:
-                memory.resting[role] = now + _REST_SECONDS
+                memory.resting[role] = now + REST_SECONDS
         memory.present = {name: one.role for name, one in own.items() if made[name] in {State.WAITING, State.PLACED}}
 
     async def _create(
@@ -252,7 +251,7 @@ class Making:
             return
         if error.status == 403:
             if surplus:
-                memory.resting[role] = self._clock() + _REST_SECONDS
+                memory.resting[role] = self._clock() + REST_SECONDS
                 return
             self._stall(memory, group, "PodRefused", f"pod {name}: {error.message}", seconds=memory.pause)
             return

@@ -26,6 +26,13 @@ def without(case: str, *names: str) -> str:
     return json.dumps({**content, "items": kept}) + "\n"
 
 
+def changed(case: str, old: str, new: str) -> str:
+    """The text of a case with something else in one place."""
+    text = (CASES / f"{case}.yaml").read_text("utf-8")
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
 def times(outcome: Any) -> dict[str, float]:
     """When each pod of `default` was bound, in seconds."""
     return {each["pod"].removeprefix("default/"): each["time"] for each in outcome.binds}

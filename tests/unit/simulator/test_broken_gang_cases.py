@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.simulator.invariants import CASES, MOST_CYCLES, assert_settled, assert_whole
+from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, assert_whole, changed
 
 _RACKS = """
 actions: "enqueue, reclaim, allocate, backfill, preempt"
@@ -18,13 +18,6 @@ tiers:
   - {name: proportion}
   - {name: nodeorder}
 """
-
-
-def _changed(case: str, old: str, new: str) -> str:
-    """The text of a case with something else in one place."""
-    text = (CASES / f"{case}.yaml").read_text("utf-8")
-    assert text.count(old) == 1
-    return text.replace(old, new)
 
 
 def _gone(outcome: Any) -> dict[str, float]:
@@ -55,7 +48,7 @@ def test_meanwhile_it_waits_its_back_off(simulate: Callable[..., Any]) -> None:
 
 
 def test_without_a_time_there_is_one_replacement_and_the_others_stay(simulate: Callable[..., Any]) -> None:
-    case = _changed("broken-gang-goes-at-once", ", minimumLostSeconds: 0", "")
+    case = changed("broken-gang-goes-at-once", ", minimumLostSeconds: 0", "")
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert outcome.evictions == []
     assert _after(outcome, 0.0) == [(100.0, "n4")]
@@ -73,7 +66,7 @@ def test_what_is_left_goes_when_its_time_is_over(simulate: Callable[..., Any]) -
 
 
 def test_who_is_whole_again_in_time_stays(simulate: Callable[..., Any]) -> None:
-    case = _changed("broken-gang-goes-in-time", "arrival: '300'", "arrival: '159'")
+    case = changed("broken-gang-goes-in-time", "arrival: '300'", "arrival: '159'")
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert outcome.evictions == []
     assert _after(outcome, 0.0) == [(159.0, "n2")]
@@ -82,7 +75,7 @@ def test_who_is_whole_again_in_time_stays(simulate: Callable[..., Any]) -> None:
 
 def test_a_run_in_which_nothing_else_happens_waits_for_that_time(simulate: Callable[..., Any]) -> None:
     """No node comes: the group is given up all the same, and then only waits."""
-    case = _changed("broken-gang-goes-in-time", "minimumLostSeconds: 60", "minimumLostSeconds: 5000")
+    case = changed("broken-gang-goes-in-time", "minimumLostSeconds: 60", "minimumLostSeconds: 5000")
     case = case.replace("arrival: '300'", "arrival: '20', simulate.kbatch.dev/departure: '30'")
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert list(_gone(outcome).values()) == [5100.0] * 3
@@ -99,7 +92,7 @@ def test_a_replacement_comes_to_the_domain_of_the_others(simulate: Callable[...,
 
 
 def test_where_it_is_required_a_replacement_waits_for_that_domain(simulate: Callable[..., Any]) -> None:
-    case = _changed("replacement-in-its-rack", "topology: {mode: Preferred}", "topology: {maxHops: 2}")
+    case = changed("replacement-in-its-rack", "topology: {mode: Preferred}", "topology: {maxHops: 2}")
     outcome = simulate(case, _RACKS, max_cycles=MOST_CYCLES)
     assert _after(outcome, 0.0) == [(100.0, "b3")]
     assert outcome.reason("g") == "TopologyUnsatisfied"
@@ -108,7 +101,7 @@ def test_where_it_is_required_a_replacement_waits_for_that_domain(simulate: Call
 
 def test_given_up_it_starts_in_another_domain(simulate: Callable[..., Any]) -> None:
     """The two ways together: first its own rack, and when that does not hold it for too long all go to another one."""
-    case = _changed(
+    case = changed(
         "replacement-in-its-rack", "topology: {mode: Preferred}", "topology: {maxHops: 2}, minimumLostSeconds: 30"
     )
     outcome = simulate(case, _RACKS, max_cycles=MOST_CYCLES)
@@ -132,14 +125,14 @@ def test_a_node_on_which_its_pods_fail_is_avoided(simulate: Callable[..., Any]) 
 
 
 def test_below_the_limit_it_is_not(simulate: Callable[..., Any]) -> None:
-    case = _changed("bad-node-is-avoided", "minMember: 2", "minMember: 2, badNodeLimit: 4")
+    case = changed("bad-node-is-avoided", "minMember: 2", "minMember: 2, badNodeLimit: 4")
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     places = {key.removeprefix("default/"): pod["node"] for key, pod in outcome.pods.items()}
     assert [places[f"g-{at}{again}"] for at in (0, 1) for again in ("", "-r1", "-r2")] == ["bad", "bad", "good"] * 2
 
 
 def test_where_there_is_no_other_it_says_so(simulate: Callable[..., Any]) -> None:
-    case = _changed("bad-node-is-avoided", "allocatable: {cpu: '3'}", "allocatable: {cpu: 500m}")
+    case = changed("bad-node-is-avoided", "allocatable: {cpu: '3'}", "allocatable: {cpu: 500m}")
     outcome = simulate(case, max_cycles=MOST_CYCLES)
     assert "1 failed its pods" in outcome.message("g")
     assert outcome.phase("g") == "Pending", "its time in queue is over"
@@ -148,7 +141,7 @@ def test_where_there_is_no_other_it_says_so(simulate: Callable[..., Any]) -> Non
 
 def test_what_a_live_group_remembers_counts(simulate: Callable[..., Any]) -> None:
     """As `kbatch what-if` takes it from a cluster: the pods that failed are gone."""
-    case = _changed(
+    case = changed(
         "bad-node-is-avoided",
         "spec: {minMember: 2}",
         "spec: {minMember: 2}\n  status: {nodeFailures: [{node: bad, pods: [a, b]}]}",

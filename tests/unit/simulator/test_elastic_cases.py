@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled
+from tests.unit.simulator.invariants import MOST_CYCLES, assert_settled, changed, times
 
 EQUAL = """
 actions: "enqueue, reclaim, allocate, backfill, preempt"
@@ -33,6 +33,43 @@ def test_a_group_of_templates_grows_gives_back_and_grows_again(simulate: Callabl
     assert roles([each["pod"] for each in outcome.evictions]) == {"worker": 3}
     assert {each["time"] for each in outcome.evictions} == {100.0}
     assert not outcome.limited
+
+
+def test_a_role_that_gave_pods_rests_for_a_minute_before_it_grows_again(simulate: Callable[..., Any]) -> None:
+    """As the podgroup operator has it. Until then nobody waits, and what came free after 20 s stays free."""
+    case = changed("elastic-templates-grow-give-back-and-grow-again", "duration: '60'", "duration: '20'")
+    between = simulate(case, max_cycles=MOST_CYCLES, until=159)
+    assert roles(between.running("g-")) == {"server": 2, "worker": 5}
+    assert {found["phase"] for found in between.pods.values()} == {"Running", "Evicted", "Succeeded"}
+    outcome = simulate(case, max_cycles=MOST_CYCLES, until=600)
+    assert roles(outcome.running("g-")) == {"server": 2, "worker": 8}
+    later = {time for pod, time in times(outcome).items() if pod.startswith("g-") and time > 100.0}
+    assert later == {160.0}
+
+
+_NEEDED = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n0, annotations: {simulate.kbatch.dev/departure: '100'}}
+  status: {allocatable: {cpu: '1'}}
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '1'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: '1'}}}
+- apiVersion: scheduling.incubator.k8s.io/v1alpha1
+  kind: PodGroup
+  metadata: {name: g}
+  spec:
+    subGroups:
+    - {name: w, minMember: 2, template: {spec: {containers: [{name: main, resources: {requests: {cpu: '1'}}}]}}}
+"""
+
+
+def test_a_member_that_the_group_needs_is_made_again_at_once(simulate: Callable[..., Any]) -> None:
+    outcome = simulate(_NEEDED, max_cycles=MOST_CYCLES)
+    assert [(each["time"], each["node"]) for each in outcome.binds] == [(0.0, "n0"), (0.0, "n1"), (100.0, "n2")]
+    assert_settled(outcome)
 
 
 def test_groups_of_templates_grow_by_the_same_part(simulate: Callable[..., Any]) -> None:
