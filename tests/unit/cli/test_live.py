@@ -407,3 +407,83 @@ def test_no_credentials_is_one_sentence(ask: Any) -> None:
     assert result.exit_code == 1
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
+
+
+def wired(name: str, rack: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"example.com/rack": rack}}, "status": {"allocatable": {"cpu": "2"}}}
+
+
+@pytest.fixture
+def network(answers: dict[str, Any]) -> dict[str, Any]:
+    """Two racks of two nodes of two cpus, and a scheduler that knows of them. A pod has half of one node of each."""
+    answers["/api/v1/nodes"] = a_list([wired("a1", "a"), wired("a2", "a"), wired("b1", "b"), wired("b2", "b")])
+    requests: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    answers["/api/v1/pods"] = a_list([pod(f"busy-{node}", node=node, group="", **requests) for node in ("a1", "b1")])
+    configuration = installed("a")
+    plugins = "  - name: predicates\n  - {name: topology, arguments: {levels: example.com/rack}}\n"
+    configuration["data"]["scheduler.yaml"] += plugins
+    answers["/api/v1/configmaps"] = a_list([configuration])
+    return answers
+
+
+def wanting(folder: Path, cpu: str, **spec: Any) -> str:
+    """A file with a group of two pods within two hops, made of a template."""
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+    role = {"name": "w", "minMember": 2, "template": {"spec": {"containers": containers}}}
+    made = {
+        "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": "close"},
+        "spec": {"topology": {"maxHops": 2}, "subGroups": [role], **spec},
+    }  # fmt: skip
+    path = folder / "close.json"
+    path.write_text(json.dumps(made))
+    return str(path)
+
+
+@pytest.mark.usefixtures("network")
+def test_what_if_says_where_a_group_would_stand(ask: Any, tmp_path: Path) -> None:
+    result = ask("what-if", wanting(tmp_path, "1"), "-o", "json")
+    assert result.stderr == ""
+    found = json.loads(result.stdout)["podgroups"]["default/close"]
+    stand = {"pods": 2, "hops": 0, "level": "node", "domain": "a2"}
+    assert found["topology"] == {**stand, "roles": {"w": stand}}
+    shown = ask("what-if", wanting(tmp_path, "1")).stdout
+    assert ["default/close", "w", "node", "a2", "0", "2"] in [line.split() for line in shown.splitlines()]
+
+
+@pytest.mark.usefixtures("network")
+def test_what_if_says_of_which_domain_too_little_is_free(ask: Any, tmp_path: Path) -> None:
+    found = json.loads(ask("what-if", wanting(tmp_path, "2"), "-o", "json").stdout)
+    conditions = {each["type"]: each for each in found["podgroups"]["default/close"]["conditions"]}
+    assert conditions["Scheduled"]["reason"] == "TopologyUnsatisfied"
+    assert conditions["Scheduled"]["message"].startswith("1 of 2 pods fit within 2 hops of one another, in rack a;")
+    assert {name for name, one in found["pods"].items() if one["phase"] == "Pending"} == {
+        "default/close-w-0", "default/close-w-1",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("network")
+def test_what_if_knows_of_whole_nodes(ask: Any, tmp_path: Path) -> None:
+    path = wanting(tmp_path, "1500m", topology={"mode": "Preferred"}, exclusive=True)
+    found = json.loads(ask("what-if", path, "-o", "json").stdout)
+    nodes = {one["node"] for name, one in found["pods"].items() if name.startswith("default/close-")}
+    assert nodes == {"a2", "b2"}
+
+
+def test_what_if_without_the_plugin_says_that_nothing_acts_on_topology(
+    ask: Any, network: dict[str, Any], tmp_path: Path
+) -> None:
+    network["/api/v1/configmaps"] = a_list([installed("a")])
+    result = ask("what-if", wanting(tmp_path, "2"))
+    assert result.exit_code == 0
+    assert "nothing acts on topology: the plugin topology is not configured" in result.stderr
+
+
+def test_explain_a_group_that_waits_for_its_rack(ask: Any, server: ThreadingHTTPServer) -> None:
+    message = "3 of 4 pods of role worker fit within 2 hops of one another, in rack b1/a; raise topology.maxHops"
+    apart = {"type": "Scheduled", "status": "False", "reason": "TopologyUnsatisfied", "message": message}
+    group = {**WAITING, "status": {**WAITING["status"], "conditions": [apart]}}
+    server.answers[f"{ROOT}/namespaces/team/podgroups/big"] = group  # type: ignore[attr-defined]
+    lines = ask("explain", "team/big").stdout.splitlines()
+    assert lines[1:3] == ["  reason   TopologyUnsatisfied", f"           {message}"]
+    found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
+    assert (found["reason"], found["message"]) == ("TopologyUnsatisfied", message)
