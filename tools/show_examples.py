@@ -1,4 +1,4 @@
-"""Bring the output of commands that docs/simulator.md shows up to date: `python -m tools.show_examples`."""
+"""Bring the output of commands that the pages show up to date: `python -m tools.show_examples`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs" / "simulator.md"
+PAGES = ROOT / "docs" / "simulator.md", ROOT / "docs" / "traces.md"
 _SHOWN = re.compile(r"```console\n\$ kbatch ([^\n]*)\n.*?```", re.DOTALL)
 
 
@@ -19,9 +19,10 @@ def _run(arguments: str) -> str:
 
 def main() -> None:
     """Run each command and put what it prints below it."""
-    text = DOCUMENT.read_text("utf-8")
-    shown = _SHOWN.sub(lambda match: f"```console\n$ kbatch {match[1]}\n{_run(match[1])}```", text)
-    DOCUMENT.write_text(shown, "utf-8")
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        shown = _SHOWN.sub(lambda match: f"```console\n$ kbatch {match[1]}\n{_run(match[1])}```", text)
+        page.write_text(shown, "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`kbatch simulate`: the engine in virtual time, on ordinary manifests."""
+"""`kbatch simulate`: the engine in virtual time, on ordinary manifests; or a trace of jobs."""
 
 from __future__ import annotations
 
@@ -8,37 +8,124 @@ from typing import Annotated
 
 import typer
 
+from kbatch.choices import Backfill, PodShape, TraceForm, TracePolicy
 from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.cli.progress import shown
+from kbatch.cli.traces import TraceRequest, run_trace
 from kbatch.times import SECOND
+
+_MANIFESTS = ("--max-cycles", "--extra-cycles")
+"""Options that say nothing of a trace."""
+_BOTH = ("--scheduler-conf", "--until", "--output")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command("simulate", short_help="Run the scheduler on manifests, in virtual time.")(simulate)
+    app.command("simulate", short_help="Run the scheduler on manifests, or a trace of jobs, in virtual time.")(simulate)
 
 
 def simulate(
+    context: typer.Context,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Manifests: files, folders, or - for standard input.")
-    ],
+        list[str] | None, typer.Argument(metavar="PATH...", help="Manifests: files, folders, or - for standard input.")
+    ] = None,
     scheduler_conf: Annotated[
         Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
     ] = None,
     until: Annotated[
-        float | None, typer.Option("--until", min=0, max=10**9, metavar="SECONDS", help="Stop the clock there.")
+        float | None, typer.Option("--until", min=0, max=4 * 10**9, metavar="SECONDS", help="Stop the clock there.")
     ] = None,
     max_cycles: Annotated[int, typer.Option("--max-cycles", min=1, help="Give up after so many cycles.")] = 100_000,
     extra_cycles: Annotated[
         int, typer.Option("--extra-cycles", min=0, help="Time so many idle cycles at the end.")
     ] = 0,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="A log of jobs to run, in the place of manifests.")
+    ] = None,
+    form: Annotated[TraceForm | None, typer.Option("--format", help="The format of the trace.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", metavar="N|FILE", help="How many nodes the trace runs on, or their list.")
+    ] = None,
+    node_cpus: Annotated[
+        str | None, typer.Option("--node-cpus", metavar="C", help="CPUs of each of the nodes; 1 by default.")
+    ] = None,
+    node_gpus: Annotated[
+        int | None, typer.Option("--node-gpus", min=0, metavar="G", help="GPUs of each of the nodes; 0 by default.")
+    ] = None,
+    policy: Annotated[TracePolicy, typer.Option("--policy", help="In which order its jobs start.")] = TracePolicy.FCFS,
+    backfill: Annotated[
+        Backfill, typer.Option("--backfill", help="Which of them start before one that does not fit.")
+    ] = Backfill.NONE,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            "--depth",
+            min=1,
+            max=1000,
+            metavar="K",
+            help="How many that cannot start get reservations: by default 1 with easy, 1000 with conservative.",
+        ),
+    ] = None,
+    shape: Annotated[
+        PodShape, typer.Option("--shape", help="A pod for each processor or task, or one (rigid) for a job.")
+    ] = PodShape.PODS,
+    job_nodes: Annotated[
+        bool, typer.Option("--job-nodes/--no-job-nodes", help="Whether to print where each job of the trace ran.")
+    ] = True,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw utilisation, queue lengths and shares.")
+    ] = None,
+    check_backfill: Annotated[
+        bool,
+        typer.Option("--check-backfill", help="Check that no job delays one before it; status 1 if so."),
+    ] = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Run the scheduler on manifests, in virtual time, and say what becomes of them.
+    """Run the scheduler on manifests, or a trace of jobs, in virtual time, and say what becomes of them.
 
     Nothing is sent anywhere. The exit status is 2 where the input cannot be used and 3 where --max-cycles cut the run
     off.
     """
+    given = _given(context)
+    if trace is not None:
+        if paths:
+            fail("there are manifests beside a trace: a run takes one or the other", BAD_INPUT)
+        for option in _MANIFESTS:
+            if option in given:
+                fail(f"{option} says nothing of a trace", BAD_INPUT)
+        run_trace(
+            TraceRequest(
+                trace, form, nodes, node_cpus, node_gpus, policy, backfill, depth, shape, until, job_nodes, plot,
+                check_backfill, scheduler_conf, output,
+            )
+        )  # fmt: skip
+        return
+    if not paths:
+        raise typer.BadParameter("manifests, or --trace FILE, are missing", param_hint="PATH...")
+    for option in sorted(given - {*_MANIFESTS, *_BOTH}):
+        fail(f"{option} says nothing without --trace", BAD_INPUT)
+    _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, output)
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The options that stand on the command line, by their long names."""
+    return {
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.param_type_name == "option"
+        and (source := context.get_parameter_source(parameter.name or "")) is not None
+        and source.name == "COMMANDLINE"
+    }
+
+
+def _simulate_manifests(
+    paths: list[str],
+    scheduler_conf: Path | None,
+    until: float | None,
+    max_cycles: int,
+    extra_cycles: int,
+    output: Output,
+) -> None:
     from kbatch.api.configuration import ConfigurationError
     from kbatch.cli.configuration import load as load_configuration
     from kbatch.simulator.errors import InputError

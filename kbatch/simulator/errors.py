@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where an object stands: the file, the number of its document in it (from 1), its index in a list (from 0)."""
+    """Where an object stands: the file, the number of its document in it (from 1), its index in a list (from 0);
+    of a table or log the number of the line (from 1).
+    """
 
     source: str
     document: int = 0
     item: int | None = None
+    line: int = 0
 
     def __str__(self) -> str:
         text = self.source
@@ -20,6 +23,8 @@ class Place:
             text += f", document {self.document}"
         if self.item is not None:
             text += f", items[{self.item}]"
+        if self.line:
+            text += f", line {self.line}"
         return text
 
 

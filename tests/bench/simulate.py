@@ -155,7 +155,7 @@ def run(jobs: int, form: str, shapes: int, seed: int, folder: Path) -> Figure:
         for text, count in manifests(jobs, form, shapes, seed):
             file.write(text)
             pods += count
-    command = [sys.executable, "-c", _COMMAND, "simulate", str(path), "-o", "json"]
+    command = [sys.executable, "-c", MEASURED, "simulate", str(path), "-o", "json"]
     with output.open("wb") as file:
         used = subprocess.run(command, check=True, stdout=file, stderr=subprocess.PIPE).stderr.splitlines()[-1]
     seconds, memory = json.loads(used)
@@ -167,7 +167,7 @@ def run(jobs: int, form: str, shapes: int, seed: int, folder: Path) -> Figure:
     )  # fmt: skip
 
 
-_COMMAND: Final = """
+MEASURED: Final = """
 import atexit, json, resource, sys
 def tell():
     use = resource.getrusage(resource.RUSAGE_SELF)

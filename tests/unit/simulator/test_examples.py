@@ -10,8 +10,12 @@ from typer.testing import CliRunner
 from kbatch.cli.main import app
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = ROOT / "docs" / "simulator.md"
-SHOWN = re.findall(r"```console\n\$ kbatch ([^\n]*)\n(.*?)```", DOCUMENT.read_text("utf-8"), flags=re.DOTALL)
+PAGES = ROOT / "docs" / "simulator.md", ROOT / "docs" / "traces.md"
+SHOWN = [
+    shown
+    for page in PAGES
+    for shown in re.findall(r"```console\n\$ kbatch ([^\n]*)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+]
 NAMES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/cluster.yaml"))
 
 

@@ -1,0 +1,155 @@
+"""`kbatch simulate --trace`: a workload log in virtual time."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from kbatch.choices import Backfill, PodShape, TraceForm, TracePolicy
+from kbatch.cli.output import BAD_INPUT, FAILED, Output, console, fail, warn
+from kbatch.cli.progress import shown
+from kbatch.times import SECOND
+
+if TYPE_CHECKING:
+    from kbatch.engine import Policy as EnginePolicy
+    from kbatch.simulator.traces.cluster import Cluster
+    from kbatch.simulator.traces.result import TraceResult
+
+MOST_NODES: Final = 1_000_000
+_MOST_DELAYS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """What the command line says of a trace; None: it says nothing.
+
+    Attributes:
+        nodes: a number, or a file that lists them.
+        until: in seconds.
+    """
+
+    trace: Path
+    form: TraceForm | None
+    nodes: str | None
+    node_cpus: str | None
+    node_gpus: int | None
+    policy: TracePolicy
+    backfill: Backfill
+    depth: int | None
+    shape: PodShape
+    until: float | None
+    job_nodes: bool
+    plot: Path | None
+    check: bool
+    scheduler_conf: Path | None
+    output: Output
+
+
+def run_trace(request: TraceRequest) -> None:
+    """Run a trace and print what became of it. Status 1 where the check of backfilling finds a delay."""
+    from kbatch.api.configuration import ConfigurationError
+    from kbatch.simulator.errors import InputError
+    from kbatch.simulator.traces.files import load_trace
+    from kbatch.simulator.traces.options import Options
+    from kbatch.simulator.traces.run import simulate
+
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        if request.form is None:
+            _refuse("--format is missing: swf, openb or csv")
+        if request.policy is TracePolicy.CONF:
+            _refuse_list_scheduling(request)
+        elif request.scheduler_conf is not None:
+            _refuse("--scheduler-conf says nothing of a trace without --policy conf")
+        if request.depth is not None and request.backfill is Backfill.NONE:
+            _refuse("--depth says nothing without --backfill easy or --backfill conservative")
+        cluster = _cluster(request)
+        options = Options(
+            policy=request.policy,
+            backfill=request.backfill,
+            depth=request.depth,
+            shape=request.shape,
+            until=None if request.until is None else round(request.until * SECOND),
+            nodes=request.job_nodes and request.output is Output.JSON,
+            slices=request.plot is not None,
+            check=request.check,
+        )
+        trace = load_trace(str(request.trace), request.form)
+        policy = _engine_policy(request)
+        with shown() as progress:
+            if policy is not None:
+                from kbatch.simulator.traces.engine import simulate_by_engine
+
+                result = simulate_by_engine(trace, cluster, options, policy, progress)
+            else:
+                result = simulate(trace, cluster, options, progress)
+    except (InputError, ConfigurationError) as error:
+        fail(str(error), BAD_INPUT)
+    if request.plot is not None:
+        _draw(result, request.plot)
+    _print(result, request.output)
+    for delay in result.delays[:_MOST_DELAYS]:
+        warn(str(delay))
+    if result.delays:
+        fail(f"{len(result.delays)} reservations were put off by jobs that were let in before them", FAILED)
+
+
+def _refuse_list_scheduling(request: TraceRequest) -> None:
+    """The configuration says what the engine does: options of the other policies say nothing."""
+    if request.backfill is not Backfill.NONE or request.depth is not None:
+        _refuse("--backfill and --depth say nothing with --policy conf: the configuration says how to backfill")
+    if request.check:
+        _refuse("--check-backfill says nothing with --policy conf")
+
+
+def _engine_policy(request: TraceRequest) -> EnginePolicy | None:
+    from kbatch.cli.configuration import load
+
+    return load(request.scheduler_conf)[1] if request.policy is TracePolicy.CONF else None
+
+
+def _cluster(request: TraceRequest) -> Cluster:
+    from kbatch.resources import CPU, QuantityError, parse_quantity
+    from kbatch.simulator.traces.files import load_cluster
+
+    nodes = request.nodes
+    if nodes is None:
+        _refuse("--nodes is missing: how many nodes there are, or a file that lists them")
+    if not nodes.isdecimal():
+        if request.node_cpus is not None or request.node_gpus is not None:
+            _refuse("--node-cpus and --node-gpus say nothing where --nodes names a file")
+    elif not 1 <= int(nodes) <= MOST_NODES:
+        _refuse(f"--nodes {nodes}: there must be from 1 to {MOST_NODES} nodes")
+    try:
+        cpu = parse_quantity(CPU, request.node_cpus or "1")
+    except QuantityError as error:
+        _refuse(f"--node-cpus: {error}")
+    if cpu <= 0:
+        _refuse(f"--node-cpus {request.node_cpus}: a node must have some")
+    return load_cluster(nodes, cpu, request.node_gpus or 0)
+
+
+def _draw(result: TraceResult, path: Path) -> None:
+    from kbatch.simulator.traces.plot import draw
+
+    try:
+        path.write_text(draw(result), "utf-8")
+    except OSError as error:
+        fail(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def _print(result: TraceResult, output: Output) -> None:
+    if output is Output.JSON:
+        for piece in result.encode():
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    with console() as out:
+        result.report(out)
+
+
+def _refuse(text: str) -> NoReturn:
+    fail(text, BAD_INPUT)

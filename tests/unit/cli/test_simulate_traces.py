@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbatch.cli.main import app
+from kbatch.simulator.traces.easy import ListScheduler
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = str(ROOT / "examples" / "trace" / "jobs.swf")
+CSV = "arrival,duration,estimate,tasks\n0,10,10,2\n1,5,5,4\n2,9,9,2\n2,8,8,2\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "jobs.csv"
+    path.write_text(CSV)
+    return str(path)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "starts"),
+    [
+        ((), [0, 10, 15, 15]),
+        (("--policy", "sjf"), [0, 10, 15, 15]),
+        (("--backfill", "easy"), [0, 10, 15, 2]),
+        (("--backfill", "conservative", "--depth", "5"), [0, 10, 15, 2]),
+    ],
+)
+def test_a_trace_runs_as_it_is_asked_to(trace: str, options: tuple[str, ...], starts: list[int]) -> None:
+    status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", *options, "-o", "json")
+    assert (status, err) == (0, "")
+    assert [job["start"] for job in json.loads(out)["jobs"].values()] == starts
+
+
+def test_an_archive_format_and_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "run.svg"
+    status, out, _ = run(
+        "--trace", EXAMPLE, "--format", "swf", "--nodes", "16", "--backfill", "easy", "--plot", str(picture)
+    )  # fmt: skip
+    assert status == 0
+    assert "let in" not in out
+    assert picture.read_text("utf-8").startswith("<svg ")
+
+
+def test_nodes_from_a_list(tmp_path: Path) -> None:
+    (tmp_path / "pods.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
+        "p,4000,1024,1,500,0,10,0\nq,4000,1024,1,500,0,10,0\n"
+    )
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,0,\nb,8000,4096,1,T4\n")
+    arguments = ("--trace", str(tmp_path / "pods.csv"), "--format", "openb", "--nodes", str(tmp_path / "nodes.csv"))
+    status, out, _ = run(*arguments, "-o", "json")
+    assert status == 0
+    assert json.loads(out)["jobs"] == {
+        "p": {"submit": 0.0, "start": 0.0, "finish": 10.0, "nodes": ["b"]},
+        "q": {"submit": 0.0, "start": 10.0, "finish": 20.0, "nodes": ["b"]},
+    }
+
+
+def test_without_nodes_of_jobs_and_rigid(trace: str) -> None:
+    arguments = ("--trace", trace, "--format", "csv", "--nodes", "2", "--node-cpus", "2", "--shape", "rigid")
+    _, out, _ = run(*arguments, "--no-job-nodes", "--until", "5", "-o", "json")
+    found = json.loads(out)
+    assert found["summary"]["dropped"]["too_large"] == 1
+    assert found["jobs"]["1"] == {"submit": 0.0, "start": 0.0, "finish": None}
+
+
+def test_the_check_says_that_all_is_well(trace: str) -> None:
+    status, out, _ = run("--trace", trace, "--format", "csv", "--nodes", "4", "--backfill", "easy", "--check-backfill")
+    assert status == 0
+    assert "1 jobs were let in before others, 0 times to their harm" in out
+
+
+def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
+    trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_away(scheduler: ListScheduler) -> None:
+        scheduler._most.clear()
+        scheduler._fitting.clear()
+        scheduler._limits, scheduler._rooms = [], [scheduler.timeline.room(0)]
+
+    monkeypatch.setattr(ListScheduler, "_look", look_away)
+    arguments = ("--trace", trace, "--format", "csv", "--nodes", "4", "--backfill", "easy", "--check-backfill")
+    status, out, err = run(*arguments, "-o", "json")
+    assert status == 1
+    assert err.splitlines() == [
+        "kbatch: at 2 s job 3 was let in before job 2, which cannot start at 10 s for it",
+        "kbatch: 1 reservations were put off by jobs that were let in before them",
+    ]
+    assert json.loads(out)["summary"]["backfill_check"] == {"looked_at": 1, "delays": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ((), "--format is missing: swf, openb or csv"),
+        (("--format", "csv"), "--nodes is missing: how many nodes there are, or a file that lists them"),
+        (("--format", "csv", "--nodes", "0"), "--nodes 0: there must be from 1 to 1000000 nodes"),
+        (("--format", "csv", "--nodes", "none.csv"), "none.csv: cannot be read: No such file or directory"),
+        (("--format", "csv", "--nodes", "n.csv", "--node-cpus", "2"), "--node-cpus and --node-gpus say nothing where"),
+        (
+            ("--format", "csv", "--nodes", "4", "--node-cpus", "x"),
+            "--node-cpus: quantity 'x': not a Kubernetes",
+        ),
+        (("--format", "csv", "--nodes", "4", "--node-cpus", "0"), "--node-cpus 0: a node must have some"),
+        (("--format", "csv", "--nodes", "4", "--depth", "2"), "--depth says nothing without --backfill"),
+        (
+            ("--format", "csv", "--nodes", "4", "--policy", "conf", "--backfill", "easy"),
+            "--backfill and --depth say nothing with --policy conf",
+        ),
+        (("--format", "csv", "--nodes", "4", "--policy", "conf", "--check-backfill"), "--check-backfill says nothing"),
+        (("--format", "csv", "--nodes", "4", "--scheduler-conf", "a"), "--scheduler-conf says nothing of a trace"),
+        (("--format", "csv", "--nodes", "4", "--max-cycles", "4"), "--max-cycles says nothing of a trace"),
+        (("--format", "csv", "--nodes", "4", "examples/gang"), "there are manifests beside a trace"),
+        (("--format", "swf", "--nodes", "4"), "{trace}, line 1: there are 1 columns, not 18"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence_and_status_2(trace: str, options: tuple[str, ...], sentence: str) -> None:
+    status, out, err = run("--trace", trace, *options)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"kbatch: {sentence.format(trace=trace)}")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
+    picture = str(tmp_path / "none" / "a.svg")
+    status, _, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", picture)
+    assert (status, err) == (1, f"kbatch: {picture}: cannot be written: No such file or directory\n")
+
+
+@pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--check-backfill",), ("--plot", "a.svg")])
+def test_options_of_traces_say_nothing_of_manifests(option: tuple[str, ...]) -> None:
+    status, _, err = run(str(ROOT / "examples" / "gang"), *option)
+    assert (status, err) == (2, f"kbatch: {option[0]} says nothing without --trace\n")
+
+
+def test_equal_input_gives_equal_output_but_for_the_time(trace: str) -> None:
+    outputs = []
+    for _ in range(2):
+        _, out, _ = run("--trace", trace, "--format", "csv", "--nodes", "4", "--backfill", "easy", "-o", "json")
+        found = json.loads(out)
+        found["summary"].pop("engine_seconds")
+        outputs.append(found)
+    assert outputs[0] == outputs[1]
