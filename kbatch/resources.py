@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -24,6 +25,9 @@ PODS: Final = "pods"
 
 LIMIT: Final = 2**53
 """Amounts beyond this are refused: they would not survive a JSON reader that uses doubles."""
+
+MILLION: Final = 1_000_000
+"""Usage, a weighted sum of amounts, is counted in millionths of its unit."""
 
 _QUANTITY: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?",
@@ -206,3 +210,30 @@ def scale(vector: Mapping[str, int], count: int) -> Resources:
 def positive(vector: Mapping[str, int]) -> Resources:
     """The dimensions above zero."""
     return {name: amount for name, amount in vector.items() if amount > 0}
+
+
+def decimal_of(millionths: int) -> str:
+    """`2.5`: a number of millionths in whole ones."""
+    whole, part = divmod(abs(millionths), MILLION)
+    text = f"{whole}.{part:06d}".rstrip("0").rstrip(".")
+    return f"-{text}" if millionths < 0 else text
+
+
+def in_units(millionths: int) -> int | str:
+    """A number of millionths as it stands in a status: an integer where it is whole, else a text such as `2.5`."""
+    return decimal_of(millionths) if millionths % MILLION else millionths // MILLION
+
+
+def in_millionths(value: str | float) -> int:
+    """What stands in a status so, in millionths, rounded; below 0 it counts as 0.
+
+    Raises:
+        QuantityError: no number, or one beyond 2**53 units.
+    """
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        raise QuantityError(value, "not a number such as 2 or 2.5") from None
+    if not number.is_finite() or abs(number) > LIMIT:
+        raise QuantityError(value, "not a number, or larger than 2^53")
+    return max(0, round(number * MILLION))

@@ -22,6 +22,7 @@ from kbatch.api.schema import (
     ResourceList,
     Rule,
     StatusResourceList,
+    Usage,
 )
 
 _INT32: Final = {"format": "int32"}
@@ -262,6 +263,8 @@ class PodGroupStatus(ApiModel):
     """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
     scheduling_attempts: Count = 0
     """How often the group was sent back since it was last whole: not whole in time, or broken for too long."""
+    excess_charged: Usage | None = None
+    """Resource-minutes that the group takes of its queue's excessBudget, as long as it is in queue or runs."""
     node_failures: (
         Annotated[
             list[NodeFailures],

@@ -17,9 +17,11 @@ from kbatch.api.schema import (
     ResourceList,
     Rule,
     StatusResourceList,
+    Usage,
 )
 
 MOST_WEIGHT: Final = 1_000_000
+MOST_BUDGET: Final = 1_000_000_000
 
 
 class QueueState(StrEnum):
@@ -51,8 +53,31 @@ class QueueSpec(ApiModel):
     """How many of the queue's groups may be evicted as wholes in any hour; 0: none. Absent: any number. Pods above a
     group's minimum do not count.
     """
+    excess_budget: Annotated[int, Field(ge=0, le=MOST_BUDGET, json_schema_extra={"format": "int64"})] | None = None
+    """How many resource-minutes the queue's groups with a lifetime may be charged together for what they take beyond
+    its fair share; see the plugin `flow`. Absent: any number.
+    """
     parent: DnsName | None = None
     """The queue that this one shares its part with others under. Not used yet."""
+
+
+class QueueFlow(ApiModel):
+    """How much the queue has used, its past fading; in the units of the plugin `flow`, such as cores.
+
+    At a later instant t the flow is `usage + (value - usage) * 0.5 ** ((t - time) / halfTime)`. Written when the usage
+    has changed.
+    """
+
+    value: Usage
+    """The flow at `time`; never below the usage."""
+    unlimited_value: Usage
+    """The same of the groups without a lifetime alone."""
+    usage: Usage
+    """What the queue's groups use since then: what those ask for that are placed or were promised their place."""
+    unlimited_usage: Usage
+    """The same of the groups without a lifetime alone."""
+    time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    """Since when the usage is this."""
 
 
 class QueueStatus(ApiModel):
@@ -76,6 +101,12 @@ class QueueStatus(ApiModel):
     """Groups that run, whole or in part."""
     completed: Count = 0
     """Groups that ended, well or badly, and still exist."""
+    flow: QueueFlow | None = None
+    """What the queue has used; only where the plugin `flow` is configured."""
+    fair_share: Usage | None = None
+    """The queue's part of the cluster by weight among all open queues; only with the plugin `flow`."""
+    excess_charged: Usage | None = None
+    """Resource-minutes that the queue's groups are charged together; only with the plugin `flow`."""
     conditions: Conditions | None = None
     """What is to be said about the queue beyond numbers."""
 

@@ -37,6 +37,8 @@ def _rows(schema: Mapping[str, Any], prefix: str) -> Iterator[str]:
 def _type(field: Mapping[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
+    if "x-kubernetes-int-or-string" in field:
+        return "number"
     if field["type"] == "integer":
         low, high = field.get("minimum"), field.get("maximum")
         return f"integer, {low} to {high}" if high is not None else f"integer from {low}" if low else "integer"

@@ -105,6 +105,19 @@ ResourceList: TypeAlias = Annotated[
 ]
 """Amounts by resource name, as a pod's requests are written; none negative, none beyond what kbatch counts exactly."""
 
+Usage: TypeAlias = Annotated[
+    int | str,
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+            "pattern": r"^[0-9]+(\.[0-9]{1,6})?$",
+        }
+    ),
+]
+"""A number with up to six decimals: a bare integer where it is whole, else a text."""
+
 StatusResourceList: TypeAlias = dict[str, Quantity]
 """Amounts by resource name in a status: written by kbatch alone, so not checked again."""
 

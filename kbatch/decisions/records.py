@@ -177,8 +177,9 @@ def write_decision(decision: Transaction | Verdict) -> bytes:
     if isinstance(decision, Transaction):
         return _encode({"transaction": decision})
     verdict: dict[str, Any] = {name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"}
-    if not decision.members_lost:
-        del verdict["members_lost"]  # as logs have it that are older than this
+    for name in ("members_lost", "charged"):
+        if not verdict[name]:
+            del verdict[name]  # as logs have it that are older than this
     verdict["reason"] = _reason(decision.reason)
     return _encode({"verdict": verdict})
 

@@ -28,6 +28,7 @@ from kbatch.engine.decisions import (
     verdict_conditions,
 )
 from kbatch.engine.loader import build_policy
+from kbatch.engine.plugin import QueueStanding
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.state.cycle_state import CycleState
 from kbatch.engine.state.snapshot import Snapshot, take_snapshot
@@ -43,6 +44,7 @@ __all__ = [
     "Observer",
     "Outcome",
     "Policy",
+    "QueueStanding",
     "Report",
     "Snapshot",
     "Step",

@@ -5,7 +5,7 @@ With `loader`, the only module that knows concrete actions; it knows them by the
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 from kbatch.api.objects import PodDisruptionBudget
@@ -20,6 +20,7 @@ from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.placement.scoring import Scoring
+from kbatch.engine.plugin import QueueStanding
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
@@ -47,6 +48,9 @@ class Outcome:
         next_wake: when the same snapshot could first be decided otherwise, in microseconds since the epoch, or None.
         errors: what was raised while a group was worked on; see `kbatch.engine.session.guarding`.
         whole, gone: how the cycle's verdicts are to be read; see `kbatch.engine.decisions.Report`.
+        queues: by name what is to be written to the status of queues; None: nothing has happened since it was said.
+        opinion: when a plugin's opinion on the same cluster changes by itself, in microseconds since the epoch; None:
+            never.
     """
 
     memo: Memo
@@ -55,6 +59,8 @@ class Outcome:
     errors: tuple[GroupError, ...] = ()
     whole: bool = False
     gone: tuple[str, ...] = ()
+    queues: Mapping[str, QueueStanding] | None = None
+    opinion: int | None = None
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
@@ -72,7 +78,7 @@ def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) ->
     if memo.idle is not None:
         generation, wake = memo.idle
         if generation == snapshot.generation and (wake is None or snapshot.now < wake):
-            return Outcome(memo, snapshot.state, wake)
+            return Outcome(memo, snapshot.state, wake, opinion=memo.opinion)
     with observer.span("session"):
         context = _context(snapshot, policy, memo)
     try:
@@ -152,7 +158,8 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     for withdrawal in ending(session):
         decided = True
         yield withdrawal
-    wake = session.next_wake()
+    opinion = session.opinion()
+    wake = session.next_wake(opinion)
     after = Memo(policy.fingerprint)
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
@@ -160,10 +167,12 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)
+    after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)
     awake.leave(after, session)
     state = yield from _state_after(context)
-    outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone)
+    queues = session.standings()
+    outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone, queues, opinion)
     yield from context.feasibility.let_go()
     yield from context.rankings.let_go()
     yield from session.let_go()

@@ -73,6 +73,7 @@ class Verdict(msgspec.Struct, frozen=True):
         pods_unschedulable: its waiting pods are to say Unschedulable: more capacity is what would help.
         members_lost: its minimum was placed once and pods of it were lost since; the rest of it runs on.
         attempts: what `status.schedulingAttempts` should be: how often it was sent back from InQueue for being late.
+        charged: what `status.excessCharged` should be, in millionths of a resource-minute.
     """
 
     group: str
@@ -85,6 +86,7 @@ class Verdict(msgspec.Struct, frozen=True):
     attempts: int = 0
     job: str = ""
     members_lost: bool = False
+    charged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,13 @@ from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
+from kbatch.engine.state.promises import Promises
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.shares import dominant_part
 from kbatch.model.tasks import Task, TaskClass
+from kbatch.model.usage import Anchor
 from kbatch.resources import Resources
 
 Key: TypeAlias = tuple[Any, ...]
@@ -191,6 +193,23 @@ class Preemptor:
         return any(task.never_preempts for task in self.tasks)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueStanding:
+    """What a plugin has to say of a queue, for its status.
+
+    Attributes:
+        flow: what the queue has used; None: nothing ever.
+        fair_share: the queue's part of the cluster by weight, in millionths of a unit of usage, such as a core.
+        charged: what its groups take of its excessBudget together, in millionths of a resource-minute.
+        half_life: after which past usage counts half, in microseconds.
+    """
+
+    flow: Anchor | None
+    fair_share: int
+    charged: int
+    half_life: int
+
+
 class View(Protocol):
     """What a plugin sees of the session. Read only."""
 
@@ -202,6 +221,8 @@ class View(Protocol):
     """Capacity of the cluster."""
     model: ClusterModel
     """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
+    promises: Promises
+    """What groups in queue were promised and do not hold yet."""
     emptied: bool
     """This is the cluster without this scheduler's pods, and without those that terminate: whoever counts what stands
     on nodes leaves them out. `room` does.
@@ -217,6 +238,10 @@ class View(Protocol):
 
     def queue(self, name: str) -> QueueState:
         """A queue; raises KeyError where there is none."""
+        ...
+
+    def live(self) -> Sequence[JobState]:
+        """The groups that the cycle looks at, the oldest first: all that are in queue and wait, and others."""
         ...
 
     def alone(self, job: JobState) -> Mapping[str, Sequence[int]]:
@@ -281,6 +306,12 @@ class Plugin:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
         return method in cls.agrees if cls.agrees is not None else cls.answers(method)
 
+    minds_promises: ClassVar[bool] = False
+    """Whether it reads `View.promises`; else they need not be kept."""
+
+    by_priority: ClassVar[bool] = False
+    """Whether the groups of a queue are to come in queue by their priority before their age, whoever may be evicted."""
+
     def __init__(self, arguments: Any, view: View) -> None:
         self.arguments = arguments
         self.view = view
@@ -291,6 +322,14 @@ class Plugin:
 
     def wake(self) -> int | None:
         """The instant at which this plugin's opinion on an unchanged cluster changes by itself; None: never."""
+        return None
+
+    def left(self) -> Any:
+        """What it leaves to the next cycle: asked when all is decided."""
+        return self.state
+
+    def standing(self, queue: QueueState) -> QueueStanding | None:
+        """What is to be written to the queue's status, as things stand when all is decided; None: nothing."""
         return None
 
     def prepare(self) -> Iterable[None]:
@@ -308,6 +347,12 @@ class Plugin:
     def queue_order_key(self, queue: QueueState) -> Key:
         """Which queue comes first."""
         return ()
+
+    def queue_order_key_with(self, queue: QueueState, more: Mapping[str, int]) -> Key:
+        """Which queue comes first where each is asked about what its first job would take next. By default this does
+        not matter. `queue_order_key` is still asked where no job is at hand.
+        """
+        return self.queue_order_key(queue)
 
     def job_order_key(self, job: JobState) -> Key:
         """Which job of a queue comes first."""
@@ -436,6 +481,30 @@ class Plugin:
         """Why the job must not come in queue yet."""
         return None
 
+    def admission(self, job: JobState, asked: Mapping[str, int]) -> Reason | None:
+        """Why the job must not come in queue yet, where it would be promised so much."""
+        return None
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """How many more tasks of this one's class and role the job may place now, whatever room there is; None: any
+        number. Asked of the very tasks that are placed, of all sums as they stand then.
+        """
+        return None
+
+    def too_much(self, job: JobState, task: Task) -> Reason:
+        """Why one more such task may not be placed now; asked where there is no headroom."""
+        raise NotImplementedError
+
+    def limits(self) -> bool:
+        """Whether `admission` or `headroom` may refuse anything in this cycle; else they are not asked."""
+        return True
+
+    def charge(self, job: JobState) -> int:
+        """What a job with a lifetime takes of its queue's excessBudget from now on, in millionths of a resource-minute.
+        Asked when it has come in queue, and when something of it has been placed for good; its sums count it already.
+        """
+        return job.charged
+
     def job_ready(self, job: JobState) -> Reason | None:
         """Why what the open statement binds is not enough for the job to run."""
         return None
@@ -457,6 +526,14 @@ class Plugin:
     def reclaimable(self, preemptor: Preemptor, unit: Unit) -> Vote:
         """Whether the unit may go for a preemptor of another queue, against the state after those already chosen."""
         return ABSTAIN
+
+    def may_give(self, donor: QueueState, receiver: QueueState) -> bool:
+        """Whether `reclaimable` could ever let a unit of one queue go for a job of another, as things are."""
+        return True
+
+    def gives_first(self, queue: QueueState) -> Key:
+        """Which queue gives first, of units of other queues that go as willingly; must not change within a cycle."""
+        return ()
 
     def best_vote(self, ballot: str, preemptor: Preemptor, holder: Holder) -> Vote:
         """The most that its vote (`ballot`: preemptable, reclaimable) could be on any unit of any such group, but for

@@ -258,6 +258,11 @@ class GroupIndex:
                 queue.count(*job.counted[1:], -1)
             job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
             queue.count(*job.counted[1:], 1)
+            if job.ending is not None:
+                queue.count_ending(job.ending, -1)
+            job.ending = (job.allocated, job.charged) if job.ends else None
+            if job.ending is not None:
+                queue.count_ending(job.ending, 1)
             if job.holding or job.terminating:
                 queue.holders[job.key] = job
             else:
@@ -299,6 +304,9 @@ class GroupIndex:
         if job.counted is not None:
             queue.count(*job.counted[1:], -1)
             job.counted = None
+        if job.ending is not None:
+            queue.count_ending(job.ending, -1)
+            job.ending = None
         queue.jobs.pop(job.key, None)
         queue.holders.pop(job.key, None)
         queue.ages.drop(job.key)

@@ -13,7 +13,7 @@ from kbatch.model.ages import Ages
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
-from kbatch.resources import PODS, Resources, add, parse_quantity, parse_resources
+from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources
 
 _PLACEMENTS: Final = {each.value: each for each in Placement}
 
@@ -97,6 +97,8 @@ class Job:
     allocated: Resources = field(default_factory=dict)
     counted: tuple[str, Resources, Resources, Parts] | None = None
     """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
+    ending: tuple[Resources, int] | None = None
+    """The same of a group with a lifetime: what it holds, and what it is charged; None: it has none."""
 
     def condition(self, type_: str) -> Condition | None:
         """A condition of its PodGroup as the API server has it."""
@@ -106,6 +108,22 @@ class Job:
         """Whether that condition stands and is "True"."""
         condition = self.condition(type_)
         return condition is not None and condition.status == conditions.TRUE
+
+    @property
+    def ends(self) -> bool:
+        """Whether the group has a lifetime."""
+        return self.group is not None and self.group.spec.lifetime_seconds is not None
+
+    @property
+    def charged(self) -> int:
+        """What of its queue's excessBudget it takes, in millionths of a resource-minute, by what its status says."""
+        charged = self.group.status.excess_charged if self.group is not None else None
+        if not charged or self.over:
+            return 0
+        try:
+            return in_millionths(charged)
+        except QuantityError:
+            return 0
 
     @property
     def orphan(self) -> bool:
@@ -290,6 +308,9 @@ class QueueRecord:
         request: `allocated` and all that its groups ask for besides.
         parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
         capability: the hard cap; None: none.
+        ending: what of `allocated` groups with a lifetime hold. charged: what they take of `excess_budget` together, in
+            millionths of a resource-minute.
+        excess_budget: the most of that, in resource-minutes; None: any number.
         ages: of its groups that wait for something.
         generation: moves with every change of it or of a group of it.
     """
@@ -302,10 +323,13 @@ class QueueRecord:
     open: bool = True
     placement: Placement | None = None
     evictions_per_hour: int | None = None
+    excess_budget: int | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     holders: dict[str, Job] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
+    ending: Resources = field(default_factory=dict)
+    charged: int = 0
     parts: Parts = field(default_factory=dict)
     ages: Ages = field(default_factory=Ages)
     generation: int = 0
@@ -322,11 +346,12 @@ class QueueRecord:
         self.reclaimable, self.open = spec.reclaimable, spec.state != "Closed"
         self.placement = _PLACEMENTS.get(spec.placement or "")
         self.evictions_per_hour = spec.evictions_per_hour
+        self.excess_budget = spec.excess_budget
 
     def forget(self) -> None:
         """The Queue is gone: from now on all is as for one that was never there."""
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
-        self.placement = self.evictions_per_hour = None
+        self.placement = self.evictions_per_hour = self.excess_budget = None
 
     def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""
@@ -340,6 +365,11 @@ class QueueRecord:
             _count(part[1], asked, sign)
             if not part[1]:
                 del self.parts[selections]
+
+    def count_ending(self, ending: tuple[Resources, int], sign: int) -> None:
+        """Add (1) or take away (-1) what one group with a lifetime holds and is charged."""
+        _count(self.ending, ending[0], sign)
+        self.charged += sign * ending[1]
 
 
 def _count(vector: Resources, change: Resources, sign: int) -> None:

@@ -36,7 +36,7 @@ from kbatch.engine.decisions import Bind, Eviction, Nomination, Transaction, Ver
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.jobs_release import HELD, group_for, group_of, named_group
 from kbatch.model.phase import Phase
-from kbatch.resources import QuantityError
+from kbatch.resources import QuantityError, in_units
 from kbatch.simulator import pods as changes
 from kbatch.simulator.control import Controllers
 from kbatch.simulator.errors import Fault, InputError
@@ -399,9 +399,13 @@ class SimulatedCluster:
             enqueued = conditions.is_true(standing, conditions.ENQUEUED)
             return enqueued, enqueued
         merged = conditions.merge(standing, verdict_conditions(verdict, group.metadata.generation), timestamp(now))
-        if merged != standing or verdict.attempts != group.status.scheduling_attempts:
-            status = replace(group.status, conditions=merged, scheduling_attempts=verdict.attempts)
-            again = verdict.attempts == group.status.scheduling_attempts and _but_for_words(merged, standing)
+        charged = in_units(verdict.charged) if verdict.charged else None
+        same = (verdict.attempts, charged) == (group.status.scheduling_attempts, group.status.excess_charged)
+        if merged != standing or not same:
+            status = replace(
+                group.status, conditions=merged, scheduling_attempts=verdict.attempts, excess_charged=charged
+            )
+            again = same and _but_for_words(merged, standing)
             if words and not again:
                 return False, False
             self.store.put_group(replace(group, status=status), words=again)

@@ -17,6 +17,7 @@ from kbatch.api.conditions import merge
 from kbatch.api.names import GROUP, QUEUE_LABEL
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
 from kbatch.model.jobs_release import named_group
+from kbatch.model.usage import read_anchor
 from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
 from kbatch.simulator.errors import Fault, FieldError, InputError, Place
@@ -351,6 +352,10 @@ def at_start(obj: AnyObject) -> AnyObject:
     if isinstance(obj, PodGroup) and obj.status.conditions:
         stale = [msgspec.structs.replace(condition, last_transition_time=None) for condition in obj.status.conditions]
         obj.status.conditions = merge((), stale, names.timestamp(0))
+    flow = obj.status.flow if isinstance(obj, Queue) else None
+    anchor = read_anchor(flow) if flow is not None else None
+    if isinstance(obj, Queue) and flow is not None and anchor is not None and anchor.time > names.START:
+        obj.status.flow = msgspec.structs.replace(flow, time=names.timestamp(0))
     return obj
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from kbatch.api.objects import Condition
 from kbatch.engine.decisions import Bind, Eviction, Nomination
-from kbatch.resources import Resources, format_resources
+from kbatch.resources import MILLION, Resources, format_resources
 from kbatch.simulator.closeness import Stand
 from kbatch.times import SECOND
 
@@ -66,6 +66,7 @@ class GroupResult:
     `arrival` and `started` (microseconds after the start; None: never) are for the report: when the PodGroup came, and
     when its minimum was first placed. `stands`: where it stands, and then its roles, if it asks to stand together.
     `objects`: what it has besides its pods, `kind/name`; None where it asks for nothing.
+    `charged`: its `excessCharged`, in millionths of a resource-minute.
     """
 
     phase: str
@@ -76,6 +77,7 @@ class GroupResult:
     started: int | None = None
     stands: tuple[Stand, ...] = ()
     objects: tuple[str, ...] | None = None
+    charged: int | None = None
 
     def json(self) -> dict[str, Any]:
         """As it stands in `podgroups`."""
@@ -91,7 +93,32 @@ class GroupResult:
             found["topology"] = {**whole.json(), "roles": {stand.role: stand.json() for stand in roles}}
         if self.objects is not None:
             found["objects"] = list(self.objects)
+        if self.charged is not None:
+            found["excessCharged"] = self.charged / MILLION
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """How much a queue has used, in millionths of a unit such as a core; `charged` of a resource-minute."""
+
+    value: int
+    unlimited_value: int
+    usage: int
+    unlimited_usage: int
+    fair_share: int
+    charged: int
+
+    def json(self) -> dict[str, float]:
+        """As it stands in a queue's `flow`, in whole units."""
+        return {
+            "value": self.value / MILLION,
+            "unlimitedValue": self.unlimited_value / MILLION,
+            "usage": self.usage / MILLION,
+            "unlimitedUsage": self.unlimited_usage / MILLION,
+            "fairShare": self.fair_share / MILLION,
+            "excessCharged": self.charged / MILLION,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +126,7 @@ class QueueResult:
     """A queue at the end.
 
     For the report: `mean`, what it held on average up to the last event; `waits` (microseconds) of the pods bound in
-    it; `assumed`, that nobody declared it.
+    it; `assumed`, that nobody declared it. `flow`: what it has used, where the plugin flow is configured.
     """
 
     weight: int
@@ -109,14 +136,18 @@ class QueueResult:
     mean: Resources = field(default_factory=dict)
     waits: tuple[int, ...] = ()
     assumed: bool = False
+    flow: FlowResult | None = None
 
     def json(self) -> dict[str, Any]:
         """As it stands in `queues`."""
-        return {
+        found: dict[str, Any] = {
             "deserved": format_resources(self.deserved),
             "allocated": format_resources(self.allocated),
             "share": self.share,
         }
+        if self.flow is not None:
+            found["flow"] = self.flow.json()
+        return found
 
 
 @dataclass(frozen=True, slots=True)

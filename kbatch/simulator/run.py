@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PodGroup
-from kbatch.engine import CycleState, Memo, NullObserver, Policy, cycle, take_snapshot
+from kbatch.engine import CycleState, Memo, NullObserver, Policy, QueueStanding, cycle, take_snapshot
 from kbatch.engine.decisions import Observer, Transaction, Verdict
 from kbatch.model.phase import Phase
 from kbatch.model.shares import dominant_share
-from kbatch.resources import Resources
+from kbatch.model.usage import Anchor
+from kbatch.resources import Resources, in_millionths
 from kbatch.simulator.closeness import asks_for_it, levels_of, stands_of
 from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
 from kbatch.simulator.packing import PackingSums
-from kbatch.simulator.result import CycleResult, GroupResult, PodResult, QueueResult, Result, Use
+from kbatch.simulator.result import CycleResult, FlowResult, GroupResult, PodResult, QueueResult, Result, Use
 from kbatch.times import HOUR, SECOND
 
 MAX_CYCLES: Final = 100_000
@@ -88,6 +89,8 @@ class _Run:
     count: int = 0
     now: int = 0
     wake: int | None = None
+    opinion: int | None = None
+    standings: Mapping[str, QueueStanding] = field(default_factory=dict)
     limited: bool = False
     engine_seconds: float = 0.0
     longest_slice: float = 0.0
@@ -185,6 +188,9 @@ class _Run:
             last = time.perf_counter()
         self.engine_seconds += time.perf_counter() - begin
         self.memo, self.state = outcome.memo, outcome.state
+        self.opinion = outcome.opinion
+        if outcome.queues is not None:
+            self.standings = outcome.queues
         self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START, self.now + 1)
         return transactions, verdicts
 
@@ -236,6 +242,8 @@ class _Run:
     def _last_set_time(self) -> int:
         """The last instant that some spec speaks of, in microseconds after the start."""
         last = max((instants[-1] + HOUR - START for instants in self.state.evictions.values()), default=0)
+        if self.opinion is not None:
+            last = max(last, self.opinion - START)
         for job in self.cluster.store.model.jobs.values():
             begin = (job.created if job.started is None else job.started) - START
             last = max(last, begin + _AGEING if job.waiting or job.outstanding else 0)
@@ -318,7 +326,11 @@ class _Run:
             objects = None
             if group is not None and group.spec.objects:
                 objects = () if phase in _OVER else cluster.store.objects.get(job.key, ())
-            groups[job.name] = GroupResult(phase, job.queue, group is None, standing, arrival, started, stands, objects)
+            raw = group.status.excess_charged if group is not None else None
+            charged = in_millionths(raw) if raw is not None else None
+            groups[job.name] = GroupResult(
+                phase, job.queue, group is None, standing, arrival, started, stands, objects, charged
+            )  # fmt: skip
         return dict(sorted(groups.items()))
 
     def _waits(self) -> dict[str, list[int]]:
@@ -328,6 +340,17 @@ class _Run:
             if record.bound is not None:
                 waits.setdefault(record.queue, []).append(record.bound - record.arrival)
         return waits
+
+    def _flow(self, name: str) -> FlowResult | None:
+        """How much the queue has used, as it is at the end."""
+        standing = self.standings.get(name)
+        if standing is None:
+            return None
+        flow = standing.flow or Anchor()
+        value, unlimited = flow.at(START + self.now, standing.half_life)
+        return FlowResult(
+            value, unlimited, flow.usage, flow.unlimited_usage, standing.fair_share, standing.charged
+        )  # fmt: skip
 
     def _queues(self, waits: dict[str, list[int]]) -> dict[str, QueueResult]:
         model = self.cluster.store.model
@@ -346,6 +369,7 @@ class _Run:
                 mean=self._mean(name, record.allocated),
                 waits=tuple(waits.get(name, ())),
                 assumed=self.cluster.assumed_queue and name == DEFAULT_QUEUE,
+                flow=self._flow(name),
             )
             for name, record in sorted(model.queues.items())
             if record.queue is not None

@@ -170,7 +170,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "queue-sum-not-undone", f"{_SESSION}/statement.py",
-        "queue.add(task.cls.request, change)", "queue.add(task.cls.request, abs(change))",
+        "queue.add(task.cls.request, change, ends=job.ends)", "queue.add(task.cls.request, abs(change))",
         "what was only tried, or evicted, counts in the queue for the rest of the cycle",
     ),
     Mutant(

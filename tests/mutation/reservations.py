@@ -202,7 +202,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nominated-counted-twice", _NOMINATIONS,
-        "queue.add(task.cls.request, -1)", "queue.add(task.cls.request, 0)",
+        "queue.add(task.cls.request, -1, ends=job.ends)", "queue.add(task.cls.request, 0, ends=job.ends)",
         "a queue seems to hold what it is nominated to twice",
     ),
     Mutant(

@@ -17,6 +17,7 @@ _SEARCH: Final = f"{_ROOM}/search.py"
 _SHRINKING: Final = "kbatch/engine/state/shrinking.py"
 _CONSENT: Final = "kbatch/engine/session/consent.py"
 _PLUGINS: Final = "kbatch/engine/plugins"
+_STATE: Final = "kbatch/engine/state"
 
 MUTANTS: Final = (
     # --- what serves another preemptor --------------------------------------------------------------------------------
@@ -222,13 +223,13 @@ MUTANTS: Final = (
     ),
     # --- plugins ------------------------------------------------------------------------------------------------------
     Mutant(
-        "donor-at-its-share", f"{_PLUGINS}/proportion.py",
-        "if above > 0 and unit.request.get(name, 0) > 0:", "if above >= 0 and unit.request.get(name, 0) > 0:",
+        "donor-at-its-share", f"{_STATE}/queues.py",
+        "if above > 0 and lost.get(name, 0) > 0:", "if above >= 0 and lost.get(name, 0) > 0:",
         "a queue that holds just what it deserves is reclaimed from",
     ),
     Mutant(
-        "donor-falls-too-far", f"{_PLUGINS}/proportion.py",
-        "if below <= preemptor.request.get(name, 0):", "if True:",
+        "donor-falls-too-far", f"{_STATE}/queues.py",
+        "if below <= gained.get(name, 0):", "if True:",
         "a queue falls below its share by more than the preemptor gains",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kbatch.api.objects.meta import Metadata, Object, RawResources, Value
+from kbatch.api.objects.meta import Metadata, Object, RawQuantity, RawResources, Value
 
 MOST_OBJECTS: Final = 16
 """Objects that a group may have besides its pods."""
@@ -89,6 +89,7 @@ class PodGroupStatus(Object, kw_only=True):
     allocated: RawResources | None = None
     conditions: tuple[Condition, ...] | None = None
     scheduling_attempts: int = 0
+    excess_charged: RawQuantity | None = None
     estimated_start: str | None = None
     node_failures: tuple[NodeFailures, ...] | None = None
 
@@ -109,6 +110,15 @@ class QueueSpec(Object, kw_only=True):
     parent: str = ""
     placement: str | None = None
     evictions_per_hour: int | None = None
+    excess_budget: int | None = None
+
+
+class QueueFlow(Value, kw_only=True, frozen=True):
+    value: RawQuantity = 0
+    unlimited_value: RawQuantity = 0
+    usage: RawQuantity = 0
+    unlimited_usage: RawQuantity = 0
+    time: str = ""
 
 
 class QueueStatus(Object, kw_only=True):
@@ -121,6 +131,9 @@ class QueueStatus(Object, kw_only=True):
     inqueue: int = 0
     running: int = 0
     completed: int = 0
+    flow: QueueFlow | None = None
+    fair_share: RawQuantity | None = None
+    excess_charged: RawQuantity | None = None
     conditions: tuple[Condition, ...] | None = None
 
 

@@ -17,6 +17,8 @@ from kbatch.api.reasons.base import (
     most_specific,
 )
 from kbatch.api.reasons.limits import (
+    ExcessBudgetExceeded,
+    InfiniteShareExceeded,
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,
@@ -54,8 +56,10 @@ __all__ = [
     "BindFailed",
     "ClusterTooSmall",
     "EngineError",
+    "ExcessBudgetExceeded",
     "GangExceedsReclaimableShare",
     "Gated",
+    "InfiniteShareExceeded",
     "JobSuspended",
     "MinResourcesTooLarge",
     "MinimumLost",
@@ -92,6 +96,8 @@ GROUP_REASONS: Final[tuple[type[Reason], ...]] = (
     NotEnoughTasks,
     QueueCapabilityExceeded,
     QuotaExceeded,
+    InfiniteShareExceeded,
+    ExcessBudgetExceeded,
     ClusterTooSmall,
     MinResourcesTooLarge,
     GangExceedsReclaimableShare,

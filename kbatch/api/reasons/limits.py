@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kbatch.api.reasons.base import Reason, amount, figure
+from kbatch.resources import MILLION, decimal_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,65 @@ class QuotaExceeded(Reason):
             f"asks for {amount(self.resource, self.asked)}, over ResourceQuota {self.quota}: "
             f"{_budget(self.resource, self.reserved, self.used, self.hard)}; "
             f"{_limit_help(self.asked, self.hard, 'quota', 'groups or pods of the namespace')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InfiniteShareExceeded(Reason):
+    """With the group, the flow of its queue's groups without a lifetime would pass what they may have.
+
+    Amounts are in millionths of a unit of usage, such as a core: what the group asks for, what these groups' flow is
+    without it, and the most that it may be: `factor` times the queue's fair share.
+    """
+
+    code: ClassVar[str] = "InfiniteShareExceeded"
+    rank: ClassVar[int] = 72
+    queue: str
+    asked: int
+    flow: int
+    fair_share: int
+    most: int
+    factor: str
+
+    @property
+    def message(self) -> str:
+        if self.asked > self.most:
+            help_ = "it can never start as it is: give it a lifetimeSeconds, ask for less, or raise the queue's weight"
+        else:
+            help_ = "wait for such groups of the queue to end and their flow to fade, or give it a lifetimeSeconds"
+        return (
+            f"asks for {decimal_of(self.asked)}, while groups of Queue {self.queue} without a lifetime have a flow of "
+            f"{decimal_of(self.flow)} of at most {decimal_of(self.most)} ({self.factor} times the fair share of "
+            f"{decimal_of(self.fair_share)}); {help_}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExcessBudgetExceeded(Reason):
+    """The group has a lifetime, would take its queue's usage above the fair share, and the budget for that is used up.
+
+    Amounts are in millionths: `asked` and `charged` of a resource-minute, `fair_share` of a unit of usage. `budget` is
+    in whole resource-minutes, as the Queue says.
+    """
+
+    code: ClassVar[str] = "ExcessBudgetExceeded"
+    rank: ClassVar[int] = 74
+    queue: str
+    asked: int
+    charged: int
+    budget: int
+    fair_share: int
+
+    @property
+    def message(self) -> str:
+        if self.asked > self.budget * MILLION:
+            help_ = "it starts only within the fair share as it is: give it a shorter lifetime, or raise the budget"
+        else:
+            help_ = "wait for other groups of the queue to end, give it a shorter lifetime, or raise the budget"
+        return (
+            f"would be charged {decimal_of(self.asked)} resource-minutes above the fair share of "
+            f"{decimal_of(self.fair_share)}, over the excessBudget of Queue {self.queue}: "
+            f"{decimal_of(self.charged)} of {self.budget} charged; {help_}"
         )
 
 

@@ -36,7 +36,7 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import next_tasks, no_choice, signature, unplaced
+from kbatch.engine.state.minimum import next_request, next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
@@ -90,7 +90,7 @@ def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[T
     for at, line in enumerate(lines):
         yield from line.begin()
         if line:
-            heap.append((session.queue_key(line.queue), at))
+            heap.append((line.key(), at))
     heapq.heapify(heap)
     while heap:
         _, at = heap[0]
@@ -98,8 +98,8 @@ def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[T
         moved = yield from line.step(modest=modest)
         if not line:
             heapq.heappop(heap)
-        elif moved:
-            heapq.heapreplace(heap, (session.queue_key(line.queue), at))
+        elif moved or session.looks_ahead:
+            heapq.heapreplace(heap, (line.key(), at))
 
 
 def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, None, bool]:
@@ -162,6 +162,11 @@ class _Line:
                 yield TURN
         self._put_off = []
         heapq.heapify(self._heap)
+
+    def key(self) -> tuple[Any, ...]:
+        """The queue's place among those that have a job in line."""
+        more = next_request(self._heap[0][1]) if self.session.looks_ahead else None
+        return self.session.queue_key(self.queue, more)
 
     def readmit(self) -> None:
         """Let those stand in line again that a promise to others kept out."""

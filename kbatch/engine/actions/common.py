@@ -10,6 +10,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.guarding import key_of
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_request
 from kbatch.engine.state.queues import QueueState
 
 
@@ -29,6 +30,11 @@ class Line:
         key = key_of(self._session, job) if job.possible else None
         if key is not None:
             heapq.heappush(self._heap, (key, job))
+
+    def key(self) -> tuple[Any, ...]:
+        """The queue's place among those that have a job in line."""
+        more = next_request(self._heap[0][1]) if self._session.looks_ahead else None
+        return self._session.queue_key(self.queue, more)
 
     def next(self) -> JobState:
         """Take the first job out of the line."""

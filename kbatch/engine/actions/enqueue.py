@@ -101,12 +101,14 @@ class _Line:
         rows: of the others, by rank and age. There may be very many, of whom only a few ever get their turn.
         first: of those the ones of equal rank and age that come before `rows`, the next one last.
         ahead: so many were refused of those that had no row.
+        peeked: the next one of all, if it was looked at already.
     """
 
     fresh: list[_Comer] = field(default_factory=list)
     rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     first: list[_Comer] = field(default_factory=list)
     ahead: int = 0
+    peeked: _Comer | None = None
 
 
 class _Admission:
@@ -117,6 +119,7 @@ class _Admission:
         self.session = context.session
         self.backlog = context.backlog
         self.sums = Sums(context)
+        self._ranks = self.sums.preempts or self.session.by_priority
         self.aged_is_in = False
         self._joined: list[JobState] = []
         self._refused: list[tuple[Entry, Standing]] = []
@@ -282,7 +285,7 @@ class _Admission:
     def _order(self, comer: _Comer) -> tuple[int, int, str]:
         """First come, first served, of equal priority where that counts."""
         job = comer.job
-        return -job.priority if self.sums.preempts else 0, job.created, job.key
+        return -job.priority if self._ranks else 0, job.created, job.key
 
     def _lines(self, fresh: list[_Comer], rows: Index) -> dict[str, _Line]:
         """By queue who may come in."""
@@ -290,7 +293,7 @@ class _Admission:
         lines: dict[str, _Line] = defaultdict(_Line)
         for comer in sorted(fresh, key=self._order, reverse=True):
             lines[comer.job.queue].fresh.append(comer)
-        ranks = -backlog.priority[rows] if self.sums.preempts else np.zeros(len(rows), np.int64)
+        ranks = -backlog.priority[rows] if self._ranks else np.zeros(len(rows), np.int64)
         rows = rows[np.lexsort((backlog.created[rows], ranks, backlog.queue[rows]))]
         _, starts = np.unique(backlog.queue[rows], return_index=True)
         for start, end in pairwise([*starts.tolist(), len(rows)]):
@@ -299,6 +302,9 @@ class _Admission:
 
     def _next(self, line: _Line) -> _Comer | None:
         """Take the next out of the line; None: nobody is left."""
+        if line.peeked is not None:
+            comer, line.peeked = line.peeked, None
+            return comer
         while not line.first and len(line.rows):
             self._bring_up(line)
         if not line.first:
@@ -312,7 +318,7 @@ class _Admission:
         created, priority = backlog.created, backlog.priority
         first, same = rows[0], 1
         while same < len(rows) and created[rows[same]] == created[first] and (
-            not self.sums.preempts or priority[rows[same]] == priority[first]
+            not self._ranks or priority[rows[same]] == priority[first]
         ):  # fmt: skip
             same += 1
         entries = map(backlog.entry, backlog.living(rows[:same]).tolist())
@@ -325,7 +331,7 @@ class _Admission:
     def _let_in_all(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Queues by their order, groups in their lines."""
         session, feasibility = self.session, self.context.feasibility
-        heap = [(self._key(name), name) for name in lines]
+        heap = [(self._key(name, line), name) for name, line in lines.items()]
         heapq.heapify(heap)
         while heap:
             _, name = heap[0]
@@ -335,12 +341,13 @@ class _Admission:
                 heapq.heappop(heap)
                 continue
             if comer.fresh is None and (comer.job.key in session.failed or comer.job.key not in self.backlog):
+                self._again(heap, line)
                 continue  # work on another has shown that it fails
             state = comer.fresh if comer.fresh is not None else session.job(comer.job.key)
             before = feasibility.asked
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = self._moved = True
-                heapq.heapreplace(heap, (self._key(name), name))
+                heapq.heapreplace(heap, (self._key(name, line), name))
                 if session.due(10 + len(state.waiting) // 10):
                     yield TURN
             else:
@@ -348,6 +355,7 @@ class _Admission:
                 self._leave_out()
                 if self._stale:
                     yield from self._thin(lines)
+                self._again(heap, line)
                 if session.due(5) or feasibility.asked > before:  # it was tried on the emptied nodes
                     yield TURN
 
@@ -366,16 +374,35 @@ class _Admission:
                 comer for comer in line.first if comer.job.key in backlog and left[backlog.row[comer.job.key]]
             ]  # fmt: skip
 
-    def _key(self, name: str) -> Any:
-        """Order of a queue, with what its groups were promised counted as held."""
+    def _again(self, heap: list[tuple[Any, str]], line: _Line) -> None:
+        """The first of the line is another one now, which may matter to its place."""
+        if self.session.looks_ahead:
+            _, name = heap[0]
+            heapq.heapreplace(heap, (self._key(name, line), name))
+
+    def _key(self, name: str, line: _Line) -> Any:
+        """Order of a queue, with what its groups were promised counted as held, and what its next would be."""
         queue = self.session.queue(name)
+        more = self._next_asks(line) if self.session.looks_ahead else None
         promised = self.sums.by_queue.get(name)
         if not promised:
-            return self.session.queue_key(queue)
+            return self.session.queue_key(queue, more)
         queue.add(promised)
-        key = self.session.queue_key(queue)
+        key = self.session.queue_key(queue, more)
         queue.add(promised, -1)
         return key
+
+    def _next_asks(self, line: _Line) -> Resources:
+        """What the next of the line would be promised; nothing where there is none, or that cannot be found out."""
+        comer = self._next(line)
+        if comer is None:
+            return {}
+        line.peeked = comer
+        if comer.entry is not None:
+            return comer.entry.kept
+        state = comer.fresh if comer.fresh is not None else self.session.job(comer.job.key)
+        wanted = attempt(self.session, state, partial(needs, self.session, state), None) if state.possible else None
+        return wanted.kept if wanted is not None else {}
 
     def _let_in(self, comer: _Comer, job: JobState, line: _Line) -> Generator[Turn, None, bool]:
         session, entry = self.session, comer.entry
@@ -387,7 +414,7 @@ class _Admission:
                 return True
             plain = self._plain(job)
             entry = self._entry(job, wanted, plain=plain)
-        refused = session.enqueueable(job) if comer.fresh is not None else None
+        refused = session.enqueueable(job, entry.kept) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
@@ -420,7 +447,7 @@ class _Admission:
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
             or self.sums.short(wanted.least, {}) is not None
-            or session.enqueueable(job) is not None
+            or session.enqueueable(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
         )  # fmt: skip
 
@@ -428,6 +455,7 @@ class _Admission:
         """The group is in queue from now on."""
         job.in_queue = True
         self._promise(job, kept)
+        self.session.charge(job)
 
     def _stays_out(self, entry: Entry, fresh: JobState | None) -> bool:
         """Whether it was sent back not long ago."""
@@ -465,6 +493,7 @@ class _Admission:
     def _promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""
         self.sums.promise(job.queue, kept)
+        self.session.promise(job, kept)
         if self.sums.quotas.of(job.job.namespace):
             self.sums.quotas.promise(self.sums.quotas.asked_of(job.job))
 

@@ -59,7 +59,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     if not any(_gives(queue, queue.deserved) for queue in session.queues.values()):
         return
     lines = yield from lines_of(session)
-    heap = [(session.queue_key(line.queue), name) for name, line in lines.items()]
+    heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
     aside: list[Statement] = []
     searches = Searches(context, _EVICTOR)
@@ -77,7 +77,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         if not job.possible:
             _give_back(aside, job)
         if line:
-            heapq.heapreplace(heap, (session.queue_key(line.queue), name))
+            heapq.heapreplace(heap, (line.key(), name))
         else:
             heapq.heappop(heap)
     for statement in reversed(aside):
@@ -162,8 +162,9 @@ def _take_from(
         job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
     giving = [
-        other.record for other in session.queues.values() if other is not queue and _gives(other, preemptor.lacks)
-    ]
+        other.record for other in session.queues.values()
+        if other is not queue and _gives(other, preemptor.lacks) and session.may_give(other, queue)
+    ]  # fmt: skip
     yield from looking_around(context, giving)
     if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):
         return False

@@ -29,6 +29,7 @@ class Weaker:
         self._behind: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._given: dict[str, Resources] | None = None
         self._all: Resources = {}
+        self._for: dict[str, Resources] = {}
 
     def of(self, giving: Giving) -> Resources:
         """What could be freed: by the less important, by those that have outlived their lifetime for one that has none,
@@ -51,8 +52,21 @@ class Weaker:
         if self._given is None:
             self._given = {queue.name: self._whole(queue) for queue in self._session.queues.values() if _gives(queue)}
             self._all = add(*self._given.values())
+        if self._session.chooses_donors:
+            return self._given_to(name)
         own = self._given.get(name)
         return subtract(self._all, own) if own else self._all
+
+    def _given_to(self, name: str) -> Resources:
+        """The same, where plugins say which queues give to which."""
+        found = self._for.get(name)
+        if found is None:
+            session = self._session
+            receiver = session.queue(name)
+            donors = (each for each in self._given or {} if each != name)
+            giving = [each for each in donors if session.may_give(session.queue(each), receiver)]
+            found = self._for[name] = add(*((self._given or {})[each] for each in giving))
+        return found
 
     def _whole(self, queue: QueueState) -> Resources:
         """What the groups of a queue could give up."""

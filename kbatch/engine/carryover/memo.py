@@ -38,6 +38,7 @@ class Memo:
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
         holdings: what the groups of queues hold; it says itself what of that is still so.
+        opinion: `Outcome.opinion` of that cycle.
     """
 
     policy: str = ""
@@ -51,3 +52,4 @@ class Memo:
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
     holdings: Holdings | None = None
+    opinion: int | None = None

@@ -58,6 +58,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             attempts=0 if whole else job.attempts,
             job=model.key,
             members_lost=job.members_lost and not whole,
+            charged=job.charged if job.in_queue or job.pipelined else 0,
         )
     for entry, why in backlog:
         yield _in_backlog(entry, why)

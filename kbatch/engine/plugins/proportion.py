@@ -41,13 +41,8 @@ class Proportion(Plugin):
         donor = self.view.queue(unit.job.queue)
         if not donor.record.reclaimable:
             return Vote.VETO
-        for name in preemptor.lacks:
-            above = donor.allocated.get(name, 0) - donor.deserved.get(name, 0)
-            if above > 0 and unit.request.get(name, 0) > 0:
-                below = unit.request[name] - above
-                if below <= preemptor.request.get(name, 0):
-                    return Vote.YES
-        return Vote.VETO
+        goes = donor.may_lose(unit.request, preemptor.lacks, preemptor.request)
+        return Vote.YES if goes else Vote.VETO
 
     def most_given(self, ballot: str, preemptor: Preemptor, queue: QueueState) -> Mapping[str, int] | None:
         """What it holds above its share, where that is so in just one of the dimensions that the preemptor lacks: each

@@ -59,6 +59,8 @@ def limited(session: Session, feasibility: Feasibility, job: JobState, tasks: Se
     hard = queue.record.capability or {}
     if any(queue.allocated.get(name, 0) + asked.get(name, 0) > hard[name] for name in hard if asked.get(name)):
         return True
+    if session.over_limits(job, tasks):
+        return True
     if not session.others_first(job) or session.overused(queue, job) is None:
         return False
     below = session.below_share()

@@ -41,7 +41,7 @@ def confirm(session: Session, rankings: NodeRankings) -> Iterator[Turn]:
         queue = session.queues.get(job.queue)
         if queue is not None:  # the model's sums contain them; those that stand are counted again
             for number, task in enumerate(job.job.nominees, start=1):
-                queue.add(task.cls.request, -1)
+                queue.add(task.cls.request, -1, ends=job.ends)
                 if not number % (10 * _AT_ONCE):
                     yield TURN
         if job.key not in keys:

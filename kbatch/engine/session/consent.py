@@ -40,7 +40,8 @@ class Consent:
     def rank(self, ballot: str, preemptor: Preemptor, unit: Unit) -> int | None:
         """How willingly the unit goes: 0 where its group has outlived its lifetime, else one more than the tier that
         consents to it; None where a plugin forbids it or raises, or none consents. Surplus beyond minResources needs no
-        consent to make room for pods that are to come.
+        consent to make room for pods that are to come. Of other queues' units that go as willingly those go first whose
+        queues give first.
         """
         if preemptor.never or unit.job.key in self._session.failed or (preemptor.ahead and not surplus(unit)):
             return None
@@ -58,7 +59,10 @@ class Consent:
             return 0
         if rank is None and preemptor.ahead and unit.job.priority <= preemptor.job.priority and overuses(unit):
             return _UNASKED
-        return 0 if rank is not None and ballot == "reclaimable" and self.expired(unit.job) else rank
+        if rank is None or ballot != "reclaimable":
+            return rank
+        place, places = self._session.gives_at(unit.job.queue)
+        return (0 if self.expired(unit.job) else rank) * places + place
 
     def vote_key(self, ballot: str, job: JobState, task: Task, *, shared: bool) -> Hashable:
         """What the votes on a pod alone depend on: pods of one key get the same. With `shared` it may be that of pods

@@ -6,7 +6,7 @@ beforehand, for tasks that are not placed in the end, saves work by it and must 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from kbatch.api.reasons import NotEnoughTasks, QueueCapabilityExceeded, Reason
@@ -115,3 +115,34 @@ class Together(Limit):
             if reason is not None:
                 return reason
         return NotEnoughTasks(job.pipelined, job.minimum)
+
+
+class ByPlugins(Limit):
+    """What plugins say of sums beyond capability, such as budgets.
+
+    Args:
+        plugins: those that limit anything in this cycle.
+        restoring: whether what earlier cycles have decided is being put in its place: that is not judged again.
+    """
+
+    def __init__(self, plugins: Sequence[Plugin], restoring: Callable[[], bool]) -> None:
+        self._plugins = plugins
+        self._restoring = restoring
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """The least that any of them leaves."""
+        if self._restoring():
+            return None
+        least: int | None = None
+        for plugin in self._plugins:
+            found = plugin.headroom(job, task)
+            if found is not None:
+                least = found if least is None else min(least, found)
+        return least
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """That of the first plugin that leaves none."""
+        for plugin in self._plugins:
+            if plugin.headroom(job, task) == 0:
+                return plugin.too_much(job, task)
+        raise LookupError(job.key)  # asked only where there is no headroom

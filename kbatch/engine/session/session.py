@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -13,10 +14,10 @@ from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace, emptying, finish
 from kbatch.engine.decisions import TURN, GroupError, Turn
-from kbatch.engine.plugin import Plugin, Undo
+from kbatch.engine.plugin import Plugin, QueueStanding, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
-from kbatch.engine.session.limits import Capability, Limit, RoleMaximum, Together
+from kbatch.engine.session.limits import ByPlugins, Capability, Limit, RoleMaximum, Together
 from kbatch.engine.session.voting import Voting
 from kbatch.engine.session.whole_nodes import WholeNodes
 from kbatch.engine.state.cycle_state import Failing
@@ -24,6 +25,7 @@ from kbatch.engine.state.growth import part_of_growth
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.engine.state.node_resources import NodeResources
+from kbatch.engine.state.promises import Promises
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
@@ -78,6 +80,10 @@ class Session:
         surroundings: the sets of nodes for further pods of a job, and the `room_moves` then; see `placement.gang`.
         whole_nodes: what stands on nodes beside exclusive groups.
         trying: works out `alone`, in pieces; None: nobody does (in the emptied cluster itself).
+        looks_ahead: the order of queues depends on what their first jobs would take.
+        chooses_donors: `may_give` may say no.
+        by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
+        promises: what groups in queue were promised and do not hold yet.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -95,7 +101,11 @@ class Session:
         # What runs in a queue that is not there counts and may be reclaimed: it deserves nothing of what is divided.
         nothing = dict.fromkeys(sorted({name for share in deserved.values() for name in share}), 0)
         self.queues: Mapping[str, QueueState] = {
-            name: QueueState(record, deserved.get(name, nothing), {} if self.emptied else dict(record.allocated))
+            name: QueueState(record, deserved.get(name, nothing), {})
+            if self.emptied
+            else QueueState(
+                record, deserved.get(name, nothing), dict(record.allocated), dict(record.ending), record.charged
+            )
             for name, record in sorted(self.model.queues.items())
             if record.queue is not None or record.allocated
         }
@@ -111,6 +121,7 @@ class Session:
         self.told: dict[str, str] = {}
         self.withdrawn: dict[str, Task] = {}
         self.committed: list[str] = []
+        self.promises = Promises(self.committed)
         self.stuck: tuple[str, ...] = ()
         self._live: list[JobState] = []
         self.commits = 0
@@ -141,12 +152,28 @@ class Session:
         def those(method: str, switch: Switch | None = None) -> list[Plugin]:
             return [self._plugins[at] for at in policy.answering(method, switch)]
 
-        self._queue_keys = [plugin.queue_order_key for plugin in those("queue_order_key", Switch.QUEUE_ORDER)]
+        ordering = those("queue_order_key", Switch.QUEUE_ORDER)
+        self._queue_keys = [plugin.queue_order_key for plugin in ordering]
+        self._queue_keys_with = [plugin.queue_order_key_with for plugin in ordering]
+        self.looks_ahead = any(plugin.answers("queue_order_key_with") for plugin in ordering)
+        self.by_priority = any(plugin.by_priority for plugin in self._plugins)
         self._job_keys = [plugin.job_order_key for plugin in those("job_order_key", Switch.JOB_ORDER)]
         self._task_keys = [plugin.task_order_key for plugin in those("task_order_key", Switch.TASK_ORDER)]
         self._valid = [plugin.job_valid for plugin in those("job_valid")]
         asked = (*those("job_valid"), *those("job_enqueueable"), *those("task_order_key"))
-        self.by_job = all(plugin.by_job for plugin in asked)
+        limiting = [plugin for plugin in self._plugins if not self.emptied and plugin.limits()]
+        self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
+        self.by_job = not self._admission and all(plugin.by_job for plugin in asked)
+        headroom = [plugin for plugin in limiting if plugin.answers("headroom")]
+        self._by_plugins = ByPlugins(headroom, lambda: self.phase == "resume") if headroom else None
+        if self._by_plugins is not None:
+            self.limits.append(self._by_plugins)
+        self._charges = [plugin.charge for plugin in those("charge")] if not self.emptied else []
+        self._may_give = [plugin.may_give for plugin in those("may_give")]
+        self.chooses_donors = bool(self._may_give)
+        self._give_first = [plugin.gives_first for plugin in those("gives_first")]
+        self._minds_promises = not self.emptied and any(plugin.minds_promises for plugin in self._plugins)
+        self._places: dict[str, int] | None = None
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
         self._pipelined = [plugin.job_pipelined for plugin in those("job_pipelined", Switch.JOB_PIPELINED)]
@@ -223,6 +250,8 @@ class Session:
 
     def _state(self, job: Job) -> JobState:
         state = JobState(job, job.queue, dict(job.bound), lost_work=self._lost_work)
+        if job.ends:
+            state.ends, state.charged = True, job.charged
         state.bound = job.holding + job.succeeded
         waiting = [task for task in job.waiting if not task.gated]
         state.gated = len(job.waiting) - len(waiting)
@@ -335,9 +364,11 @@ class Session:
 
     # --- what plugins say ---------------------------------------------------------------------------------------------
 
-    def queue_key(self, queue: QueueState) -> tuple[Any, ...]:
-        """Order of queues, total."""
-        return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
+    def queue_key(self, queue: QueueState, more: Mapping[str, int] | None = None) -> tuple[Any, ...]:
+        """Order of queues, total; `more` is what the queue's first job would take next, where that is known."""
+        if more is None:
+            return (*[part for key in self._queue_keys for part in key(queue)], queue.name)
+        return (*[part for key in self._queue_keys_with for part in key(queue, more)], queue.name)
 
     def job_key(self, job: JobState) -> tuple[Any, ...]:
         """Order of jobs, total: by what plugins say; then who has the smallest part of its growth; then by age.
@@ -359,9 +390,61 @@ class Session:
         """Why the job cannot be tried at all."""
         return most_specific([ask(job) for ask in self._valid])
 
-    def enqueueable(self, job: JobState) -> Reason | None:
-        """Why plugins keep the job out of the queue."""
-        return most_specific([ask(job) for ask in self._enqueueable]) if self._enqueueable else None
+    def enqueueable(self, job: JobState, asked: Mapping[str, int] | None = None) -> Reason | None:
+        """Why plugins keep the job out of the queue, where it would be promised so much (None: that is not known)."""
+        if not (self._enqueueable or self._admission):
+            return None
+        found = [ask(job) for ask in self._enqueueable]
+        if asked is not None:
+            found += [admit(job, asked) for admit in self._admission]
+        return most_specific(found)
+
+    def promise(self, job: JobState, amounts: Mapping[str, int]) -> None:
+        """The job is in queue, and is promised so much beyond what it has."""
+        if self._minds_promises:
+            self.promises.keep(job, amounts)
+
+    def charge(self, job: JobState) -> None:
+        """Take from its queue's excessBudget what plugins say that the job takes of it, if it has a lifetime."""
+        if not (job.ends and self._charges) or self.phase == "resume":
+            return
+        charged = max(charge(job) for charge in self._charges)
+        queue = self.queues.get(job.queue)
+        if queue is not None:
+            queue.charged += charged - job.charged
+        job.charged = charged
+
+    def placed(self, job: JobState) -> None:
+        """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""
+        if not (job.key in self.promises and job.pipelined <= job.minimum):
+            self.charge(job)
+
+    def over_limits(self, job: JobState, tasks: Sequence[Task]) -> bool:
+        """Whether plugins let the job place fewer tasks than these, of some class."""
+        if self._by_plugins is None:
+            return False
+        kinds = Counter((task.cls.id, task.role) for task in tasks)
+        first = {(task.cls.id, task.role): task for task in reversed(tasks)}
+        headrooms = ((self._by_plugins.headroom(job, task), kinds[kind]) for kind, task in first.items())
+        return any(most is not None and most < count for most, count in headrooms)
+
+    def may_give(self, donor: QueueState, receiver: QueueState) -> bool:
+        """Whether plugins could let a unit of one queue go for a job of another."""
+        for ask in self._may_give:  # noqa: SIM110 -- asked often
+            if not ask(donor, receiver):
+                return False
+        return True
+
+    def gives_at(self, queue: str) -> tuple[int, int]:
+        """Its place among those whose units go as willingly to other queues, and how many places there are."""
+        if self._places is None:
+            keys = {
+                queue.name: tuple([part for key in self._give_first for part in key(queue)])
+                for queue in (self.queues.values() if self._give_first else ())
+            }
+            order = {key: at for at, key in enumerate(sorted(set(keys.values())))}
+            self._places = {name: order[key] for name, key in keys.items()}
+        return self._places.get(queue, 0), len(self.queues) if self._places else 1
 
     def ready(self, job: JobState) -> bool:
         """Whether what is bound is enough for the job to run."""
@@ -391,12 +474,28 @@ class Session:
         kept = dict(self.snapshot.state.plugins)
         for plugin in self._plugins:
             if plugin.State is not None:
-                kept[plugin.name] = plugin.state
+                kept[plugin.name] = plugin.left()
         return kept
 
-    def next_wake(self) -> int | None:
+    def standings(self) -> dict[str, QueueStanding]:
+        """What the first plugin that has anything to say of a queue says of it, for its status; of those that exist."""
+        found: dict[str, QueueStanding] = {}
+        for plugin in self._plugins:
+            if plugin.answers("standing"):
+                for name, queue in self.queues.items():
+                    said = plugin.standing(queue) if queue.record.queue is not None and name not in found else None
+                    if said is not None:
+                        found[name] = said
+        return found
+
+    def opinion(self) -> int | None:
+        """When the first plugin's opinion on the same snapshot changes by itself; None: never."""
+        wakes = [wake for plugin in self._plugins if (wake := plugin.wake()) is not None]
+        return min((wake for wake in wakes if wake > self.now), default=None)
+
+    def next_wake(self, opinion: int | None) -> int | None:
         """The first instant after now at which the same snapshot could be decided otherwise; None: never."""
-        instants = [*self.wake, *(wake for plugin in self._plugins if (wake := plugin.wake()) is not None)]
+        instants = [*self.wake, *([opinion] if opinion is not None else ())]
         return min((instant for instant in instants if instant > self.now), default=None)
 
     def followers(self, cls: TaskClass) -> list[Callable[[Task, int], Undo]]:

@@ -225,6 +225,8 @@ class Statement:
         if self._steps:
             session.commits += 1
             session.committed.append(self.job.key)
+            if self.job.ends:
+                session.placed(self.job)
         self._steps = []
         session.open_statements.pop(id(self), None)
         if not (binds or evictions or nominations):
@@ -263,7 +265,7 @@ class Statement:
         job.count(first, len(tasks))
         queue = session.queues.get(job.queue)
         if queue is not None:
-            queue.add(first.cls.request, len(tasks))
+            queue.add(first.cls.request, len(tasks), ends=job.ends)
         if not self._steps:
             session.open_statements[id(self)] = self
         self._steps += [
@@ -299,7 +301,7 @@ class Statement:
         job.count(task, change)
         queue = self.session.queues.get(job.queue)
         if queue is not None:
-            queue.add(task.cls.request, change)
+            queue.add(task.cls.request, change, ends=job.ends)
 
 
 def _undo(undos: Sequence[Callable[[], None]]) -> None:

@@ -37,6 +37,7 @@ class JobState:
             them; only where they are kept together.
         most: by role, and under None of all, how many pods it may have. turns: by pod when it goes, where pods go one
             by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
+        ends: it has a lifetime. charged: what it takes of its queue's excessBudget, in millionths of a resource-minute.
     """
 
     job: Job
@@ -61,6 +62,8 @@ class JobState:
     lost_work: LostWork | None = None
     most: Mapping[str | None, int] | None = None
     turns: Mapping[str, tuple[Any, ...]] | None = None
+    ends: bool = False
+    charged: int = 0
 
     @property
     def key(self) -> str:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
+from kbatch.resources import Resources, total
 
 
 def unplaced(job: JobState) -> list[Task]:
@@ -80,3 +81,13 @@ def next_tasks(job: JobState, tasks: Sequence[Task]) -> list[Task]:
 def no_choice(job: JobState, tasks: Sequence[Task]) -> bool:
     """Whether the minimum takes the same classes in the same numbers, whichever of these tasks it takes."""
     return len(tasks) <= job.missing() or len({task.cls.id for task in tasks}) == 1
+
+
+def next_request(job: JobState) -> Resources:
+    """What its next step asks for, if all fits: what its minimum lacks, or one pod more."""
+    if job.missing():
+        return total(task.cls.request for task in next_tasks(job, unplaced(job)))
+    for task in job.waiting:
+        if task.key not in job.placed and task.key not in job.nominated:
+            return task.cls.request
+    return {}

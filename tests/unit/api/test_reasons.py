@@ -10,8 +10,10 @@ import pytest
 from kbatch.api import node_reasons, reasons
 from kbatch.api.reasons import (
     ClusterTooSmall,
+    ExcessBudgetExceeded,
     GangExceedsReclaimableShare,
     Gated,
+    InfiniteShareExceeded,
     NotEnoughResources,
     NotEnoughTasks,
     PodGroupNotFound,
@@ -40,6 +42,8 @@ def test_precedence_is_that_of_the_design() -> None:
         "NotEnoughTasks",
         "QueueCapabilityExceeded",
         "QuotaExceeded",
+        "InfiniteShareExceeded",
+        "ExcessBudgetExceeded",
         "NotEnoughResources",
         "NotEnoughResources",
         "GangExceedsReclaimableShare",
@@ -131,6 +135,21 @@ def test_limits_tell_asked_reserved_used_and_hard() -> None:
     assert cap.message == (
         "asks for 9Gi memory, over the capability of Queue q: 0 used and 0 reserved of 8Gi; "
         "it can never fit: raise the capability or ask for less"
+    )
+
+
+def test_what_can_never_start_is_told_so() -> None:
+    most = InfiniteShareExceeded("q", asked=7_500_000, flow=0, fair_share=5_000_000, most=6_000_000, factor="1.2")
+    assert most.message.startswith(
+        "asks for 7.5, while groups of Queue q without a lifetime have a flow of 0 of at most 6"
+    )
+    assert most.message.endswith(
+        "it can never start as it is: give it a lifetimeSeconds, ask for less, or raise the queue's weight"
+    )
+    budget = ExcessBudgetExceeded("q", asked=40_500_000, charged=0, budget=40, fair_share=5_000_000)
+    assert budget.message == (
+        "would be charged 40.5 resource-minutes above the fair share of 5, over the excessBudget of Queue q: 0 of 40 "
+        "charged; it starts only within the fair share as it is: give it a shorter lifetime, or raise the budget"
     )
 
 

@@ -16,8 +16,10 @@ from kbatch.api.reasons import (
     BindFailed,
     ClusterTooSmall,
     EngineError,
+    ExcessBudgetExceeded,
     GangExceedsReclaimableShare,
     Gated,
+    InfiniteShareExceeded,
     JobSuspended,
     MinimumLost,
     MinResourcesTooLarge,
@@ -58,6 +60,10 @@ EXAMPLES: list[Reason] = [
     NotEnoughTasks(created=4, needed=6),
     QueueCapabilityExceeded("demo", "cpu", asked=4000, reserved=2000, used=3000, hard=8000),
     QuotaExceeded("team", "requests.cpu", asked=4000, reserved=1500, used=2000, hard=6000),
+    InfiniteShareExceeded(
+        "demo", asked=4_000_000, flow=10_500_000, fair_share=10_000_000, most=12_000_000, factor="1.2"
+    ),
+    ExcessBudgetExceeded("demo", asked=40_000_000, charged=30_000_000, budget=60, fair_share=10_000_000),
     ClusterTooSmall(6, 4, GPU, 2, nodes=12, nodes_by_reason=((f"insufficient {GPU}", 7), ("taint dedicated", 5))),
     MinResourcesTooLarge("cpu", asked=100_000, held=64_000, nodes=2),
     GangExceedsReclaimableShare("demo", "cpu", asked=9000, allocated=1000, deserved=4000, idle=2500),

@@ -45,6 +45,7 @@ from kbatch.engine import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
+from kbatch.resources import in_units
 from kbatch.times import SECOND
 
 ALLOCATE = """
@@ -311,4 +312,5 @@ class Simulation:
         wanted = verdict_conditions(verdict, new.metadata.generation)
         new.status.conditions = merge(new.status.conditions or (), wanted, stamp(self.now))
         new.status.scheduling_attempts = verdict.attempts
+        new.status.excess_charged = in_units(verdict.charged) if verdict.charged else None
         self.model.apply(Upsert(new))

@@ -1,0 +1,103 @@
+"""What groups in queue were promised and do not hold yet: for sums by queue. Which room that is, says the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kbatch.engine.state.jobs import JobState
+from kbatch.resources import Resources, add_to
+
+
+@dataclass(slots=True)
+class _Promise:
+    """One group's: `amounts`, of which it had `then` already; `left` is what is counted now."""
+
+    job: JobState
+    amounts: Resources
+    then: Resources
+    left: Resources
+
+
+class Promises:
+    """The promises of one session, by queue.
+
+    A promise shrinks by what the group has placed since, and ends when its minimum is placed. What open statements do
+    counts once they are committed.
+
+    Args:
+        committed: keys of the groups whose sums have changed for good; grows.
+    """
+
+    def __init__(self, committed: Sequence[str]) -> None:
+        self._committed = committed
+        self._cursor = 0
+        self._kept: dict[str, _Promise] = {}
+        self._sums: dict[tuple[str, bool], Resources] = {}
+
+    def keep(self, job: JobState, amounts: Mapping[str, int]) -> None:
+        """The group is in queue, and is promised so much beyond what it has."""
+        self._catch_up()
+        self._count(self._kept.pop(job.key, None), -1)
+        promise = self._kept[job.key] = _Promise(job, dict(amounts), dict(job.allocated), {})
+        promise.left = _left(promise)
+        self._count(promise, 1)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the group of that key was promised anything in this cycle."""
+        return key in self._kept
+
+    def of(self, job: JobState) -> Resources:
+        """What the group was promised and has not placed yet, in an open statement either."""
+        promise = self._kept.get(job.key)
+        return _left(promise) if promise is not None else {}
+
+    def sums(self, queue: str, besides: JobState | None = None) -> tuple[Resources, Resources]:
+        """What the queue's groups without a lifetime, and those with one, were promised and have not placed yet; but
+        for one group.
+        """
+        self._catch_up()
+        endless = dict(self._sums.get((queue, False), {}))
+        ending = dict(self._sums.get((queue, True), {}))
+        own = self._kept.get(besides.key) if besides is not None else None
+        if own is not None:
+            _subtract(ending if own.job.ends else endless, own.left)
+        return endless, ending
+
+    def _catch_up(self) -> None:
+        if not self._kept:
+            self._cursor = len(self._committed)
+            return
+        while self._cursor < len(self._committed):
+            promise = self._kept.get(self._committed[self._cursor])
+            self._cursor += 1
+            if promise is not None:
+                self._count(promise, -1)
+                promise.left = _left(promise)
+                self._count(promise, 1)
+
+    def _count(self, promise: _Promise | None, sign: int) -> None:
+        if promise is None:
+            return
+        where = self._sums.setdefault((promise.job.queue, promise.job.ends), {})
+        if sign > 0:
+            add_to(where, promise.left)
+        else:
+            _subtract(where, promise.left)
+
+
+def _left(promise: _Promise) -> Resources:
+    job = promise.job
+    if not job.in_queue or not job.missing():
+        return {}
+    found: Resources = {}
+    for name, amount in promise.amounts.items():
+        more = amount - max(0, job.allocated.get(name, 0) - promise.then.get(name, 0))
+        if more > 0:
+            found[name] = more
+    return found
+
+
+def _subtract(vector: Resources, less: Mapping[str, int]) -> None:
+    for name, amount in less.items():
+        vector[name] = vector.get(name, 0) - amount
