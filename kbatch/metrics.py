@@ -210,6 +210,48 @@ class LedgerMetrics:
             self.commits.labels(outcome)
 
 
+class FlowMetrics:
+    """What queues have used, where the plugin flow is configured; in units of usage, such as cores."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["queue"]
+        self.flow: Final = Gauge(
+            "kbatch_scheduler_queue_flow",
+            "The queue's flow: what it uses, and of what it used what has not faded",
+            labels,
+            registry=registry,
+        )
+        self.usage: Final = Gauge(
+            "kbatch_scheduler_queue_usage",
+            "What the queue's groups use that are placed or were promised their place",
+            labels,
+            registry=registry,
+        )
+        self.fair_share: Final = Gauge(
+            "kbatch_scheduler_queue_fair_share",
+            "The queue's part of the cluster by weight among all open queues",
+            labels,
+            registry=registry,
+        )
+        self.charged: Final = Gauge(
+            "kbatch_scheduler_queue_excess_charged_seconds",
+            "What the queue's groups take of its excessBudget, in resource-seconds",
+            labels,
+            registry=registry,
+        )
+        self.writes: Final = Counter(
+            "kbatch_scheduler_queue_writes_total",
+            "Flows written to the status of Queues: ok, gone, failed",
+            ["result"],
+            registry=registry,
+        )
+
+    def forget(self, queue: str) -> None:
+        """Drop all series of a queue of which nothing is said any more."""
+        for gauge in (self.flow, self.usage, self.fair_share, self.charged):
+            gauge.remove_by_labels({"queue": queue})
+
+
 class SchedulerMetrics:
     """The scheduling loop and what it does to the cluster."""
 

@@ -25,6 +25,7 @@ def _nothing() -> Mapping[str, int]:
 CLASSES: Final[Mapping[str, tuple[Callable[[CollectorRegistry], Any], ...]]] = {
     "scheduler": (
         metrics.SchedulerMetrics,
+        metrics.FlowMetrics,
         metrics.LeaderMetrics,
         metrics.WatchMetrics,
         metrics.RequestMetrics,

@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup
+from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup, RawQuantity
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
@@ -67,8 +67,8 @@ class Cache:
         """What waits for the end of a cycle, or its turn in a crowd, with how many events it is."""
         self._turn: asyncio.Handle | None = None
         """While no cycle goes on: the next piece of that."""
-        self._decided: dict[str, tuple[str, tuple[Condition, ...], int]] = {}
-        """By group: its uid, and the conditions and attempts that were decided and the API server does not say yet."""
+        self._decided: dict[str, _Decided] = {}
+        """By group what was decided and the API server does not say yet."""
         self._leaving: dict[str, str] = {}
         """Pods of which the eviction is decided, with their uids, until they are gone; known here at once, in the model
         after the cycle."""
@@ -255,8 +255,10 @@ class Cache:
         """The instant in so many seconds, in microseconds since the epoch."""
         return int((self._wall() + seconds) * SECOND)
 
-    def decided(self, key: str, uid: str, wanted: Sequence[Condition], attempts: int) -> None:
-        """What a group's conditions will be counts from now on.
+    def decided(
+        self, key: str, uid: str, wanted: Sequence[Condition], attempts: int, charged: RawQuantity | None = None
+    ) -> None:
+        """What a group's conditions, attempts and charge will be counts from now on.
 
         Else the next cycle would give away the place of a group that was let in, and look again, until the write is
         answered, at one that has all its pods.
@@ -265,14 +267,15 @@ class Cache:
         if group is None or group.metadata.uid != uid:
             return
         known = self._decided.get(key)
-        same = known is not None and known[0] == uid
-        if known is not None and same and known[2] == attempts and _statuses(known[1]) == _statuses(wanted):
+        same = known is not None and known.uid == uid
+        if known is not None and same and known.numbers == (attempts, charged) and known.agrees(wanted):
             return
-        if known is not None or not _says(group, wanted, attempts):
-            before = known[1] if known is not None and same else group.status.conditions or ()
+        if known is not None or not _says(group, wanted, (attempts, charged)):
+            before = known.conditions if known is not None and same else group.status.conditions or ()
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             types = {one.type for one in wanted}
-            self._decided[key] = uid, conditions.of_types(conditions.merge(before, wanted, now), types), attempts
+            merged = conditions.of_types(conditions.merge(before, wanted, now), types)
+            self._decided[key] = _Decided(uid, merged, (attempts, charged))
             self._do(functools.partial(self._apply_group, key))
 
     def _as_decided(self, group: PodGroup) -> PodGroup:
@@ -281,13 +284,15 @@ class Cache:
         decided = self._decided.get(key)
         if decided is None:
             return group
-        uid, wanted, attempts = decided
-        if uid != group.metadata.uid or _says(group, wanted, attempts):
+        if decided.uid != group.metadata.uid or _says(group, decided.conditions, decided.numbers):
             del self._decided[key]
             return group
+        wanted, (attempts, charged) = decided.conditions, decided.numbers
         types = {one.type for one in wanted}
         others = tuple(one for one in group.status.conditions or () if one.type not in types)
-        status = msgspec.structs.replace(group.status, conditions=(*others, *wanted), scheduling_attempts=attempts)
+        status = msgspec.structs.replace(
+            group.status, conditions=(*others, *wanted), scheduling_attempts=attempts, excess_charged=charged
+        )
         return msgspec.structs.replace(group, status=status)
 
     def nominate(self, pod: str, uid: str, node: str) -> None:
@@ -361,10 +366,22 @@ class Cache:
             action()
 
 
-def _says(group: PodGroup, wanted: Sequence[Condition], attempts: int) -> bool:
+class _Decided(NamedTuple):
+    """What was decided of a group: of that with this uid its conditions, its attempts and its charge."""
+
+    uid: str
+    conditions: tuple[Condition, ...]
+    numbers: tuple[int, RawQuantity | None]
+
+    def agrees(self, wanted: Sequence[Condition]) -> bool:
+        """Whether these conditions have the same statuses."""
+        return _statuses(self.conditions) == _statuses(wanted)
+
+
+def _says(group: PodGroup, wanted: Sequence[Condition], numbers: tuple[int, RawQuantity | None]) -> bool:
     standing = _statuses(group.status.conditions or ())
     same = all(standing.get(one.type) == one.status for one in wanted)
-    return same and group.status.scheduling_attempts == attempts
+    return same and numbers == (group.status.scheduling_attempts, group.status.excess_charged)
 
 
 def _statuses(found: Sequence[Condition]) -> dict[str, str]:

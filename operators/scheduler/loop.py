@@ -13,7 +13,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from kbatch.engine import (
     Memo,
     Outcome,
     Policy,
+    QueueStanding,
     Report,
     Snapshot,
     Step,
@@ -90,6 +91,7 @@ class Scheduler:
         report: gets a cycle's verdict on each group, by the group's key in the model; goes over them in pieces.
         gap: seconds between the starts of two cycles, at least.
         failed: told of each error that left a group out.
+        queues: told what a cycle says of queues, by name, where that is anything new.
         period: seconds after which a cycle runs though nothing has happened.
         decide: the engine.
     """
@@ -106,6 +108,7 @@ class Scheduler:
         period: float = 1.0,
         decide: Decide = cycle,
         failed: Callable[[GroupError], None] = lambda _: None,
+        queues: Callable[[Mapping[str, QueueStanding]], None] = lambda _: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.cycles = 0
@@ -119,6 +122,7 @@ class Scheduler:
         self._period = period
         self._decide = decide
         self._failed = failed
+        self._queues = queues
         self._wall = wall
         self._now = 0
         self._memo, self._state = Memo(), CycleState()
@@ -228,6 +232,8 @@ class Scheduler:
             for error in item.errors:
                 self._metrics.group_errors.labels(error.phase).inc()
                 self._failed(error)
+            if item.queues is not None:
+                self._queues(item.queues)
             for _ in self._report(report):
                 await slices.turn(TURN_SECONDS)
             for _ in self._packed.look(model):

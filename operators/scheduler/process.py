@@ -40,7 +40,7 @@ from kbatch.kube.kinds import (
     STORAGECLASSES,
     AnyKind,
 )
-from kbatch.metrics import DecisionLogMetrics, EventMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
+from kbatch.metrics import DecisionLogMetrics, EventMetrics, FlowMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
 from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
@@ -57,6 +57,7 @@ from operators.scheduler.failing import FailingGroups
 from operators.scheduler.left_out import LeftOut
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
+from operators.scheduler.queues import QueueWriter
 from operators.scheduler.status import StatusWriter
 from operators.scheduler.unheeded import UnheededTopology
 from operators.scheduler.volumes import VOLUME_SECONDS
@@ -193,6 +194,7 @@ class _Assembly:
             failure=self.dispatcher.failure,
         )
         self.pods = PodReporter(self.api, self.cache, self.recorder, binding=lambda: self.dispatcher.backlog > 0)
+        self.queues = QueueWriter(self.api, self.cache, FlowMetrics(runtime.registry))
         self.unheeded = UnheededTopology(self.cache, self.recorder, lambda: self.configuration.policy)
         self.scheduler = Scheduler(
             self.cache,
@@ -204,6 +206,7 @@ class _Assembly:
             period=settings.schedule_period,
             decide=self.log.decide,
             failed=FailingGroups(self.cache, self.recorder).note,
+            queues=self.queues.take,
         )
 
     async def run(self) -> None:
@@ -262,13 +265,18 @@ class _Assembly:
                 group.create_task(self.dispatcher.run(), name="dispatch"),
                 group.create_task(self.status.run(), name="status"),
                 group.create_task(self.pods.run(), name="pods"),
+                group.create_task(self.queues.run(), name="queues"),
                 group.create_task(self.left_out.run(), name="left out"),
             ]
             try:
                 await self.scheduler.run(self.runtime.stopping)
                 if not await self.dispatcher.drain(DRAIN_SECONDS):
                     _log.warning("leaving with %d decisions not carried out", self.dispatcher.in_flight)
-                await asyncio.gather(self.status.drain(DRAIN_SECONDS / 2), self.recorder.flush(EVENT_SECONDS))
+                await asyncio.gather(
+                    self.status.drain(DRAIN_SECONDS / 2),
+                    self.queues.drain(DRAIN_SECONDS / 2),
+                    self.recorder.flush(EVENT_SECONDS),
+                )
             finally:
                 for task in writers:
                     task.cancel()

@@ -31,7 +31,7 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, timestamp_us
+from kbatch.api.objects import Condition, PodGroup, RawQuantity, timestamp_us
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
 from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
@@ -43,6 +43,7 @@ from kbatch.kube.lists import list_all
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
 from kbatch.model.events import Event, Upsert
+from kbatch.resources import in_units
 from kbatch.times import SECOND
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
@@ -84,11 +85,12 @@ GROUPS_AT_ONCE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a group's status should say: the conditions without times, and the number of attempts."""
+    """What a group's status should say: the conditions without times, how often it was sent back, and its charge."""
 
     uid: str
     conditions: tuple[Condition, ...]
     attempts: int
+    charged: RawQuantity | None = None
 
 
 class StatusWriter:
@@ -161,11 +163,15 @@ class StatusWriter:
                 continue
             self._noted[key] = verdict, group
             wanted = Wanted(
-                group.metadata.uid, verdict_conditions(verdict, group.metadata.generation), verdict.attempts
+                group.metadata.uid,
+                verdict_conditions(verdict, group.metadata.generation),
+                verdict.attempts,
+                in_units(verdict.charged) if verdict.charged else None,
             )
             # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
             sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
-            self._cache.decided(key, wanted.uid, conditions.of_types(wanted.conditions, sure), wanted.attempts)
+            counts = conditions.of_types(wanted.conditions, sure)
+            self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
             difference = _difference(group, wanted)
             if difference == _STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
                 # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
@@ -228,7 +234,7 @@ class StatusWriter:
                 if reason is not None:
                     waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
                     said = verdict_conditions(waits, group.metadata.generation)
-                    failed = Wanted(wanted.uid, said, wanted.attempts)
+                    failed = Wanted(wanted.uid, said, wanted.attempts, wanted.charged)
                     if _difference(group, failed) == _STATUS:
                         self._urgent[key] = failed
         ended = self._clock()
@@ -416,7 +422,8 @@ class StatusWriter:
 
 def _let_in(wanted: Wanted) -> Wanted:
     """Of what a group should say, that it is in queue: the rest is not true yet."""
-    return Wanted(wanted.uid, conditions.of_types(wanted.conditions, {conditions.ENQUEUED}), wanted.attempts)
+    let_in = conditions.of_types(wanted.conditions, {conditions.ENQUEUED})
+    return Wanted(wanted.uid, let_in, wanted.attempts, wanted.charged)
 
 
 _NOTHING: Final = 0
@@ -433,7 +440,8 @@ def _new(group: PodGroup) -> bool:
 def _difference(group: PodGroup, wanted: Wanted) -> int:
     """How far a group's status is from what it should say: nothing, only words, or a status or reason."""
     present = {condition.type: condition for condition in group.status.conditions or ()}
-    found = _NOTHING if group.status.scheduling_attempts == wanted.attempts else _STATUS
+    numbers = group.status.scheduling_attempts, group.status.excess_charged
+    found = _NOTHING if numbers == (wanted.attempts, wanted.charged) else _STATUS
     for condition in wanted.conditions:
         now = present.get(condition.type)
         if now is None or (now.status, now.reason) != (condition.status, condition.reason):
@@ -450,6 +458,8 @@ def _manifest(group: PodGroup, wanted: Wanted) -> dict[str, Any]:
     status: dict[str, Any] = {"conditions": _plain(merged)}
     if wanted.attempts:
         status["schedulingAttempts"] = wanted.attempts
+    if wanted.charged is not None:
+        status["excessCharged"] = wanted.charged
     meta = group.metadata
     precondition = {"resourceVersion": meta.resource_version}
     return {"metadata": {"name": meta.name, "namespace": meta.namespace, **precondition}, "status": status}

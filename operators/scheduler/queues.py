@@ -1,0 +1,174 @@
+"""Writes down what queues have used, by server-side apply: `flow`, `fairShare` and `excessCharged` of their status.
+
+Not more often than every 30 seconds, and at the end: who leads next reads it, so that no more than that is forgotten.
+Nothing is written of a queue of which nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kbatch.api.objects import QueueFlow, QueueStatus, RawQuantity
+from kbatch.engine import QueueStanding
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.kinds import QUEUES
+from kbatch.kube.writes import apply_status
+from kbatch.metrics import FlowMetrics
+from kbatch.model.usage import Anchor, spelled_out
+from kbatch.resources import MILLION, in_units
+from kbatch.times import SECOND
+from operators.scheduler import FIELD_MANAGER
+from operators.scheduler.cache import Cache
+
+_log = logging.getLogger(__name__)
+
+APART_SECONDS: Final = 30.0
+_PARALLEL: Final = 8
+
+
+class Said(NamedTuple):
+    """What a queue's status says, or should."""
+
+    flow: QueueFlow | None
+    fair_share: RawQuantity | None
+    charged: RawQuantity | None
+
+
+class QueueWriter:
+    """Takes what cycles say of queues; writes what differs from what stands there.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        cache: knows the queues as they are.
+        apart: seconds between two rounds of writes.
+        wall: the time, for metrics.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        metrics: FlowMetrics,
+        *,
+        apart: float = APART_SECONDS,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._apart = apart
+        self._wall = wall
+        self._uids: dict[str, str] = {}
+        self._stands: dict[str, Said] = {}
+        self._wanted: dict[str, Said] = {}
+        self._standings: dict[str, QueueStanding] = {}
+        self._work = asyncio.Event()
+        self._round = asyncio.Lock()
+
+    def take(self, standings: Mapping[str, QueueStanding]) -> None:
+        """What a cycle said of the queues; called while the model may be read."""
+        for name in self._wanted.keys() - standings.keys():
+            del self._wanted[name], self._stands[name], self._uids[name]
+        for name in self._standings.keys() - standings.keys():
+            self._metrics.forget(name)
+        records = self._cache.model.queues
+        for name, standing in standings.items():
+            record = records.get(name)
+            queue = record.queue if record is not None else None
+            if queue is None:
+                continue
+            if self._uids.get(name) != queue.metadata.uid:
+                self._uids[name], self._stands[name] = queue.metadata.uid, _stands(queue.status)
+            self._wanted[name] = wanted = _wanted(standing)
+            if wanted != self._stands[name]:
+                self._work.set()
+            self._show(name, standing)
+        self._standings = dict(standings)
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if await self.round():
+                self._work.set()
+            await asyncio.sleep(self._apart)
+
+    async def drain(self, seconds: float) -> bool:
+        """Write all that differs; whether that was done in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return not await self.round()
+        except TimeoutError:
+            return False
+
+    async def round(self) -> int:
+        """Write the status of each queue that says something else; how many writes failed."""
+        async with self._round:
+            changed = [name for name, wanted in self._wanted.items() if wanted != self._stands[name]]
+            limit = asyncio.Semaphore(_PARALLEL)
+            results = await asyncio.gather(*(self._write(limit, name) for name in changed))
+            return results.count(False)
+
+    async def _write(self, limit: asyncio.Semaphore, name: str) -> bool:
+        """Write one; whether nothing is left to do for it."""
+        async with limit:
+            wanted, uid = self._wanted.get(name), self._uids.get(name)
+            if wanted is None:
+                return True
+            try:
+                await apply_status(self._api, QUEUES, manifest(name, wanted), FIELD_MANAGER, force=True)
+            except KubeError as error:
+                gone = isinstance(error, ApiError) and error.status == 404
+                self._metrics.writes.labels("gone" if gone else "failed").inc()
+                if not gone:
+                    _log.warning("Queue %s: %s", name, error)
+                return gone
+        self._metrics.writes.labels("ok").inc()
+        if self._uids.get(name) == uid:
+            self._stands[name] = wanted
+        return True
+
+    def _show(self, name: str, standing: QueueStanding) -> None:
+        """Bring the metrics in line; a flow fades also while nothing happens."""
+        metrics = self._metrics
+        flow = standing.flow or Anchor()
+        if self._standings.get(name) == standing:
+            return
+        metrics.flow.labels(name).set_function(partial(self._flow, flow, standing.half_life))
+        metrics.usage.labels(name).set(flow.usage / MILLION)
+        metrics.fair_share.labels(name).set(standing.fair_share / MILLION)
+        metrics.charged.labels(name).set(60 * standing.charged / MILLION)
+
+    def _flow(self, flow: Anchor, half_life: int) -> float:
+        return flow.at(int(self._wall() * SECOND), half_life)[0] / MILLION
+
+
+def manifest(name: str, said: Said) -> dict[str, Any]:
+    """All that this manager owns of a queue's status."""
+    status: dict[str, Any] = {}
+    if said.flow is not None:
+        status["flow"] = spelled_out(said.flow)
+    if said.fair_share is not None:
+        status["fairShare"] = said.fair_share
+    if said.charged is not None:
+        status["excessCharged"] = said.charged
+    return {"metadata": {"name": name}, "status": status}
+
+
+def _wanted(standing: QueueStanding) -> Said:
+    return Said(
+        standing.flow.written() if standing.flow is not None else None,
+        in_units(standing.fair_share),
+        in_units(standing.charged) if standing.charged else None,
+    )
+
+
+def _stands(status: QueueStatus) -> Said:
+    return Said(status.flow, status.fair_share, status.excess_charged)
