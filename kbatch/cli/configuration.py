@@ -45,6 +45,15 @@ def load(path: Path | None, given: tuple[str, str] | None = None) -> tuple[Sched
     return configuration, build_policy(configuration)
 
 
+def half_life_of(policy: Policy) -> int | None:
+    """After which past usage counts half, in microseconds; None where the plugin flow is not configured."""
+    for part in policy.plugins:
+        if part.plugin.name == "flow":
+            half_life: int = getattr(part.arguments, "half_time")  # noqa: B009 -- the plugin is not imported for this
+            return half_life
+    return None
+
+
 async def installed(api: Api) -> tuple[str, str] | str:
     """The configuration of the installed scheduler, as its ConfigMap holds it: its text, and what to call it. Else, as
     one clause, why it is not known.

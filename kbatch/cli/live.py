@@ -14,6 +14,7 @@ import typer
 from kbatch.cli.output import Format, Output, console, fail, print_json
 
 if TYPE_CHECKING:
+    from kbatch.api.objects import Queue
     from kbatch.kube.client import Client
 
 _Found = TypeVar("_Found")
@@ -56,17 +57,38 @@ def groups(
 
 
 def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """List the Queues of a cluster: what each deserves, holds and asks for."""
-    from kbatch.cli.views import queue_rows, queue_table
-    from kbatch.kube.kinds import QUEUES
-    from kbatch.kube.lists import list_all
+    """List the Queues of a cluster: what each deserves, holds and asks for; and has used, where that is counted."""
+    import time
 
-    rows = queue_rows(ask(lambda client: list_all(client, QUEUES), kubeconfig, context))
+    from kbatch.cli.views import queue_rows, queue_table
+    from kbatch.times import SECOND
+
+    found, half_life = ask(_queues, kubeconfig, context)
+    rows = queue_rows(found, int(time.time() * SECOND), half_life)
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
         with console() as out:
             out.print(queue_table(rows))
+
+
+async def _queues(client: Client) -> tuple[list[Queue], int | None]:
+    """The Queues, and the half-life of what they have used; None: it does not fade, or is not known."""
+    from kbatch.api.configuration import ConfigurationError
+    from kbatch.cli.configuration import half_life_of, installed, load
+    from kbatch.kube.errors import KubeError
+    from kbatch.kube.kinds import QUEUES
+    from kbatch.kube.lists import list_all
+
+    found = await list_all(client, QUEUES)
+    if all(queue.status.flow is None for queue in found):
+        return found, None
+    try:
+        configuration = await installed(client)
+        policy = load(None, configuration)[1] if not isinstance(configuration, str) else None
+    except (ConfigurationError, KubeError):
+        return found, None  # what was written last is shown
+    return found, half_life_of(policy) if policy is not None else None
 
 
 def explain(

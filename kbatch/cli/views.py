@@ -9,8 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from kbatch.api import conditions
-from kbatch.api.objects import PodGroup, Queue, RawResources
+from kbatch.api.objects import PodGroup, Queue, QueueFlow, RawQuantity, RawResources
 from kbatch.model.minresources import minimum_of
+from kbatch.model.usage import faded_until, spelled_out
+from kbatch.resources import MILLION, QuantityError, in_millionths
 
 _OVER = {"Completed": conditions.COMPLETED, "Failed": conditions.FAILED}
 """The phases of groups that are over, and the condition that says why."""
@@ -100,8 +102,8 @@ def group_table(rows: Sequence[GroupRow]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A Queue: what it may, deserves, holds and asks for. What it does not set of capability, placement and evictions
-    is None.
+    """A Queue: what it may, deserves, holds and asks for. What it does not set of capability, placement, evictions and
+    budget is None. So is what the plugin flow alone says: `flow`, `fair_share` and `excess_charged`.
     """
 
     name: str
@@ -111,6 +113,7 @@ class QueueRow:
     capability: RawResources | None
     placement: str | None
     evictions_per_hour: int | None
+    excess_budget: int | None
     deserved: RawResources
     allocated: RawResources
     requested: RawResources
@@ -119,6 +122,9 @@ class QueueRow:
     inqueue: int
     running: int
     completed: int
+    flow: QueueFlow | None
+    fair_share: RawQuantity | None
+    excess_charged: RawQuantity | None
 
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
@@ -130,6 +136,7 @@ class QueueRow:
             "capability": self.capability,
             "placement": self.placement,
             "evictionsPerHour": self.evictions_per_hour,
+            "excessBudget": self.excess_budget,
             "deserved": self.deserved,
             "allocated": self.allocated,
             "requested": self.requested,
@@ -138,12 +145,16 @@ class QueueRow:
             "inqueue": self.inqueue,
             "running": self.running,
             "completed": self.completed,
+            "flow": None if self.flow is None else spelled_out(self.flow),
+            "fairShare": self.fair_share,
+            "excessCharged": self.excess_charged,
         }
 
 
-def queue_row(queue: Queue) -> QueueRow:
-    """The row of one Queue."""
+def queue_row(queue: Queue, now: int = 0, half_life: int | None = None) -> QueueRow:
+    """The row of one Queue. Its flow is that of `now` where the half-life is known, else as it was last written."""
     spec, status = queue.spec, queue.status
+    flow = status.flow
     return QueueRow(
         name=queue.metadata.name,
         weight=spec.weight,
@@ -152,6 +163,7 @@ def queue_row(queue: Queue) -> QueueRow:
         capability=None if spec.capability is None else dict(spec.capability),
         placement=spec.placement,
         evictions_per_hour=spec.evictions_per_hour,
+        excess_budget=spec.excess_budget,
         deserved=dict(status.deserved or {}),
         allocated=dict(status.allocated or {}),
         requested=dict(status.requested or {}),
@@ -160,24 +172,47 @@ def queue_row(queue: Queue) -> QueueRow:
         inqueue=status.inqueue,
         running=status.running,
         completed=status.completed,
+        flow=flow if flow is None or half_life is None else faded_until(flow, now, half_life),
+        fair_share=status.fair_share,
+        excess_charged=status.excess_charged,
     )
 
 
-def queue_rows(queues: Iterable[Queue]) -> list[QueueRow]:
-    """All rows, by name."""
-    return sorted((queue_row(queue) for queue in queues), key=lambda row: row.name)
+def queue_rows(queues: Iterable[Queue], now: int = 0, half_life: int | None = None) -> list[QueueRow]:
+    """All rows, by name; see `queue_row`."""
+    return sorted((queue_row(queue, now, half_life) for queue in queues), key=lambda row: row.name)
 
 
 def queue_table(rows: Sequence[QueueRow]) -> Table:
     """The rows for people."""
+    fades = any(row.flow is not None or row.fair_share is not None for row in rows)
+    more = ("Flow>", "Fair share>", "Budget>") if fades else ()
     table = _table(
-        "Queue", "Weight>", "State", "Deserved", "Allocated", "Requested", "Share>", "Pending>", "InQueue>", "Running>"
-    )
+        "Queue", "Weight>", "State", "Deserved", "Allocated", "Requested", "Share>", *more, "Pending>", "InQueue>",
+        "Running>",
+    )  # fmt: skip
     for row in rows:
         amounts = (_amounts(row.deserved), _amounts(row.allocated), _amounts(row.requested))
         counts = (str(row.pending), str(row.inqueue), str(row.running))
-        table.add_row(row.name, str(row.weight), row.state, *amounts, row.share, *counts)
+        used = (_number(row.flow.value if row.flow is not None else 0), _number(row.fair_share or 0), _budget(row))
+        shown = used if fades else ()
+        table.add_row(row.name, str(row.weight), row.state, *amounts, row.share, *shown, *counts)
     return table
+
+
+def _budget(row: QueueRow) -> str:
+    """What is charged of the budget; `-` where there is none and nothing is charged."""
+    if row.excess_budget is None:
+        return _number(row.excess_charged) if row.excess_charged else "-"
+    return f"{_number(row.excess_charged or 0)}/{row.excess_budget}"
+
+
+def _number(number: RawQuantity) -> str:
+    """Up to three decimals."""
+    try:
+        return f"{in_millionths(number) / MILLION:.3f}".rstrip("0").rstrip(".")
+    except QuantityError:
+        return str(number)
 
 
 def job_set_table(rows: Sequence[dict[str, Any]]) -> Table:

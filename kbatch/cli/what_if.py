@@ -41,7 +41,7 @@ def what_if(
     --scheduler-conf the configuration of the installed scheduler decides.
     """
     from kbatch.api.configuration import ConfigurationError
-    from kbatch.cli.configuration import installed
+    from kbatch.cli.configuration import half_life_of, installed
     from kbatch.cli.configuration import load as load_configuration
     from kbatch.simulator.errors import InputError
     from kbatch.simulator.manifests import load
@@ -58,13 +58,27 @@ def what_if(
             else:
                 given = found
         _, policy = load_configuration(scheduler_conf, given)
-        live = ask(everything, kubeconfig, context)
+        live = as_of_now(ask(everything, kubeconfig, context), half_life_of(policy))
         result = simulate(overlay(live, manifests), policy, Limits(until=round(until * SECOND)))
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
     print_result(result, output)
     if result.limited:
         raise typer.Exit(LIMIT_REACHED)
+
+
+def as_of_now(live: list[AnyObject], half_life: int | None) -> list[AnyObject]:
+    """The objects; what queues have used, by their status, has faded by now."""
+    import time
+
+    from kbatch.api.objects import Queue
+    from kbatch.model.usage import faded_until
+    from kbatch.times import SECOND
+
+    for obj in live if half_life is not None else ():
+        if isinstance(obj, Queue) and obj.status.flow is not None and half_life is not None:
+            obj.status.flow = faded_until(obj.status.flow, int(time.time() * SECOND), half_life)
+    return live
 
 
 async def everything(api: Api) -> list[AnyObject]:

@@ -200,6 +200,28 @@ def test_queues(ask: Any) -> None:
     assert "cpu=2 memory=1Gi" in ask("queues").stdout
 
 
+def test_queues_with_flow(ask: Any, server: ThreadingHTTPServer) -> None:
+    answers = server.answers  # type: ignore[attr-defined]
+    used = {"value": 8, "unlimitedValue": 4, "usage": 0, "unlimitedUsage": 0, "time": "2026-01-01T00:00:00Z"}
+    status = {"flow": used, "fairShare": 5.5, "excessCharged": 30}
+    physics = {"metadata": {"name": "physics"}, "spec": {"excessBudget": 60}, "status": status}
+    answers[f"{ROOT}/queues"] = a_list([physics, {"metadata": {"name": "idle"}, "spec": {}}])
+    answers["/api/v1/configmaps"] = FORBIDDEN
+    answers["/api/v1/namespaces/kbatch-system/configmaps"] = FORBIDDEN
+    shown = ask("queues").stdout.splitlines()
+    assert shown[0].split()[-8:] == ["Share", "Flow", "Fair", "share", "Budget", "Pending", "InQueue", "Running"]
+    assert shown[1].split()[-6:] == ["0", "0", "-", "0", "0", "0"]
+    assert shown[2].split()[-6:] == ["8", "5.5", "30/60", "0", "0", "0"], "as it was written"
+    text = "actions: allocate\ntiers:\n- plugins: [{name: gang}, {name: flow, arguments: {halfTime: 1}}]\n"
+    configuration = {"metadata": {"name": "c", "namespace": "kbatch-system"}, "data": {"scheduler.yaml": text}}
+    answers["/api/v1/configmaps"] = a_list([configuration])
+    row = json.loads(ask("queues", "-o", "json").stdout)[1]
+    assert (row["name"], row["excessBudget"], row["fairShare"], row["excessCharged"]) == ("physics", 60, 5.5, 30)
+    assert {name: row["flow"][name] for name in ("value", "unlimitedValue", "usage")} == {
+        "value": 0, "unlimitedValue": 0, "usage": 0,
+    }, "faded by now"  # fmt: skip
+
+
 @pytest.mark.usefixtures("server")
 def test_explain_a_group_that_waits(ask: Any) -> None:
     found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
