@@ -28,7 +28,7 @@ from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
-from webhooks import jobs, podgroups, pods, queues
+from webhooks import estimates, jobs, podgroups, pods, queues
 from webhooks.answers import deadline, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
@@ -102,6 +102,7 @@ class Desk:
         Raises:
             RefusedError: it is refused.
         """
+        _warn_of_estimates(body)
         creating = old is None
         given = body.get("spec")
         if not isinstance(given, Mapping):
@@ -247,6 +248,7 @@ class Desk:
 
     def job(self, body: Body) -> Changes:
         """A batch Job that is created."""
+        _warn_of_estimates(body)
         return jobs.delay(body, scheduler_name=self._rules.scheduler_name)
 
     def guards_no_pod(self, namespace: str) -> bool:
@@ -312,6 +314,12 @@ class Desk:
         if reason is None and not dry_run:
             self._used.let_through(quotas, asked, now)
         return reason
+
+
+def _warn_of_estimates(body: Body) -> None:
+    text = estimates.warning(body)
+    if text is not None:
+        warn(text)
 
 
 def _metadata(body: Body) -> Metadata | None:

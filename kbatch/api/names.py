@@ -38,6 +38,10 @@ IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
 LAST_CHECKPOINT_ANNOTATION: Final = "kbatch.dev/last-checkpoint"
 """On a PodGroup or a pod: when its work was last saved (RFC 3339). What it did since is lost if it is evicted."""
 
+EXPECTED_SECONDS_ANNOTATION: Final = "kbatch.dev/expected-seconds"
+"""On a PodGroup, a Job or a pod: for how many seconds its user expects each of its pods to run, from its start. What a
+pod says comes before what its Job says, and that before its group's word."""
+
 REPLACED_ANNOTATION: Final = "kbatch.dev/replaced"
 """On a PodGroup with templates: how many of its members failed and were made again."""
 

@@ -1,12 +1,34 @@
-"""What annotations of pods and of pod templates say of their group."""
+"""What annotations say of pods, and of the group of a pod."""
 
 from __future__ import annotations
 
-from kbatch.api.names import GROUP_MIN_MEMBER_ANNOTATION
+import re
+from typing import Final
+
+from kbatch.api.names import EXPECTED_SECONDS_ANNOTATION, GROUP_MIN_MEMBER_ANNOTATION
 from kbatch.api.objects import Metadata
+from kbatch.times import SECOND
+
+_SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,6}))?", re.ASCII)
 
 
 def minimum_said(metadata: Metadata) -> int | None:
     """The minimum that a pod asks for on behalf of its group, at least 1; None where it says no number."""
     text = (metadata.annotations or {}).get(GROUP_MIN_MEMBER_ANNOTATION, "")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def expected_said(metadata: Metadata) -> int | None:
+    """For how long pods are expected to run, in microseconds, above 0; None where it says nothing that can be read."""
+    text = (metadata.annotations or {}).get(EXPECTED_SECONDS_ANNOTATION)
+    return seconds_of(text) if text is not None else None
+
+
+def seconds_of(text: str) -> int | None:
+    """A number of seconds above 0, of up to nine digits, with up to six more behind a point, in microseconds; None
+    where the text is no such number.
+    """
+    found = _SECONDS.fullmatch(text)
+    if found is None:
+        return None
+    return int(found[1]) * SECOND + int((found[2] or "").ljust(6, "0")) or None

@@ -13,6 +13,7 @@ class JobSpec(Object, kw_only=True):
     completions: int | None = None
     backoff_limit: int | None = None
     suspend: bool = False
+    active_deadline_seconds: int | None = None
     completion_mode: str | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
@@ -22,6 +23,7 @@ class JobStatus(Object, kw_only=True):
     succeeded: int = 0
     failed: int = 0
     conditions: tuple[PodCondition, ...] | None = None
+    start_time: str | None = None
 
 
 class Job(Object, kw_only=True):

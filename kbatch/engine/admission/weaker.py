@@ -10,9 +10,9 @@ from typing import Final
 
 from kbatch.engine.carryover.giving import Giving, Levels, Share
 from kbatch.engine.preemption.prospective import behind, gives
-from kbatch.engine.session.consent import lifetime_end
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.queues import QueueState
+from kbatch.engine.state.timeline import lifetime_end
 from kbatch.model.jobs import Job
 from kbatch.resources import Resources, add, subtract
 

@@ -9,7 +9,7 @@ from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.session.guarding import report
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.jobs import Job
+from kbatch.engine.state.timeline import lifetime_end
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, subtract
 from kbatch.times import SECOND
@@ -122,13 +122,6 @@ class Consent:
             return True
         self._session.wake.append(until)
         return False
-
-
-def lifetime_end(job: Job) -> int | None:
-    """When the group will have outlived its lifetimeSeconds, in microseconds; None: never, or it does not run."""
-    if job.group is None or job.group.spec.lifetime_seconds is None or job.started is None:
-        return None
-    return job.started + job.group.spec.lifetime_seconds * SECOND
 
 
 def surplus(unit: Unit) -> bool:

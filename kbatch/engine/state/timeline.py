@@ -1,19 +1,66 @@
-"""When room is expected: for each node the instants at which what terminates there should be gone.
+"""When room is expected: for each node the instants at which what stands or terminates there should be gone.
 
 A pod that terminates gives its room back at the end of its grace. One that is still there well after that is stuck (its
 node does not answer, a finalizer holds it): nobody knows when it goes, so its room is expected no more, and nobody is
 told to wait for it. See docs/decisions/0021-one-ledger-of-reservations.md.
+
+A pod that runs gives its room back when it is expected to end (`kbatch.model.expected`). Who may take the place of its
+group has it besides when the group's lifetime is over. Where nobody knows a pod's end, nothing is expected of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from kbatch.model.expected import Expected
+from kbatch.model.jobs import Job
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS
+from kbatch.times import SECOND
+
+_GRACE = 30 * SECOND
+"""What Kubernetes leaves a pod to end that does not say how long it needs."""
+
+
+class Release(NamedTuple):
+    """A pod is expected to give back its room on a row at an instant, in microseconds since the epoch."""
+
+    at: int
+    row: int
+    task: Task
+
+
+def releases(table: NodeTable, expected: Expected) -> Iterator[Release]:
+    """Of each pod of this scheduler that stands on a node, and of which it is known, when it ends."""
+    for row in np.flatnonzero(table.open).tolist():
+        for task in table.records[row].tasks.values():
+            if task.job and task.holds:
+                end = expected.end(task)
+                if end is not None:
+                    yield Release(end, row, task)
+
+
+def lifetime_end(job: Job) -> int | None:
+    """When the group will have outlived its lifetimeSeconds, in microseconds; None: never, or it does not run."""
+    if job.group is None or job.group.spec.lifetime_seconds is None or job.started is None:
+        return None
+    return job.started + job.group.spec.lifetime_seconds * SECOND
+
+
+def releases_by_lifetime(table: NodeTable, job: Job, now: int) -> Iterator[Release]:
+    """The pods of a group that are gone, if they are evicted when it has outlived its lifetime: after their grace."""
+    until = lifetime_end(job)
+    if until is None:
+        return
+    for task in job.tasks.values():
+        row = table.row.get(task.node, -1) if task.holds else -1
+        if row >= 0 and table.open[row]:
+            grace = task.pod.spec.termination_grace_period_seconds
+            yield Release(max(until, now) + (_GRACE if grace is None else grace * SECOND), row, task)
 
 
 class Timeline:

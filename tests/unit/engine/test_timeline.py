@@ -2,10 +2,11 @@
 
 from kbatch.api.objects import Pod
 from kbatch.engine.state.cycle_state import QueueClock
-from kbatch.engine.state.timeline import Timeline
+from kbatch.engine.state.timeline import Timeline, releases, releases_by_lifetime
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.expected import Expected
 from kbatch.times import SECOND
-from tests.unit.engine.worlds import EPOCH, node, pod, stamp, world
+from tests.unit.engine.worlds import EPOCH, group, node, pod, stamp, world
 
 GRACE = 30 * SECOND
 
@@ -54,3 +55,31 @@ def test_a_clock_counts_while_it_runs() -> None:
     assert (again.elapsed(900), again.elapsed(910)) == (50, 60)
     assert again.resumed(950) == again
     assert again.halted(910).elapsed(2000) == 60
+
+
+def test_room_is_expected_of_pods_of_which_the_end_is_known() -> None:
+    model = world(
+        node("n1"),
+        node("n2"),
+        pod("a", on="n2", active_deadline_seconds=10),
+        pod("b", on="n1", active_deadline_seconds=20),
+        pod("c", on="n1"),
+        pod("d", active_deadline_seconds=30),
+        pod("e", on="n1", active_deadline_seconds=40, scheduler="another"),
+    )
+    found = releases(model.table, Expected(model, EPOCH))
+    assert [((end.at - EPOCH) // SECOND, end.row, end.task.key) for end in found] == [(20, 0, "ns/b"), (10, 1, "ns/a")]
+
+
+def test_a_lifetime_gives_room_to_those_who_take_it_when_the_pods_have_gone() -> None:
+    model = world(
+        node("n1"),
+        group("g", lifetime_seconds=100),
+        pod("a", of="g", on="n1", termination_grace_period_seconds=5),
+        pod("b", of="g", on="n1"),
+        pod("c", of="g"),
+    )
+    found = releases_by_lifetime(model.table, model.jobs["ns/g"], EPOCH)
+    assert [((end.at - EPOCH) // SECOND, end.task.key) for end in found] == [(105, "ns/a"), (130, "ns/b")]
+    late = releases_by_lifetime(model.table, model.jobs["ns/g"], EPOCH + 500 * SECOND)
+    assert [(end.at - EPOCH) // SECOND for end in late] == [505, 530]

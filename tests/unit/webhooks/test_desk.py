@@ -347,6 +347,15 @@ async def test_templates_that_could_not_be_checked_in_time_pass_with_a_warning()
     assert await first
 
 
+async def test_an_estimate_that_cannot_be_read_is_told() -> None:
+    rig, says = Rig(), {"kbatch.dev/expected-seconds": "1h"}
+    wrong = {"metadata": {"name": "g", "namespace": "ns", "annotations": says}}
+    with reviewing(time.monotonic(), "5s") as context:
+        await rig.desk.podgroup(wrong, None, dry_run=False)
+        rig.desk.job(wrong)
+    assert ["'1h', which is no number of seconds" in text for text in context.warnings] == [True, True]
+
+
 # --- through kopf -----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,88 @@
+"""When pods are expected to end: what their deadlines, and the estimates of their users, say.
+
+The room of a pod is expected when its deadline ends (`activeDeadlineSeconds` of the pod, or of its Job), or when it has
+run for as long as its user expects (`kbatch.dev/expected-seconds`), whichever comes first. Who runs on past that is
+expected to end a tenth of the whole length later, and then another tenth. Of a pod of which nobody says anything it is
+not known when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kbatch.api.objects import AnyObject, Job, Pod, timestamp_us
+from kbatch.model.annotations import expected_said
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.tasks import Task
+from kbatch.times import SECOND
+
+
+def end_after(start: int, length: int, now: int) -> int:
+    """`start + length * (1 + k/10)` for the least k from 0 on with which that is after now, rounded up; microseconds.
+
+    `length` is above 0.
+    """
+    k = max(0, 10 * (now - start) // length - 9)
+    return start + -(-length * (10 + k) // 10)
+
+
+class Expected:
+    """What the objects of a cluster say, at one instant (`now`, in microseconds since the epoch)."""
+
+    def __init__(self, model: ClusterModel, now: int) -> None:
+        self._now = now
+        self._groups = model.jobs
+        self._jobs: Mapping[str, AnyObject] = model.objects.get(Job, {})
+        self._of_group: dict[str, int | None] = {}
+
+    def end(self, task: Task) -> int | None:
+        """When a pod that holds a node is expected to end: always after now. None: nobody knows."""
+        now, job = self._now, self._job_of(task.pod)
+        start = now if task.assumed else min(task.started, now)
+        lengths = [length for length in (self._estimate(task, job), _deadline(task.pod)) if length is not None]
+        found = [end_after(start, length, now) for length in lengths]
+        if job is not None and job.spec.active_deadline_seconds:
+            began = timestamp_us(job.status.start_time)
+            begin = start if began is None else min(began, now)
+            found.append(end_after(begin, job.spec.active_deadline_seconds * SECOND, now))
+        return min(found, default=None)
+
+    def length(self, task: Task) -> int | None:
+        """For how long a pod would run that started now, in microseconds; None: nobody knows."""
+        job = self._job_of(task.pod)
+        found = [length for length in (self._estimate(task, job), _deadline(task.pod)) if length is not None]
+        if job is not None and job.spec.active_deadline_seconds:
+            limit = job.spec.active_deadline_seconds * SECOND
+            began = timestamp_us(job.status.start_time)
+            found.append(limit if began is None else end_after(min(began, self._now), limit, self._now) - self._now)
+        return min(found, default=None)
+
+    def _estimate(self, task: Task, job: Job | None) -> int | None:
+        """What the user expects: the pod's own word first, then its Job's, then its group's."""
+        own = expected_said(task.pod.metadata)
+        if own is None and job is not None:
+            own = expected_said(job.metadata)
+        if own is not None or not task.job:
+            return own
+        if task.job not in self._of_group:
+            known = self._groups.get(task.job)
+            group = known.group if known is not None else None
+            self._of_group[task.job] = expected_said(group.metadata) if group is not None else None
+        return self._of_group[task.job]
+
+    def _job_of(self, pod: Pod) -> Job | None:
+        """The batch Job that made the pod; None where none did, or it is not known any more."""
+        if not self._jobs:
+            return None
+        for reference in pod.metadata.owner_references:
+            if reference.controller and reference.kind == "Job":
+                found = self._jobs.get(f"{pod.metadata.namespace}/{reference.name}")
+                same = isinstance(found, Job) and found.metadata.uid in ("", reference.uid)
+                return found if isinstance(found, Job) and same else None
+        return None
+
+
+def _deadline(pod: Pod) -> int | None:
+    """For how long the kubelet lets the pod run."""
+    limit = pod.spec.active_deadline_seconds
+    return limit * SECOND if limit else None
