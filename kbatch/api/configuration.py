@@ -43,6 +43,7 @@ _SWITCH_WORDS: Final = {
     **{f"disable{switch.value}": (switch, False) for switch in Switch},
 }
 _PLUGIN_WORDS: Final = ("name", "arguments", *_SWITCH_WORDS)
+_ACTION_WORDS: Final = ("name", "arguments")
 
 
 class ConfigurationError(ValueError):
@@ -74,10 +75,59 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a plugin: the value as YAML means it (text, number, boolean, list or mapping), and its place."""
+    """One argument of a plugin or an action, and its place: the value as YAML means it (text, number, boolean, list or
+    mapping).
+    """
 
     entry: Entry
     value: Value
+
+
+def _read(what: str, entry: Entry, arguments: tuple[Argument, ...], model: type[_Model]) -> _Model:
+    """Arguments as a typed model; texts such as "1" and "true" are read as what they mean.
+
+    A model whose arguments are not all known beforehand (a weight per resource) allows extras and names what they
+    begin with in a class variable `extra_prefixes`.
+
+    Raises:
+        ConfigurationError: an unknown argument (with the nearest known one), or a value that the model refuses.
+    """
+    known = [name for name, field in model.model_fields.items() for name in (field.alias or name,)]
+    prefixes: tuple[str, ...] = getattr(model, "extra_prefixes", ())
+    values: dict[str, Value] = {}
+    for argument in arguments:
+        if argument.entry.name not in known and not argument.entry.name.startswith(prefixes):
+            raise argument.entry.unknown(f"argument of {what} {entry.name}", known)
+        values[argument.entry.name] = argument.value
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        word = next((argument.entry for argument in arguments if argument.entry.name == name), entry)
+        where = ".".join(str(part) for part in first["loc"])
+        raise word.error(f"argument {where or name} of {what} {entry.name}: {first['msg']}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionConfiguration:
+    """An action's place among the others, and its arguments as they were written."""
+
+    entry: Entry
+    arguments: tuple[Argument, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The action's name."""
+        return self.entry.name
+
+    def read_arguments(self, model: type[_Model]) -> _Model:
+        """The arguments as the action's own typed model; see `PluginConfiguration.read_arguments`.
+
+        Raises:
+            ConfigurationError: an unknown argument (with the nearest known one), or a value that the model refuses.
+        """
+        return _read("action", self.entry, self.arguments, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +156,7 @@ class PluginConfiguration:
         Raises:
             ConfigurationError: an unknown argument (with the nearest known one), or a value that the model refuses.
         """
-        known = [name for name, field in model.model_fields.items() for name in (field.alias or name,)]
-        prefixes: tuple[str, ...] = getattr(model, "extra_prefixes", ())
-        values: dict[str, Value] = {}
-        for argument in self.arguments:
-            if argument.entry.name not in known and not argument.entry.name.startswith(prefixes):
-                raise argument.entry.unknown(f"argument of plugin {self.name}", known)
-            values[argument.entry.name] = argument.value
-        try:
-            return model.model_validate(values)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            name = str(first["loc"][0]) if first["loc"] else ""
-            entry = next((argument.entry for argument in self.arguments if argument.entry.name == name), self.entry)
-            where = ".".join(str(part) for part in first["loc"])
-            raise entry.error(f"argument {where or name} of plugin {self.name}: {first['msg']}") from None
+        return _read("plugin", self.entry, self.arguments, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +164,7 @@ class SchedulerConfiguration:
     """Actions in the order in which they run, and tiers of plugins in the order in which they are asked."""
 
     source: str
-    actions: tuple[Entry, ...]
+    actions: tuple[ActionConfiguration, ...]
     tiers: tuple[tuple[PluginConfiguration, ...], ...]
 
     @property
@@ -186,17 +222,34 @@ class _Reader:
         self._refuse_twice("plugin", [plugin.entry for tier in tiers for plugin in tier])
         return SchedulerConfiguration(source=self._source, actions=actions, tiers=tiers)
 
-    def _actions(self, node: Node) -> list[Entry]:
+    def _actions(self, node: Node) -> list[ActionConfiguration]:
         if isinstance(node, ScalarNode) and node.is_text:
-            entries = [Entry(name=part.strip(), source=self._source, line=node.line) for part in node.value.split(",")]
+            parts = [part.strip() for part in node.value.split(",")]
+            found = [ActionConfiguration(Entry(name=part, source=self._source, line=node.line)) for part in parts]
         elif isinstance(node, SequenceNode):
-            entries = [self._name(item, "an action") for item in node.items]
+            found = [self._action(item) for item in node.items]
         else:
             raise self._error(node, 'actions must be a text such as "enqueue, allocate, backfill"')
-        if not entries or any(not entry.name for entry in entries):
-            raise self._error(node, "actions names no action between two commas" if entries else "actions is empty")
-        self._refuse_twice("action", entries)
-        return entries
+        if not found or any(not action.name for action in found):
+            raise self._error(node, "actions names no action between two commas" if found else "actions is empty")
+        self._refuse_twice("action", [action.entry for action in found])
+        return found
+
+    def _action(self, node: Node) -> ActionConfiguration:
+        """An action of a list: a word, or a mapping of its name and its arguments."""
+        if not isinstance(node, MappingNode):
+            return ActionConfiguration(self._name(node, "an action"))
+        fields = node.fields("action")
+        by_name = {key.value: value for key, value in fields.items()}
+        for key in fields:
+            if key.value not in _ACTION_WORDS:
+                raise self._entry(key).unknown("key of an action", _ACTION_WORDS)
+        if "name" not in by_name:
+            raise self._error(node, "an action has no name")
+        return ActionConfiguration(
+            entry=self._name(by_name["name"], "an action's name"),
+            arguments=tuple(self._arguments(by_name["arguments"])) if "arguments" in by_name else (),
+        )
 
     def _tiers(self, node: Node) -> Iterator[tuple[PluginConfiguration, ...]]:
         if not isinstance(node, SequenceNode) or not node.items:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kbatch.choices import Backfill, PodShape, TraceForm, TracePolicy
-from kbatch.cli.output import BAD_INPUT, LIMIT_REACHED, Format, Output, fail, print_result, warn
+from kbatch.cli.output import BAD_INPUT, FAILED, LIMIT_REACHED, Format, Output, fail, print_result, warn
 from kbatch.cli.progress import shown
 from kbatch.cli.traces import TraceRequest, run_trace
 from kbatch.times import SECOND
 
 _MANIFESTS = ("--max-cycles", "--extra-cycles")
 """Options that say nothing of a trace."""
-_BOTH = ("--scheduler-conf", "--until", "--output")
+_BOTH = ("--scheduler-conf", "--until", "--check-backfill", "--output")
 
 
 def register(app: typer.Typer) -> None:
@@ -83,8 +84,8 @@ def simulate(
 ) -> None:
     """Run the scheduler on manifests, or a trace of jobs, in virtual time, and say what becomes of them.
 
-    Nothing is sent anywhere. The exit status is 2 where the input cannot be used and 3 where --max-cycles cut the run
-    off.
+    Nothing is sent anywhere. The exit status is 2 where the input cannot be used, 3 where --max-cycles cut the run
+    off, and 1 where --check-backfill found a job that was delayed.
     """
     given = _given(context)
     if trace is not None:
@@ -104,7 +105,7 @@ def simulate(
         raise typer.BadParameter("manifests, or --trace FILE, are missing", param_hint="PATH...")
     for option in sorted(given - {*_MANIFESTS, *_BOTH}):
         fail(f"{option} says nothing without --trace", BAD_INPUT)
-    _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, output)
+    _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, check_backfill, output)
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -124,10 +125,12 @@ def _simulate_manifests(
     until: float | None,
     max_cycles: int,
     extra_cycles: int,
+    check_backfill: bool,
     output: Output,
 ) -> None:
     from kbatch.api.configuration import ConfigurationError
     from kbatch.cli.configuration import load as load_configuration
+    from kbatch.simulator.backfill_check import check_backfill as check
     from kbatch.simulator.errors import InputError
     from kbatch.simulator.manifests import load
     from kbatch.simulator.run import Limits
@@ -143,9 +146,13 @@ def _simulate_manifests(
         _, policy = load_configuration(scheduler_conf, manifests.configuration)
         with shown() as progress:
             result = run(manifests, policy, limits, progress=progress)
+        if check_backfill:
+            result = replace(result, check=check(manifests, policy, limits, result))
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
     print_result(result, output)
     if result.limited:
         warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
         raise typer.Exit(LIMIT_REACHED)
+    if result.check is not None and result.check.delays:
+        raise typer.Exit(FAILED)

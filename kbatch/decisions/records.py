@@ -177,7 +177,7 @@ def write_decision(decision: Transaction | Verdict) -> bytes:
     if isinstance(decision, Transaction):
         return _encode({"transaction": decision})
     verdict: dict[str, Any] = {name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"}
-    for name in ("members_lost", "charged"):
+    for name in ("members_lost", "charged", "estimate", "backfilled"):
         if not verdict[name]:
             del verdict[name]  # as logs have it that are older than this
     verdict["reason"] = _reason(decision.reason)

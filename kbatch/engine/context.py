@@ -16,6 +16,7 @@ from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.hourly import HourlyLimit
 from kbatch.engine.session.session import Session
@@ -32,6 +33,7 @@ class CycleContext:
         feasibility: what the nodes would hold without this scheduler's pods.
         consent: whose pods may be evicted.
         ledger: which room is kept, and for whom.
+        planned: its entries that are planned starts; None: nobody plans any.
         unschedulable: what was tried in vain.
         backlog: the groups that wait to come in queue, and that the session does not look at.
         hourly: how often groups may be evicted as wholes.
@@ -49,6 +51,7 @@ class CycleContext:
     backlog: Backlog
     state: CycleState
     hourly: HourlyLimit
+    planned: PlannedStarts | None = None
     holdings: Holdings = field(default_factory=Holdings)
     reached: dict[Hashable, bool] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
@@ -57,4 +60,6 @@ class CycleContext:
         """Let go of everything: the parts hold one another, and the collector should have nothing to find."""
         self.rankings.close()
         self.feasibility.close()
+        if self.planned is not None:
+            self.planned.close()
         self.session.close()

@@ -24,11 +24,14 @@ from kbatch.engine.plugin import QueueStanding
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
+from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.below_minimum import broken_after
 from kbatch.engine.reservation.clocks import clocks_after
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.promises import free_of, promised
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.guarding import failing_after, own_up
@@ -110,6 +113,8 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     trials, alike, proved = (memo.trials, memo.alike, memo.proved) if standing else ({}, {}, {})
     feasibility = Feasibility(session, trials, alike, proved)
     session.trying = feasibility.standing
+    arguments = policy.arguments_of("backfill")
+    plans = arguments if isinstance(arguments, BackfillArguments) and arguments.starts else None
     return CycleContext(
         session,
         rankings,
@@ -120,6 +125,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         backlog_of(memo, snapshot),
         snapshot.state,
         hourly,
+        PlannedStarts(session, plans) if plans is not None else None,
         memo.holdings if memo.holdings is not None else Holdings(),
     )
 
@@ -142,12 +148,16 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             yield step
     if not decided and not session.withdrawn:
         context.unschedulable.begin()
-    for action in policy.action_types:
-        session.phase = action.name
-        with observer.span(f"action:{action.name}"):
-            for step in action().run(context):
+    for kind, arguments in zip(policy.action_types, policy.action_arguments, strict=True):
+        session.phase = kind.name
+        action = kind()
+        action.arguments = arguments
+        with observer.span(f"action:{kind.name}"):
+            for step in action.run(context):
                 decided = decided or isinstance(step, Transaction)
                 yield step
+    if context.planned is not None:
+        context.planned.lift()
     session.phase = "ending"
     yield from whole_or_none(session)
     session.phase = "verdicts"
@@ -158,6 +168,9 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     for withdrawal in ending(session):
         decided = True
         yield withdrawal
+    expected = context.planned.wake() if context.planned is not None else None
+    if expected is not None:
+        session.wake.append(expected)
     opinion = session.opinion()
     wake = session.next_wake(opinion)
     after = Memo(policy.fingerprint)
@@ -182,9 +195,13 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
 def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
     """What the next cycle is to know that the API server does not say."""
     session, gathered = context.session, context.ledger.gathered
-    clocks = yield from clocks_after(session, gathered.job if gathered is not None else None)
+    kept = {gathered.job} if gathered is not None else set()
+    if context.planned is not None:
+        kept |= context.planned.starts.keys()
+    clocks = yield from clocks_after(session, kept)
     binding = yield from binding_after(session)
     broken = yield from broken_after(session)
+    planned = promised(context.planned) if context.planned is not None and context.planned.keeps else ()
     return CycleState(
         plugins=session.plugin_states(),
         clocks=clocks,
@@ -193,4 +210,6 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
         failing=failing_after(session),
         evictions=context.hourly.after(),
         broken=broken,
+        planned=planned,
+        free=free_of(session) if planned else None,
     )

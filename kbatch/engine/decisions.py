@@ -60,6 +60,19 @@ class Transaction(msgspec.Struct, frozen=True):
     """Key of the group in `ClusterModel.jobs`."""
 
 
+class StartEstimate(msgspec.Struct, frozen=True):
+    """When a group that waits is to start.
+
+    Attributes:
+        time: in microseconds since the epoch; None: nobody knows. latest: by then, nine times out of ten.
+        basis: `reservation` (a planned start, beside ends that are all known) or `unknown`.
+    """
+
+    time: int | None
+    latest: int | None
+    basis: str
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """How a group stands at the end of a cycle. Groups that need no word are left out.
 
@@ -74,6 +87,8 @@ class Verdict(msgspec.Struct, frozen=True):
         members_lost: its minimum was placed once and pods of it were lost since; the rest of it runs on.
         attempts: what `status.schedulingAttempts` should be: how often it was sent back from InQueue for being late.
         charged: what `status.excessCharged` should be, in millionths of a resource-minute.
+        estimate: when it is to start; None: nobody plans that.
+        backfilled: this cycle has started it while others, who come first, wait for a start that is planned.
     """
 
     group: str
@@ -87,6 +102,8 @@ class Verdict(msgspec.Struct, frozen=True):
     job: str = ""
     members_lost: bool = False
     charged: int = 0
+    estimate: StartEstimate | None = None
+    backfilled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

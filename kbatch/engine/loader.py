@@ -44,7 +44,7 @@ def build_policy(
     known_by_name = actions if actions is not None else known_actions()
     for action in configuration.actions:
         if action.name not in known_by_name:
-            raise action.unknown("action", known_by_name)
+            raise action.entry.unknown("action", known_by_name)
     found: list[PluginPolicy] = []
     for tier, entries in enumerate(configuration.tiers):
         for entry in entries:
@@ -53,6 +53,7 @@ def build_policy(
                 raise entry.entry.unknown("plugin", known)
             found.append(PluginPolicy(plugin, entry.read_arguments(plugin.Arguments), entry, tier))
     chosen = tuple(known_by_name[name] for name in configuration.action_names)
+    arguments = tuple(action.read_arguments(known_by_name[action.name].Arguments) for action in configuration.actions)
     _can_work(configuration, chosen, found)
     said = [
         (part.plugin.__module__, part.plugin.__qualname__, part.tier, part.arguments.model_dump_json(),
@@ -63,8 +64,9 @@ def build_policy(
         configuration.action_names,
         chosen,
         tuple(found),
-        repr((configuration.action_names, said)),
+        repr((configuration.action_names, [each.model_dump_json() for each in arguments], said)),
         _stand_ins(known, {part.plugin.name for part in found if part.enabled(Switch.NODE_ORDER)}),
+        arguments,
     )
 
 
@@ -83,7 +85,8 @@ def _can_work(
     configuration: SchedulerConfiguration, actions: tuple[type[Action], ...], plugins: list[PluginPolicy]
 ) -> None:
     """Refuse a set in which an action could never do anything."""
-    for word, action in zip(configuration.actions, actions, strict=True):
+    words = [action.entry for action in configuration.actions]
+    for word, action in zip(words, actions, strict=True):
         for method in sorted(action.needs):
             if not any(part.plugin.answers(method) for part in plugins):
                 raise word.error(

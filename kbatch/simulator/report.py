@@ -31,6 +31,7 @@ def print_report(result: Result, console: Console) -> None:
     _stands(result.groups, console)
     _evictions(result, console)
     _waiting(result.groups, console)
+    _check(result, console)
 
 
 def _headline(result: Result, console: Console) -> None:
@@ -202,6 +203,19 @@ def _waiting(groups: Mapping[str, GroupResult], console: Console) -> None:
     console.print()
     console.print(table)
     _more(len(rows), console)
+
+
+def _check(result: Result, console: Console) -> None:
+    """What came of the check of backfilled jobs, if it was made."""
+    check = result.check
+    if check is None:
+        return
+    console.print()
+    text = f"Planned starts: {check.planned}; others were backfilled beside {check.beside} of them"
+    console.print(f"{text}, and delayed {len(check.delays) or 'none'}.", highlight=False)
+    for delay in check.delays[:_MOST_ROWS]:
+        console.print(f"  {delay.text}", highlight=False)
+    _more(len(check.delays), console)
 
 
 def _more(rows: int, console: Console) -> None:

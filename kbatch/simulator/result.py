@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from kbatch.api.objects import Condition
-from kbatch.engine.decisions import Bind, Eviction, Nomination
+from kbatch.engine.decisions import Bind, Eviction, Nomination, StartEstimate
 from kbatch.resources import MILLION, Resources, format_resources
 from kbatch.simulator.closeness import Stand
+from kbatch.simulator.names import START
 from kbatch.times import SECOND
 
 
@@ -60,6 +61,20 @@ class PodResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """What the engine told of the start of a group that waits.
+
+    Attributes:
+        group: `namespace/name`. told: when it was told, in microseconds after the start.
+        start: the instant, likewise; None: nobody knows.
+    """
+
+    group: str
+    told: int
+    start: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupResult:
     """A PodGroup or shadow group at the end.
 
@@ -67,6 +82,7 @@ class GroupResult:
     when its minimum was first placed. `stands`: where it stands, and then its roles, if it asks to stand together.
     `objects`: what it has besides its pods, `kind/name`; None where it asks for nothing.
     `charged`: its `excessCharged`, in millionths of a resource-minute.
+    `estimate`: when it is to start, if it waits and somebody plans that.
     """
 
     phase: str
@@ -78,6 +94,7 @@ class GroupResult:
     stands: tuple[Stand, ...] = ()
     objects: tuple[str, ...] | None = None
     charged: int | None = None
+    estimate: StartEstimate | None = None
 
     def json(self) -> dict[str, Any]:
         """As it stands in `podgroups`."""
@@ -88,6 +105,12 @@ class GroupResult:
                 for each in self.conditions
             ],
         }
+        if self.estimate is not None:
+            found["estimatedStart"] = {
+                "time": _seconds(self.estimate.time),
+                "latest": _seconds(self.estimate.latest),
+                "basis": self.estimate.basis,
+            }
         if self.stands:
             whole, *roles = self.stands
             found["topology"] = {**whole.json(), "roles": {stand.role: stand.json() for stand in roles}}
@@ -160,6 +183,58 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Delay:
+    """A job that was delayed; instants in microseconds after the start.
+
+    Attributes:
+        group: the job. backfilled: those that started while it waited for the start that was planned.
+        planned: the instant that was planned for it when the first of these started; None: nobody knew it.
+        started, without: when it started, and when it did without them; None: never.
+    """
+
+    group: str
+    backfilled: tuple[str, ...]
+    planned: int | None
+    started: int | None
+    without: int | None
+
+    def json(self) -> dict[str, Any]:
+        """As one entry of `delayed`; times in seconds after the start."""
+        times = {"planned": self.planned, "started": self.started, "without": self.without}
+        return {
+            "group": self.group,
+            "backfilled": list(self.backfilled),
+            **{name: None if at is None else at / SECOND for name, at in times.items()},
+        }
+
+    @property
+    def text(self) -> str:
+        """The same for people."""
+        return (
+            f"{self.group} starts {_instant(self.started)}, and {_instant(self.without)} without "
+            f"{', '.join(self.backfilled)}; planned {_instant(self.planned)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What it came to when a run was repeated without the jobs that were backfilled.
+
+    Attributes:
+        planned: so many jobs had their start planned. beside: so many of them waited while others were backfilled.
+        delays: those that started later for it.
+    """
+
+    planned: int
+    beside: int
+    delays: tuple[Delay, ...]
+
+    def json(self) -> dict[str, Any]:
+        """As it stands in `backfill`."""
+        return {"planned": self.planned, "beside": self.beside, "delayed": [delay.json() for delay in self.delays]}
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A whole run.
 
@@ -176,6 +251,9 @@ class Result:
         engine_seconds: spent in cycles; longest_slice: the longest stretch of that without a turn for the shell.
         idle_cycle_seconds: mean of the extra cycles; None if there were none.
         limited: the run was cut off by the limit on cycles.
+        planned: what was told of starts to come, in order. started: when groups first ran, by `namespace/name`.
+        backfilled: of these those that did so while others waited for their planned starts.
+        check: whom the backfilled jobs delayed, if that was found out.
         warnings: what goes otherwise than the input seems to mean.
     """
 
@@ -195,6 +273,10 @@ class Result:
     idle_cycle_seconds: float | None = None
     limited: bool = False
     warnings: tuple[str, ...] = field(default=())
+    planned: tuple[Planned, ...] = ()
+    started: dict[str, int] = field(default_factory=dict)
+    backfilled: dict[str, int] = field(default_factory=dict)
+    check: Check | None = None
 
     def json(self) -> dict[str, Any]:
         """The object of `-o json`."""
@@ -209,16 +291,31 @@ class Result:
             "nodes_opened": self.nodes_opened,
             "engine_seconds": round(self.engine_seconds, 6),
         }
+        if self.planned:
+            summary["planned"] = len({each.group for each in self.planned})
+            summary["backfilled"] = len(self.backfilled)
         if self.idle_cycle_seconds is not None:
             summary["idle_cycle_seconds"] = round(self.idle_cycle_seconds, 9)
-        return {
+        found = {
             "cycles": [cycle.json() for cycle in self.cycles],
             "pods": {key: pod.json() for key, pod in self.pods.items()},
             "podgroups": {key: group.json() for key, group in self.groups.items()},
             "queues": {name: queue.json() for name, queue in self.queues.items()},
             "summary": summary,
         }
+        if self.check is not None:
+            found["backfill"] = self.check.json()
+        return found
 
     def encode(self) -> bytes:
         """The JSON text, one value a line, ending with a newline."""
         return msgspec.json.format(msgspec.json.encode(self.json()), indent=1) + b"\n"
+
+
+def _seconds(instant: int | None) -> float | None:
+    """An instant (microseconds since the epoch) in seconds after the start."""
+    return None if instant is None else (instant - START) / SECOND
+
+
+def _instant(instant: int | None) -> str:
+    return "never" if instant is None else f"at {instant / SECOND:g} s"

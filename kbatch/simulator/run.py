@@ -10,7 +10,7 @@ from typing import Final
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, QueueStanding, cycle, take_snapshot
-from kbatch.engine.decisions import Observer, Transaction, Verdict
+from kbatch.engine.decisions import Observer, StartEstimate, Transaction, Verdict
 from kbatch.model.phase import Phase
 from kbatch.model.shares import dominant_share
 from kbatch.model.usage import Anchor
@@ -21,7 +21,7 @@ from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
 from kbatch.simulator.packing import PackingSums
-from kbatch.simulator.result import CycleResult, FlowResult, GroupResult, PodResult, QueueResult, Result, Use
+from kbatch.simulator.result import CycleResult, FlowResult, GroupResult, Planned, PodResult, QueueResult, Result, Use
 from kbatch.times import HOUR, SECOND
 
 MAX_CYCLES: Final = 100_000
@@ -103,6 +103,10 @@ class _Run:
     packing: PackingSums = field(default_factory=PackingSums)
     seen: set[Hashable] = field(default_factory=set)
     seen_at: int = -1
+    planned: list[Planned] = field(default_factory=list)
+    estimates: dict[str, StartEstimate] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    backfilled: dict[str, int] = field(default_factory=dict)
 
     def go(self) -> None:
         """Go from instant to instant."""
@@ -150,6 +154,7 @@ class _Run:
     def _step(self) -> bool:
         """A cycle, and what it decides carried out and noted; whether that changed anything."""
         transactions, verdicts = self._cycle()
+        self._note(verdicts)
         effects = self.cluster.carry_out(transactions, verdicts, self.now)
         binds = tuple(bind for transaction in effects.carried_out for bind in transaction.binds)
         evictions = tuple(eviction for transaction in effects.carried_out for eviction in transaction.evictions)
@@ -157,6 +162,21 @@ class _Run:
             result = CycleResult(self.count, self.now, effects.enqueued, binds, evictions, effects.nominations)
             self.cycles.append(result)
         return effects.changed
+
+    def _note(self, verdicts: Sequence[Verdict]) -> None:
+        """Note which groups run, and what is told of the starts of others."""
+        for verdict in verdicts:
+            if verdict.scheduled:
+                self.started.setdefault(verdict.group, self.now)
+            if verdict.backfilled:
+                self.backfilled.setdefault(verdict.group, self.now)
+            estimate = verdict.estimate
+            if estimate is None:
+                self.estimates.pop(verdict.group, None)
+            elif estimate != self.estimates.get(verdict.group):
+                self.estimates[verdict.group] = estimate
+                start = None if estimate.time is None else estimate.time - START
+                self.planned.append(Planned(verdict.group, self.now, start))
 
     def _cycle(self) -> tuple[list[Transaction], list[Verdict]]:
         """One cycle of the engine, timed; what it says is carried out only after it has ended."""
@@ -304,6 +324,9 @@ class _Run:
             idle_cycle_seconds=self.idle_seconds,
             limited=self.limited,
             warnings=tuple(cluster.store.warnings),
+            planned=tuple(self.planned),
+            started=dict(self.started),
+            backfilled=dict(self.backfilled),
         )
 
     def _groups(self) -> dict[str, GroupResult]:
@@ -328,8 +351,10 @@ class _Run:
                 objects = () if phase in _OVER else cluster.store.objects.get(job.key, ())
             raw = group.status.excess_charged if group is not None else None
             charged = in_millionths(raw) if raw is not None else None
+            estimate = self.estimates.get(job.name)
             groups[job.name] = GroupResult(
-                phase, job.queue, group is None, standing, arrival, started, stands, objects, charged
+                phase, job.queue, group is None, standing, arrival, started, stands, objects, charged,
+                estimate,
             )  # fmt: skip
         return dict(sorted(groups.items()))
 

@@ -5,6 +5,9 @@ it does not fit; one that has it gets pod after pod, re-ranked after each. A que
 jobs that ask for more of the same, until nobody below a share has a step left; then idle room goes to these, the
 smallest share first, so that nothing is left unused.
 
+A job that cannot start may have its start planned, as the arguments of `backfill` say; then who comes after it finds
+only the room in which that is not delayed.
+
 What preempt would evict at once is not started: before a job that could be evicted is placed, room is made inside the
 queue for those of higher priority that were tried in vain.
 """
@@ -30,6 +33,8 @@ from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.promises import renew
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
@@ -66,6 +71,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     yield from gather_for_the_aged(session, context.feasibility, context.ledger)
     if gathers:
         yield from settle(session, context.rankings)
+    if context.planned is not None and context.planned.keeps:
+        yield from renew(context.planned, context.feasibility, context.ledger, context.rankings)
     for job in session.live():
         if session.due():
             yield TURN
@@ -79,6 +86,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             line.readmit()
         yield from _rounds(session, lines, modest=False)
     context.ledger.end()
+    if context.planned is not None:
+        context.planned.lay(None)
     session.refresh_below()
     for line in lines:
         yield from line.end()
@@ -211,10 +220,17 @@ class _Line:
                     yield TURN
                 return False
         ledger = self.context.ledger
+        planned = self.context.planned
+        if planned is not None:
+            planned.lay(job)
         lifted = ledger.lift(job)
         try:
             if job.missing():
                 done = yield from self._minimum(job)
+                if done and planned is not None and not job.nominated:
+                    planned.started(job)
+                if done is False and planned is not None and planned.wanted(job):
+                    yield from self._plan(planned, job)
             else:
                 done = job.whole and (yield from self._one_more(job))
         finally:
@@ -230,6 +246,14 @@ class _Line:
         if not done:
             yield TURN
         return done
+
+    def _plan(self, planned: PlannedStarts, job: JobState) -> Generator[Turn, None, None]:
+        """Plan the start of a job that was tried in vain, if it lacks nothing but room."""
+        feasibility = self.context.feasibility
+        if job.key in self._kept_out or self.session.valid(job) is not None or feasibility.hopeless(job):
+            return
+        if len(next_tasks(job, unplaced(job))) >= job.missing():
+            yield from planned.reserve(feasibility, self.context.ledger, job)
 
     def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
         """Make room inside the queue for those that matter more than the job; each is tried once."""
@@ -283,14 +307,14 @@ class _Line:
             session.refuse_room(job)
             return False
         statement = Statement(session, job)
-        failed = context.unschedulable
-        known = not failed.empty and failed.known(job, signature(job, tasks), tasks)
+        failed, mark = context.unschedulable, self._mark(job, tasks)
+        known = not failed.empty and failed.known(job, mark, tasks)
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
         hopeless = known or (
             len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job)
         )
-        if not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER))):
+        if not hopeless and (yield from placing(context.rankings, statement, self._moments())):
             if session.due(len(statement)):
                 yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
@@ -305,20 +329,38 @@ class _Line:
             session.refuse(job, reason)
             return False
         statement.rollback()
-        if (yield from _take_over(context, statement)):
+        if len(self._moments()) > 1 and (yield from _take_over(context, statement)):
             yield from statement.commit()
             return True
         reason = context.ledger.reason(job) if not known else None
         if reason is not None:
             session.refuse(job, reason, attempted=True)
             return False
+        reason = context.planned.reason(context.rankings, job) if context.planned is not None else None
+        if reason is not None:
+            if statement.searched and not (known or context.ledger):
+                failed.note(job, mark, tasks)
+            session.refuse(job, reason, attempted=True)
+            return False
         if statement.refused is not None:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
             return False
         if statement.searched and not (known or context.ledger):
-            failed.note(job, signature(job, tasks), tasks)
+            failed.note(job, mark, tasks)
         session.refuse_room(job)
         return False
+
+    def _mark(self, job: JobState, tasks: Sequence[Task]) -> object:
+        """What decides whether the minimum fits given nodes: with what planned starts keep from it."""
+        found, planned = signature(job, tasks), self.context.planned
+        if planned is None or not (planned.mark or planned.hurried):
+            return found
+        return found, planned.mark, planned.shut_to(job), planned.hurried
+
+    def _moments(self) -> Sequence[When]:
+        """Whether room that comes free later will do: not for those that are gone in time only if they start now."""
+        planned = self.context.planned
+        return (When.NOW,) if planned is not None and planned.hurried else (When.NOW, When.LATER)
 
     def _unlimited(self, statement: Statement, tasks: Sequence[Task]) -> bool:
         """Whether nothing but the nodes' room decides where these tasks go: no limit would refuse any of them."""
@@ -357,7 +399,7 @@ class _Line:
                 full.add(kind)
                 continue
             rows = nearest(context.rankings, statement, task, When.NOW)
-            waits = not rows
+            waits = not rows and When.LATER in self._moments()
             if waits:
                 rows = nearest(context.rankings, statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):

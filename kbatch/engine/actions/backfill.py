@@ -1,4 +1,8 @@
-"""backfill: pods that ask for nothing but a place, beyond their groups' minimums."""
+"""backfill: pods that ask for nothing but a place, beyond their groups' minimums.
+
+Its arguments say besides whose starts are planned, when they cannot start at once; then `allocate` starts those who
+come after them only where that delays none of them (see `kbatch.engine.reservation.planned`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.gang import nearest
 from kbatch.engine.placement.ranking import When
+from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -20,6 +25,7 @@ class Backfill(Action):
     """The action."""
 
     name = "backfill"
+    Arguments = BackfillArguments
 
     def run(self, context: CycleContext) -> Iterator[Step]:
         """Run the action."""
@@ -39,6 +45,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
 
 def _fill(context: CycleContext, job: JobState) -> Generator[Transaction | Turn, None, None]:
     session = context.session
+    if context.planned is not None:
+        context.planned.lay(job)
     statement = Statement(session, job)
     full: set[int] = set()
     for task in unplaced(job):

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Step
+from kbatch.engine.plugin import NoArguments
 
 
 class Action(ABC):
@@ -25,12 +28,16 @@ class Action(ABC):
         victims: the plugin method that votes on its victims: `preemptable`, `reclaimable` or one of its own; None: it
             evicts nobody. Some plugin must be able to say yes; else the configuration is refused.
         example: the plugins to name where the configuration is refused for want of one.
+        Arguments: the pydantic model of its arguments in the configuration. arguments: those of this run.
     """
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
     victims: ClassVar[str | None] = None
     example: ClassVar[str] = ""
+    Arguments: ClassVar[type[BaseModel]] = NoArguments
+
+    arguments: Any = NoArguments()
 
     @abstractmethod
     def run(self, context: CycleContext) -> Iterator[Step]:

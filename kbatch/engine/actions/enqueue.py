@@ -12,6 +12,9 @@ Reclaim can fetch what queues above their share hold of groups that may go: as w
 their lifetime. A group in queue that ran and has lost all its pods since is asked again, in its turn: it stays only
 where there is room for it.
 
+Where starts are planned (see the arguments of `backfill`), the first groups that lack nothing but room come in too, so
+that their pods are there when they start: as many as there may be planned starts.
+
 Groups that wait stand in the backlog. There all of them are compared with the sums at once, and only those that these
 would let in are looked at, one by one.
 """
@@ -120,7 +123,10 @@ class _Admission:
         self.backlog = context.backlog
         self.sums = Sums(context)
         self._ranks = self.sums.preempts or self.session.by_priority
-        self.aged_is_in = False
+        planned = context.planned
+        self._plans = planned is not None
+        self._spare = planned.depth if planned is not None else 1
+        """So many more groups may come in for which there is no room."""
         self._joined: list[JobState] = []
         self._refused: list[tuple[Entry, Standing]] = []
         self._stale = self._moved = False
@@ -146,6 +152,11 @@ class _Admission:
             gone = {entry.job.key for entry, _ in self._refused if entry.job.key in backlog}
             staying = [job for job in self.session.live() if job.key not in gone]
             self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
+
+    @property
+    def _ageing(self) -> int:
+        """For how long a group waits, in microseconds, before it may come in although there is no room for it."""
+        return 0 if self._plans else self.session.policy.ageing
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
@@ -224,7 +235,7 @@ class _Admission:
             choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
             stated=bool(model.min_resources),
             attempts=job.attempts,
-            due=model.created + session.policy.ageing,
+            due=model.created + self._ageing,
             back=back,
         )
 
@@ -257,7 +268,7 @@ class _Admission:
         backlog, session = self.backlog, self.session
         chosen = standings == Standing.PASSES
         aged = np.isin(standings, [*_WAITS]) & (backlog.due[rows] <= session.now) & (backlog.back[rows] <= session.now)
-        if not self.aged_is_in and aged.any():
+        if self._spare > 0 and aged.any():
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
                 those = aged & (asks == number)
@@ -462,20 +473,22 @@ class _Admission:
         return fresh.backing_off if fresh is not None else entry.back > self.session.now
 
     def _comes_by_age(self, entry: Entry, job: JobState) -> bool:
-        """Whether the group has waited so long that room is to gather for it: others come in only beside it.
+        """Whether the group has waited so long that room is to gather for it, or its start may be planned: then others
+        come in only beside it.
 
-        One at a time, the first in order; `allocate` keeps the room once its pods are there.
+        One at a time, or as many as there may be planned starts, the first in order; `allocate` keeps the room once
+        their pods are there.
         """
         session = self.session
         if session.now < entry.due:
             session.wake.append(entry.due)
             return False
-        if self.aged_is_in:
+        if self._spare <= 0:
             return False
         job.asks = job.asks or entry.asks
         if limited(session, self.context.feasibility, job, ()):
             return False
-        self.aged_is_in = True
+        self._spare -= 1
         return True
 
     # --- who is in queue ----------------------------------------------------------------------------------------------
@@ -486,9 +499,11 @@ class _Admission:
         if self._robbed(job):
             return
         wanted = needs(session, job)
-        if wanted is not None and not self.context.ledger.expired(job):
+        there = self._plans and job.bound + len(job.job.waiting) >= job.minimum  # it waits for its turn like any other
+        if wanted is not None and not there and not self.context.ledger.expired(job):
             self._promise(job, wanted.kept)
-        self.aged_is_in = self.aged_is_in or self._ages_in_queue(job)
+        if self._spare > 0 and self._ages_in_queue(job):
+            self._spare -= 1
 
     def _promise(self, job: JobState, kept: Resources) -> None:
         """Keep from others what a group in queue has coming, of room and of quotas."""
@@ -524,7 +539,7 @@ class _Admission:
     def _ages_in_queue(self, job: JobState) -> bool:
         """Whether room is to gather for a group that is in queue: it lacks nothing else, or its pods are being made."""
         session = self.session
-        if session.now < job.job.created + session.policy.ageing or session.model.demand(job.job).short:
+        if session.now < job.job.created + self._ageing or session.model.demand(job.job).short:
             return False
         if job.job.waiting or job.bound:
             return waits_for_room(session, self.context.feasibility, self.context.ledger, job)

@@ -99,6 +99,8 @@ def _clear(
     if context.feasibility.hopeless(job):
         return
     session = context.session
+    if context.planned is not None:
+        context.planned.lay(job, waits=True)
     whole = replace(job, waiting=[*job.waiting, *(yield from awaited(session, job, pods))])  # the same sums
     found = yield from _plan_ahead(context, queue, whole, searches)
     if found is None:

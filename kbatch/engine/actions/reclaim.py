@@ -97,6 +97,8 @@ def _step(
     context: CycleContext, queue: QueueState, job: JobState, aside: list[Statement], searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was found for one."""
+    if context.planned is not None:
+        context.planned.lay(job, waits=True)
     for wanted in next_steps(context, job):
         if over_capability(queue, wanted.tasks) is None:
             with keeping_to(job, wanted):

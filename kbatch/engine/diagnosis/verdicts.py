@@ -28,7 +28,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
     """A verdict for each group that the cycle has looked at, and for those of the backlog of which there is something
     new to tell; the oldest first, turns in between.
     """
-    session = context.session
+    session, planned = context.session, context.planned
     backlog = deque(context.told)
     for job in session.live():
         model = job.job
@@ -59,6 +59,8 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             job=model.key,
             members_lost=job.members_lost and not whole,
             charged=job.charged if job.in_queue or job.pipelined else 0,
+            estimate=planned.estimate(model.key) if planned is not None and not whole else None,
+            backfilled=whole and planned is not None and model.key in planned.backfilled,
         )
     for entry, why in backlog:
         yield _in_backlog(entry, why)

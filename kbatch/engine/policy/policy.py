@@ -34,6 +34,7 @@ class Policy:
 
     Attributes:
         actions: the names of the actions. action_types: their classes (`kbatch.engine.actions.base.Action`).
+        action_arguments: their arguments, read.
         fingerprint: equal for configurations that say the same; what was worked out under one is good for the other.
         stand_ins: for placements of queues whose plugin is not among these: the plugin, and its arguments.
         bind_timeout: a gang bound in part is taken back after this.
@@ -47,6 +48,7 @@ class Policy:
     plugins: tuple[PluginPolicy, ...]
     fingerprint: str
     stand_ins: Mapping[Placement, tuple[type[Plugin], BaseModel]] = field(default_factory=dict)
+    action_arguments: tuple[BaseModel, ...] = ()
     bind_timeout: int = 60 * SECOND
     ageing: int = 600 * SECOND
     nomination_grace: int = 30 * SECOND
@@ -73,3 +75,8 @@ class Policy:
     def has(self, action: str) -> bool:
         """Whether the action is configured."""
         return action in self.actions
+
+    def arguments_of(self, action: str) -> BaseModel | None:
+        """The arguments of an action; None where it is not configured."""
+        known = zip(self.actions, self.action_arguments, strict=False)
+        return next((each for name, each in known if name == action), None)

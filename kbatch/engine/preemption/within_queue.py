@@ -90,6 +90,8 @@ def preempting(
     """One step of a job, the first that can be taken; returns whether room was made for one."""
     if searches.barren(queue):
         return False
+    if context.planned is not None:
+        context.planned.lay(job, waits=True)
     for wanted in next_steps(context, job):
         with keeping_to(job, wanted):
             preemptor = preemptor_of(context, job, wanted.tasks)

@@ -121,7 +121,7 @@ def _look(
     yield TURN
     if not (yield from feasibility.attempting(job)).fits:
         return None
-    return (yield from _places(session, feasibility, ledger.rankings, job)) or None
+    return (yield from places_to_gather(session, feasibility, ledger.rankings, job)) or None
 
 
 def _goes_on(
@@ -185,7 +185,7 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
     return places if stand else []
 
 
-def _places(
+def places_to_gather(
     session: Session, feasibility: Feasibility, rankings: NodeRankings, job: JobState
 ) -> Generator[Turn, None, list[tuple[Task, int]]]:
     """Rows that would hold the job's minimum if they were empty of our pods; those with the most room already first.

@@ -1,4 +1,4 @@
-"""The time of groups in queue: it stands still while a group's victims end, or room is gathered for it.
+"""The time of groups in queue: it stands still while a group's victims end, or room is gathered or planned for it.
 
 Who waits for what it was promised is not late. What the time counts from is the transition of the condition Enqueued,
 or, of a group that has lost all its pods since, that of Scheduled; for how long it stood still is known to this process
@@ -7,7 +7,7 @@ alone (`CycleState.clocks`).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, timestamp_us
@@ -91,15 +91,15 @@ def send_back(session: Session, job: JobState) -> None:
     session.wake.append(session.now + session.policy.backoff(job.attempts))
 
 
-def clocks_after(session: Session, gathers: str | None) -> Generator[Turn, None, dict[str, QueueClock]]:
-    """The clocks as the cycle leaves them; `gathers` is the key of the group that room is gathered for."""
+def clocks_after(session: Session, kept: Collection[str]) -> Generator[Turn, None, dict[str, QueueClock]]:
+    """The clocks as the cycle leaves them; `kept` are the keys of those that room is kept for."""
     found: dict[str, QueueClock] = {}
     known = session.snapshot.state.clocks
     for job in session.live():
         if session.due():
             yield TURN
         key = job.key
-        waits = job.nominated or key == gathers
+        waits = job.nominated or key in kept
         if not (waits or key in known):
             continue
         if job.job.group is None or not job.in_queue or job.bound > 0 or job.whole:

@@ -1,7 +1,8 @@
 """The ledger: which job keeps which room, of what kind, and until when.
 
-Four kinds of entries. *Assumed binds* are in the model, as pods that stand on their nodes. *Nominations* are in the
-session, as pods that wait for a row (see `nominations`). What is here is kept besides these:
+Five kinds of entries. *Assumed binds* are in the model, as pods that stand on their nodes. *Nominations* are in the
+session, as pods that wait for a row (see `nominations`). *Planned starts* are in `planned`, where they are configured.
+What is here is kept besides these:
 
 * *promises*: a group in queue is promised its outstanding minResources, a sum without nodes. A promise ends pod by pod
   as these are placed; when all pods are there and have been tried in vain, since the group then waits for room like any

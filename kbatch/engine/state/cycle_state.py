@@ -56,6 +56,21 @@ class GatheredRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class PromisedStart:
+    """The start that was promised to a group that waits for room.
+
+    Attributes:
+        job: key of the group.
+        at: the instant, in microseconds since the epoch; None: nobody knows when all of its room comes free.
+        places: for each pod (`namespace/name`) of its minimum that has no node the node that is kept for it.
+    """
+
+    job: str
+    at: int | None
+    places: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failing:
     """A group on which work has failed.
 
@@ -84,6 +99,9 @@ class CycleState:
         broken: by key of each group with `minimumLostSeconds` that was whole and is not any more, since when, in
             microseconds since the epoch. It stays here until it is written that it is whole again, or was sent back.
         evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
+        planned: the starts that were promised, in the order in which they were, where they are kept (mode
+            `conservative` of backfill). free: how many more pods the nodes would take as the cycle left them, where
+            any start is promised.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)
@@ -93,3 +111,5 @@ class CycleState:
     failing: Mapping[str, Failing] = field(default_factory=dict)
     evictions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     broken: Mapping[str, int] = field(default_factory=dict)
+    planned: tuple[PromisedStart, ...] = ()
+    free: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,13 @@ class NodeResources:
         for name, amount in cls.needs:
             self.releasing[name][row] += sign * amount
             self.future[name][row] += sign * amount
+        self.log.append(row)
+        self.causes.append(-1)
+
+    def keep(self, amounts: Mapping[str, int], row: int, sign: int = 1) -> None:
+        """So much of a row is kept for somebody (1), or no longer (-1)."""
+        for name, amount in amounts.items():
+            self.future[name][row] -= sign * amount
         self.log.append(row)
         self.causes.append(-1)
 

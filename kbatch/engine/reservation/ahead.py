@@ -1,0 +1,67 @@
+"""The room of a session as it will be at later instants: what is expected to have ended by then has gone.
+
+The session itself is taken there and back, so what looks for room finds it with the numbers, caps and neighbours of
+that instant, and is the same code that places in earnest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kbatch.engine.session.session import Session
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.timeline import Release
+
+
+class Ahead:
+    """One journey, on behalf of one job; whoever makes it ends it with `to(0)`.
+
+    Args:
+        session: what is taken ahead.
+        job: whose queue's hard cap is followed.
+        releases: the pods that end, in the order in which they do; none of them the job's own.
+        heeded: whether it matters to the job which pods stand on nodes, besides the room that they take.
+    """
+
+    def __init__(self, session: Session, job: JobState, releases: Sequence[Release], *, heeded: bool) -> None:
+        self._session = session
+        self._releases = releases
+        self._heeded = heeded or session.whole_nodes.active
+        queue = session.queues.get(job.queue)
+        self._capped = queue if queue is not None and queue.record.capability else None
+        self._jobs = session.model.jobs
+        self._undos: list[Sequence[Callable[[], None]]] = []
+        self.gone = 0
+
+    def to(self, count: int) -> None:
+        """Let so many of the pods have ended, the first of them."""
+        while self.gone < count:
+            release = self._releases[self.gone]
+            self._undos.append(self._told(release))
+            self._move(release, 1)
+            self.gone += 1
+        while self.gone > count:
+            self.gone -= 1
+            self._move(self._releases[self.gone], -1)
+            for undo in reversed(self._undos.pop()):
+                undo()
+
+    def _told(self, release: Release) -> Sequence[Callable[[], None]]:
+        """Tell those who follow which pods stand where; what takes it back."""
+        if not self._heeded:
+            return ()
+        done: list[Callable[[], None]] = []
+        try:
+            for hook in self._session.removed_hooks:
+                done.append(hook(release.task, release.row))  # noqa: PERF401 -- those before an error must be known
+        except Exception:
+            for undo in reversed(done):
+                undo()
+            raise
+        return done
+
+    def _move(self, release: Release, sign: int) -> None:
+        task = release.task
+        self._session.room.pipeline(task.cls, release.row, -sign)
+        if self._capped is not None and self._jobs[task.job].queue == self._capped.name:
+            self._capped.add(task.cls.request, -sign)

@@ -1,0 +1,92 @@
+"""What planned starts keep of the room: of each row so much that a job which takes the rest delays none of them.
+
+A planned start needs its room from its instant on. Until then others may have it: those that are gone in time. And of
+what comes free on the row by then, it need not be kept now. So what is kept from a job is, over the instants at which
+starts are planned while it runs, the most by which what is planned to stand there then exceeds what is expected to have
+come free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.timeline import Release
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, add_to
+
+
+@dataclass(eq=False, slots=True)
+class PlannedStart:
+    """An entry of the ledger: a job is to start at an instant, on certain rows.
+
+    Attributes:
+        job: whose start it is.
+        at: when, in microseconds since the epoch; None: the room is kept, and nobody knows when all of it comes free.
+        until: when the job is expected to have ended; None: nobody knows.
+        places: its pods with their rows.
+        coming: what else comes free for this job alone: pods of groups whose lifetime is over, by row.
+        freed: what ends in the job's queue by then, where that has a hard cap.
+        heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
+        needs: by row, what its pods ask for. mark: what is kept, in plain data.
+        place: in the order in which starts were planned.
+    """
+
+    job: JobState
+    at: int | None
+    until: int | None
+    places: tuple[tuple[Task, int], ...]
+    coming: Mapping[int, Sequence[Release]] = field(default_factory=dict)
+    freed: Resources = field(default_factory=dict)
+    heeds: bool = False
+    needs: dict[int, Resources] = field(default_factory=dict)
+    mark: tuple[object, ...] = ()
+    place: int = 0
+
+    def __post_init__(self) -> None:
+        for task, row in self.places:
+            add_to(self.needs.setdefault(row, {}), dict(task.cls.needs))
+        self.mark = self.job.key, self.at, self.until, tuple([row for _, row in self.places])
+
+    def covers(self, instant: int) -> bool:
+        """Whether its job is to stand on its rows at an instant, or might."""
+        return (self.at is None or self.at <= instant) and (self.until is None or instant < self.until)
+
+
+def kept_on(
+    starts: Sequence[PlannedStart], since: int, coming: Callable[[int], Sequence[Release]] | None
+) -> list[tuple[int, Resources]]:
+    """What these starts keep, by row, from a job that takes room at `since` and is there when each of them is due.
+
+    Args:
+        starts: those that matter.
+        since: the room that it is taken from is that of this instant.
+        coming: the pods of a row that are expected to end, in order; None: nothing that ends is counted on.
+    """
+    by_row: dict[int, list[PlannedStart]] = {}
+    for start in starts:
+        for row in start.needs:
+            by_row.setdefault(row, []).append(start)
+    found: list[tuple[int, Resources]] = []
+    for row, some in by_row.items():
+        most: Resources = {}
+        ends = list(coming(row)) if coming is not None else []
+        if coming is not None:
+            for start in some:
+                ends += start.coming.get(row, ())
+        for moment in sorted({since if start.at is None else max(since, start.at) for start in some}):
+            needed: Resources = {}
+            for start in some:
+                if start.covers(moment):
+                    add_to(needed, start.needs[row])
+            free: Resources = {}
+            for end in ends:
+                if since < end.at <= moment:
+                    add_to(free, dict(end.task.cls.needs))
+            for name, amount in needed.items():
+                most[name] = max(most.get(name, 0), amount - free.get(name, 0))
+        kept = {name: amount for name, amount in most.items() if amount > 0}
+        if kept:
+            found.append((row, kept))
+    return found

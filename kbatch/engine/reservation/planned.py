@@ -1,0 +1,379 @@
+"""Planned starts: when, and on which nodes, jobs are to start that cannot start now, and what is kept for them.
+
+A start is planned by the code that places in earnest, on the room of later instants (`ahead`): the earliest at which
+the job fits, on the lowest nodes. From then on later jobs find less room (`kept`): what they find they can take without
+delaying a planned start, on other nodes or beside it; and who is gone in time finds it all. Where nobody knows when the
+job could start, nobody is in time, and only pods that could be evicted for it may use its room.
+
+Mode `easy` plans the starts of the first jobs that cannot start, anew in each cycle. Mode `conservative` plans those of
+all, and keeps to them (`promises`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from kbatch.api.reasons import Reason, Reserved
+from kbatch.engine.decisions import TURN, StartEstimate, Turn
+from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.ageing import places_to_gather, waits_for_room
+from kbatch.engine.reservation.ahead import Ahead
+from kbatch.engine.reservation.backfilling import BackfillArguments
+from kbatch.engine.reservation.ends import Ends, count_until
+from kbatch.engine.reservation.kept import PlannedStart, kept_on
+from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.session.limits import Limit
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Operation, Statement
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.timeline import Release
+from kbatch.model.nodes import Mask
+from kbatch.model.tasks import Task
+from kbatch.resources import Resources, add_to, total
+
+UNKNOWN: Final = StartEstimate(None, None, "unknown")
+
+
+class PlannedStarts:
+    """The planned starts of one session.
+
+    Attributes:
+        starts: by key of the job, in the order in which they were planned.
+        depth: so many there may be. keeps: what was planned in one cycle stands in the next.
+        mark: what is kept from others just now, in plain data; `()` where nothing is.
+        backfilled: the keys of jobs that were started while others waited for their planned starts.
+        hurried: the job that `lay` was last told of finds more room than is left to others, since it is gone in time if
+            it starts now; it must not wait for any.
+    """
+
+    def __init__(self, session: Session, arguments: BackfillArguments) -> None:
+        self.session = session
+        self.depth = arguments.starts
+        self.keeps = arguments.mode == "conservative"
+        self.starts: dict[str, PlannedStart] = {}
+        self.mark: tuple[object, ...] = ()
+        self.backfilled: set[str] = set()
+        self.hurried = False
+        self.ends = Ends(session)
+        self._rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
+        self._laid: tuple[PlannedStart, ...] = ()
+        self._kept: list[tuple[int, Resources]] = []
+        self._for: JobState | None = None
+        self._shut = False
+        self._ahead = False
+        self._entered = 0
+        self._would_fit: dict[Hashable, bool] = {}
+        session.limits.append(_Kept(self))
+        session.caches.append(self._rankings.close)
+
+    def close(self) -> None:
+        """Let go of what holds this."""
+        self._rankings.close()
+
+    # --- what is kept from others -------------------------------------------------------------------------------------
+
+    def lay(self, job: JobState | None, *, waits: bool = False) -> None:
+        """From now on, until `lift` or the next call, keep from the job what planned starts need that it could delay.
+
+        Args:
+            job: None: any job.
+            waits: it may start later than now, and others may be evicted for it.
+        """
+        if not (self.starts or self._laid):
+            return
+        waits = waits or job is None
+        until = None if waits or job is None else self.ends.after(job, self.session.now)
+        minded = [start for start in self.starts.values() if self._minds(start, job, None)]
+        those = tuple(start for start in minded if until is None or self._minds(start, job, until))
+        self.hurried = len(those) < len(minded)
+        mark = (waits, len(self.session.leaving), tuple([start.mark for start in those])) if those else ()
+        if mark != self.mark:
+            self.ends.all()
+            self._put(those, self.session.now, counting=not waits)
+            self.mark = mark
+        self._turn_to(job)
+
+    def lift(self) -> None:
+        """Keep nothing from anybody."""
+        self._put((), 0)
+        self._for, self._shut, self.mark, self.hurried = None, False, (), False
+
+    def _put(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
+        """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
+        room, whole = self.session.room, self.session.whole_nodes
+        for row, amounts in self._kept:
+            room.keep(amounts, row, -1)
+        for start in self._laid:
+            for task, row in start.places:
+                whole.hold(task, row, -1)
+        self._laid = starts
+        self._kept = kept_on(starts, since, self.ends.on if counting else None)
+        for start in starts:
+            for task, row in start.places:
+                room.ensure(task.cls)
+                whole.hold(task, row, 1)
+        for row, amounts in self._kept:
+            room.keep(amounts, row)
+
+    def _turn_to(self, job: JobState | None) -> None:
+        """What is kept is kept from this job."""
+        self._for, self._shut = job, job is not None and self._heeded(self._laid, job)
+
+    def _minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
+        """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
+        holder = start.job
+        if not self.stands(start):
+            return False
+        if job is None:
+            return True
+        if job.key == holder.key:
+            return False
+        if job.queue == holder.queue and job.priority > holder.priority:
+            return False  # it comes first
+        if start.at is None:  # whoever was promised an instant before it goes first
+            own = self.starts.get(job.key)
+            return not (own is not None and own.place < start.place) and not self._could_go(job, holder)
+        return until is None or until > start.at
+
+    def stands(self, start: PlannedStart) -> bool:
+        """Whether the job still waits for the start."""
+        job = start.job
+        waits = job.in_queue and job.possible and job.missing() and not job.nominated
+        return bool(waits) and job.key not in self.session.failed
+
+    def _could_go(self, job: JobState, holder: JobState) -> bool:
+        """Whether the job's pods could be evicted for the holder at any time."""
+        if job.queue != holder.queue or not self.session.policy.has("preempt"):
+            return False
+        group, other = job.job.group, holder.job.group
+        if group is not None and (group.spec.min_runtime_seconds or group.spec.disruption == "Never"):
+            return False
+        if any(task.never_preempts for task in holder.waiting):
+            return False
+        endless = other is None or other.spec.lifetime_seconds is None
+        if endless and group is not None and group.spec.lifetime_seconds == 0 and job.priority <= holder.priority:
+            return True
+        return job.priority < holder.priority and (not job.job.gang or job.job.disruption == "Whole")
+
+    def _heeded(self, starts: Sequence[PlannedStart], job: JobState) -> bool:
+        """Whether the job's pods, wherever they stand, might keep those of some start from their rows."""
+        heeding = [start for start in starts if start.heeds]
+        if not heeding:
+            return False
+        mine = {task.cls.id: task.cls for task in job.waiting}.values()
+        theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
+        return any(self._rankings.heeds(cls, other) for cls in theirs for other in mine)
+
+    def shut_to(self, job: JobState) -> bool:
+        """Whether the job may start nowhere, since its pods matter to those of a planned start."""
+        return self._shut and self._for is not None and job.key == self._for.key
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """How many more such tasks the job may place without taking its queue's hard cap from planned starts."""
+        queue = self.session.queues.get(job.queue) if self._laid else None
+        if queue is None or not queue.record.capability:
+            return None
+        least: int | None = None
+        for start in self._laid:
+            if start.job.queue != job.queue or start.job.key == job.key:
+                continue
+            asked = total(each.cls.request for each, _ in start.places)
+            for name, hard in queue.record.capability.items():
+                amount = task.cls.request.get(name, 0)
+                if amount and asked.get(name):
+                    freed = 0 if self._ahead else start.freed.get(name, 0)
+                    more = max(0, (hard - queue.allocated.get(name, 0) + freed - asked[name]) // amount)
+                    least = more if least is None else min(least, more)
+        return least
+
+    def reserved(self) -> Reason:
+        """What keeps a job from what is kept just now."""
+        start, names = self._laid[0], self._for.asks if self._for is not None else ()
+        asked = total(task.cls.request for task, _ in start.places)
+        name = next((name for name in sorted(asked) if name in names), min(asked, default="cpu"))
+        return Reserved(start.job.name, name, asked.get(name, 0))
+
+    def reason(self, rankings: NodeRankings, job: JobState) -> Reason | None:
+        """Reserved, where there might be room for a job that was tried in vain, but for what is kept from it."""
+        if not self._laid or self._for is None or self._for.key != job.key:
+            return None
+        session = self.session
+        mark = self.mark, signature(job, unplaced(job)), session.commits, session.room_moves
+        fits = self._would_fit.get(mark)
+        if fits is None:
+            for row, amounts in self._kept:
+                session.room.keep(amounts, row, -1)
+            fits = self._would_fit[mark] = could_fit(rankings, job)
+            for row, amounts in self._kept:
+                session.room.keep(amounts, row)
+        return self.reserved() if fits else None
+
+    # --- planning -----------------------------------------------------------------------------------------------------
+
+    def wanted(self, job: JobState) -> bool:
+        """Whether the start of a job that was tried in vain is to be planned."""
+        return job.key not in self.starts and len(self.starts) < self.depth and not job.nominated
+
+    def reserve(self, feasibility: Feasibility, ledger: Ledger, job: JobState) -> Generator[Turn, None, None]:
+        """Plan the start of a job that cannot start now; nothing is kept from anybody afterwards, until `lay`."""
+        found = yield from self.plan(feasibility, ledger, job)
+        if found is not None:
+            self.put(found)
+
+    def put(self, start: PlannedStart) -> None:
+        """Enter a planned start: in the place of that which its job has already, else behind all others."""
+        known = self.starts.get(start.job.key)
+        start.place = known.place if known is not None else self._entered
+        self._entered += 1
+        self.starts[start.job.key] = start
+
+    def started(self, job: JobState) -> None:
+        """A job was started."""
+        if any(self.stands(start) for start in self.starts.values() if start.job.key != job.key):
+            self.backfilled.add(job.key)
+
+    def plan(
+        self, feasibility: Feasibility, ledger: Ledger, job: JobState
+    ) -> Generator[Turn, None, PlannedStart | None]:
+        """The earliest start of a job that does not fit now, beside the other planned starts; None: none can be told.
+
+        Nothing is kept from anybody afterwards.
+        """
+        self.lift()
+        found = yield from self._earliest(job)
+        if found is not None or not waits_for_room(self.session, feasibility, ledger, job):
+            return found
+        yield TURN
+        if not (yield from feasibility.attempting(job)).fits:
+            return None
+        places = yield from places_to_gather(self.session, feasibility, self._rankings, job)
+        return self.entry(job, None, tuple(places)) if places else None
+
+    def _earliest(self, job: JobState) -> Generator[Turn, None, PlannedStart | None]:
+        """The same, as far as ends are known."""
+        session = self.session
+        ends, coming = self.ends.for_job(job)
+        instants = {end.at for end in ends}
+        instants |= {start.until for start in self.starts.values() if start.until is not None}
+        moments = [(at, count_until(ends, at)) for at in sorted(instants) if at > session.now]
+        ahead = Ahead(session, job, ends, heeded=self._heeds(job))
+        self._ahead = True
+        try:
+            for at, count in moments[self._first(job, ahead, [count for _, count in moments]) :]:
+                ahead.to(count)
+                self._put(self.beside(job, at), at)
+                self._turn_to(job)
+                places = yield from self._places(job)
+                if places:
+                    return self.entry(job, at, tuple(places), ends, coming)
+                yield TURN
+        finally:
+            self.lift()
+            ahead.to(0)
+            self._ahead = False
+        return None
+
+    def entry(
+        self,
+        job: JobState,
+        at: int | None,
+        places: tuple[tuple[Task, int], ...],
+        ends: Sequence[Release] | None = None,
+        coming: Mapping[int, Sequence[Release]] | None = None,
+    ) -> PlannedStart:
+        """A planned start of a job; `ends` and `coming` are what comes free for it (`Ends.for_job`), if known."""
+        heeds = self._heeds(job)
+        if at is None:
+            return PlannedStart(job, None, None, places, heeds=heeds)
+        if ends is None or coming is None:
+            ends, coming = self.ends.for_job(job)
+        freed: Resources = {}
+        queue = self.session.queues.get(job.queue)
+        if queue is not None and queue.record.capability:
+            jobs = self.session.model.jobs
+            for end in ends[: count_until(ends, at)]:
+                if jobs[end.task.job].queue == job.queue:
+                    add_to(freed, end.task.cls.request)
+        return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)
+
+    def _first(self, job: JobState, ahead: Ahead, counts: Sequence[int]) -> int:
+        """From which of the moments on there might be room, were nothing planned: with more that has ended there is
+        more room, so it is found by halving.
+        """
+        low, high = 0, len(counts)
+        while low < high:
+            middle = (low + high) // 2
+            ahead.to(counts[middle])
+            if could_fit(self._rankings, job):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:
+        """The other planned starts that a job would meet that starts at an instant."""
+        until = self.ends.after(job, at)
+        return tuple(
+            start for start in self.starts.values()
+            if self._minds(start, job, until) and not (start.until is not None and start.until <= at)
+        )  # fmt: skip
+
+    def _places(self, job: JobState) -> Generator[Turn, None, list[tuple[Task, int]]]:
+        """Where the job's minimum has room as the session stands; nothing stays in it."""
+        if not could_fit(self._rankings, job):
+            return []
+        statement = Statement(self.session, job)
+        try:
+            fits = yield from placing(self._rankings, statement, (When.LATER,), search=(When.LATER,))
+            steps = statement.recorded() if fits else []
+        finally:
+            statement.rollback()
+        return [(task, row) for operation, task, row, _, _ in steps if operation is Operation.PIPELINE]
+
+    def _heeds(self, job: JobState) -> bool:
+        """Whether it matters to the job's pods which others stand on nodes, besides the room that they take."""
+        classes = {task.cls.id: task.cls for task in job.waiting}
+        return any(self._rankings.of(cls, When.LATER).stepwise for cls in classes.values())
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> int | None:
+        """When, with all as it is, the next pod will not have ended although it was expected to; None: nobody waits."""
+        waiting = [start.at for start in self.starts.values() if self.stands(start)]
+        if not waiting:
+            return None
+        instants = [*(end.at for end in self.ends.all()), *(at for at in waiting if at is not None)]
+        return min((at for at in instants if at > self.session.now), default=None)
+
+    def estimate(self, key: str) -> StartEstimate | None:
+        """When a waiting job is to start, as planned; None: nothing is planned for it."""
+        start = self.starts.get(key)
+        if start is None or not self.stands(start):
+            return None
+        return StartEstimate(start.at, start.at, "reservation") if start.at is not None else UNKNOWN
+
+
+class _Kept(Limit):
+    """What planned starts keep from jobs besides the room of their rows."""
+
+    def __init__(self, planned: PlannedStarts) -> None:
+        self._planned = planned
+
+    def headroom(self, job: JobState, task: Task) -> int | None:
+        """See `PlannedStarts.headroom`."""
+        return self._planned.headroom(job, task)
+
+    def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
+        """No row at all for those whose pods matter to a planned start, wherever they stand."""
+        return np.zeros(len(self._planned.session.nodes), np.bool_) if self._planned.shut_to(job) else None
+
+    def refusal(self, job: JobState, task: Task) -> Reason:
+        """See `PlannedStarts.reserved`."""
+        return self._planned.reserved()

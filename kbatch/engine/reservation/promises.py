@@ -1,0 +1,173 @@
+"""Planned starts that are kept from cycle to cycle, in mode `conservative`: promises.
+
+A promise stands until its job has started, is gone, or waits for something else than room; it moves later only where
+what it counts on does not come: pods that run past their expected end, nodes that go, jobs of higher priority that come
+first. It is made again, by itself beside all others, when it has come due and when anything has ended: for an earlier
+instant, or lower nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.gang import placing
+from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.reservation.kept import PlannedStart, kept_on
+from kbatch.engine.reservation.ledger import Ledger
+from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.session.guarding import working
+from kbatch.engine.session.session import Session
+from kbatch.engine.session.statement import Statement
+from kbatch.engine.state.cycle_state import PromisedStart
+from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.model.nodes import Mask, exact_sum
+from kbatch.model.tasks import Task
+from kbatch.resources import PODS, add_to
+
+
+def renew(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, rankings: NodeRankings
+) -> Iterator[Transaction | Turn]:
+    """Take over the promises of the cycle before; start the jobs whose turn has come, and make again what must be."""
+    session = planned.session
+    state = session.snapshot.state
+    broken: set[str] = set()
+    for kept in state.planned:
+        job = session.job(kept.job) if kept.job in session.model.live else None
+        if job is None or not _waits(session, job):
+            continue
+        start = _restored(planned, job, kept)
+        if start is None or not _confirmed(planned, rankings, start):
+            broken.add(job.key)
+            start = PlannedStart(job, kept.at, None, ())  # it keeps its place in the order
+        planned.put(start)
+        if session.due(5):
+            yield TURN
+    ended = state.free is not None and free_of(session) > state.free
+    for start in list(planned.starts.values()):
+        due = start.at is not None and start.at <= session.now
+        if ended or due or start.job.key in broken:
+            sure = not (due or start.job.key in broken)
+            again = partial(_again, planned, feasibility, ledger, rankings, start, sure=sure)
+            yield from working(session, start.job, again, None)
+            yield TURN
+
+
+def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:
+    """What is promised, for the next cycle."""
+    names = planned.session.nodes.names
+    return tuple(
+        PromisedStart(start.job.key, start.at, tuple([(task.key, names[row]) for task, row in start.places]))
+        for start in planned.starts.values() if planned.stands(start)
+    )  # fmt: skip
+
+
+def free_of(session: Session) -> int:
+    """How many more pods all nodes would take: with each pod that ends, one more."""
+    column = session.room.idle.get(PODS)
+    return exact_sum(column) if column is not None else 0
+
+
+def _waits(session: Session, job: JobState) -> bool:
+    """Whether a job that was promised its start still waits for it, and could use it."""
+    if job.nominated or not (job.in_queue and job.possible and job.missing()):
+        return False
+    return len(next_tasks(job, unplaced(job))) >= job.missing() and session.valid(job) is None
+
+
+def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> PlannedStart | None:
+    """A promise with the pods and rows of today; None where it is not one for what the job's minimum lacks."""
+    session = planned.session
+    waiting = {task.key: task for task in unplaced(job)}
+    rows = session.nodes.row
+    if any(pod not in waiting or node not in rows for pod, node in kept.places):
+        return None
+    places = tuple((waiting[pod], rows[node]) for pod, node in kept.places)
+    return planned.entry(job, kept.at, places) if len(places) == job.missing() else None
+
+
+def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart) -> bool:
+    """Whether its room will be there, by numbers, beside the promises that come before it."""
+    session = planned.session
+    for task, row in start.places:
+        session.room.ensure(task.cls)
+        if not rankings.static(task.cls)[0][row]:
+            return False
+    if start.at is None:
+        return True
+    planned.ends.all()
+    others = dict(kept_on(planned.beside(start.job, start.at), start.at, planned.ends.on))
+    for row, needs in start.needs.items():
+        more = {name: -amount for name, amount in others.get(row, {}).items()}
+        for end in (*planned.ends.on(row), *start.coming.get(row, ())):
+            if end.at <= start.at:
+                add_to(more, dict(end.task.cls.needs))
+        if any(session.room.future[name][row] + more.get(name, 0) < amount for name, amount in needs.items()):
+            return False
+    return True
+
+
+def _again(
+    planned: PlannedStarts,
+    feasibility: Feasibility,
+    ledger: Ledger,
+    rankings: NodeRankings,
+    start: PlannedStart,
+    *,
+    sure: bool,
+) -> Generator[Transaction | Turn, None, None]:
+    """Start the job now, or promise it the earliest start that there is; what was promised stands if it is `sure`."""
+    job = start.job
+    statement = yield from _now(planned, rankings, start)
+    if statement is not None:
+        del planned.starts[job.key]
+        yield from statement.commit()
+        return
+    found = yield from planned.plan(feasibility, ledger, job)
+    if found is not None and not (sure and _before(start, found)):
+        planned.put(found)
+    elif found is None and not sure:
+        del planned.starts[job.key]
+
+
+def _now(
+    planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart
+) -> Generator[Turn, None, Statement | None]:
+    """A statement that starts the job, on the rows that it was promised if it can be; None: it cannot start now."""
+    job = start.job
+    planned.lay(job)
+    if not could_fit(rankings, job):
+        return None
+    for named in (True, False):
+        statement = Statement(planned.session, job)
+        if named:
+            mask = np.zeros(len(planned.session.nodes), np.bool_)
+            mask[list(start.needs)] = True
+            statement.within = partial(_only, mask)
+        if (yield from placing(rankings, statement, (When.NOW,))):
+            statement.within = None
+            return statement
+        statement.rollback()
+    return None
+
+
+def _only(mask: Mask, _: Task) -> Mask:
+    return mask
+
+
+def _before(one: PlannedStart, other: PlannedStart) -> bool:
+    """Whether the one start is at an earlier instant than the other, or, at the same, on lower rows."""
+    if one.at is None or other.at is None:
+        return other.at is None
+    return (one.at, _rows(one)) < (other.at, _rows(other))
+
+
+def _rows(start: PlannedStart) -> Sequence[int]:
+    return sorted(row for _, row in start.places)

@@ -1,0 +1,193 @@
+"""What is promised by planned starts, over random days whose ends are all known: nobody behind delays them.
+
+The jobs are of one queue, so their order is that in which they come; each runs for just as long as is expected of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbatch.api.configuration import parse
+from kbatch.engine import Memo, NullObserver, Policy, build_policy
+from kbatch.engine.decisions import Transaction, Verdict
+from kbatch.simulator.backfill_check import check_backfill
+from kbatch.simulator.cluster import SimulatedCluster
+from kbatch.simulator.documents import Document
+from kbatch.simulator.errors import Place
+from kbatch.simulator.manifests import Manifests, from_documents
+from kbatch.simulator.result import Result
+from kbatch.simulator.run import Limits, _Run, simulate
+from tests.examples import examples
+
+Json = dict[str, Any]
+GROUP = "scheduling.incubator.k8s.io/v1alpha1"
+TIERS = "\ntiers:\n- plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]\n"
+
+
+def by(actions: str) -> Policy:
+    return build_policy(parse(f"actions: {actions}{TIERS}", "test"))
+
+
+EASY = by("[allocate, {name: backfill, arguments: {mode: easy}}]")
+DEEPER = by("[allocate, {name: backfill, arguments: {mode: easy, depth: 3}}]")
+CONSERVATIVE = by("[allocate, {name: backfill, arguments: {mode: conservative}}]")
+ENQUEUE = by("[enqueue, allocate, {name: backfill, arguments: {mode: easy}}, preempt]")
+MODES = {"easy": EASY, "deeper": DEEPER, "conservative": CONSERVATIVE}
+LIMITS = Limits(max_cycles=2_000)
+relaxed = settings(max_examples=examples(60), deadline=None)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job: so many pods of so many CPUs, which come at an instant and run for so long (in seconds; 0: for ever)."""
+
+    pods: int
+    cpu: int
+    arrival: int
+    seconds: int
+    estimate: int
+    style: str = ""
+
+    def documents(self, number: int) -> list[Json]:
+        name = f"j{number:02}"
+        times = {"simulate.kbatch.dev/arrival": str(self.arrival)}
+        said = {"kbatch.dev/expected-seconds": str(self.estimate)} if self.estimate else {}
+        spec: Json = {
+            "schedulerName": "kube-batch",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": str(self.cpu)}}}],
+        }
+        labels = {}
+        if self.style == "apart":
+            labels = {"app": "apart"}
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        runs = {"simulate.kbatch.dev/duration": str(self.seconds)} if self.seconds else {}
+        group = {
+            "apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": name, "annotations": {**times, **said}},
+            "spec": {"minMember": self.pods, "exclusive": self.style == "exclusive"},
+        }  # fmt: skip
+        named = {"scheduling.k8s.io/group-name": name}
+        pods = [
+            {
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": f"{name}-{at}", "labels": labels, "annotations": {**times, **runs, **named}},
+                "spec": spec,
+            }
+            for at in range(self.pods)
+        ]  # fmt: skip
+        return [group, *pods]
+
+
+@dataclass(frozen=True)
+class Day:
+    nodes: tuple[int, ...]
+    work: tuple[Work, ...]
+
+    def manifests(self) -> Manifests:
+        documents: list[Json] = [
+            {
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"},
+                "status": {"allocatable": {"cpu": str(cpu)}},
+            }
+            for number, cpu in enumerate(self.nodes)
+        ]  # fmt: skip
+        for number, work in enumerate(self.work):
+            documents += work.documents(number)
+        return from_documents(Document(Place("input", at), each) for at, each in enumerate(documents, start=1))
+
+
+@st.composite
+def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = False) -> Day:
+    """Small days; what runs past its estimate, or has none, only where `unknown`."""
+    nodes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    work: list[Work] = []
+    for _ in range(draw(st.integers(4, 12))):
+        small = draw(st.booleans())
+        seconds = draw(st.integers(1, 4 if small else 12))
+        estimate = draw(st.sampled_from([seconds, seconds, 0, max(1, seconds - 3)])) if unknown else seconds
+        work.append(
+            Work(
+                1 if small else draw(st.integers(1, len(nodes) + 1)), draw(st.integers(1, max(nodes))),
+                draw(st.integers(0, 8)),
+                seconds, estimate, draw(st.sampled_from(styles)),
+            )
+        )  # fmt: skip
+    return Day(nodes, tuple(sorted(work, key=lambda each: each.arrival)))
+
+
+def assert_promises(result: Result) -> None:
+    """Whoever was told an instant was never told a later one, and started by then."""
+    told: dict[str, int] = {}
+    for each in result.planned:
+        assert each.start is not None, each
+        assert each.start <= told.get(each.group, each.start), each
+        told[each.group] = each.start
+    for group, start in told.items():
+        assert result.started[group] <= start, (group, start, result.started[group])
+
+
+@relaxed
+@given(days(styles=("", "", "apart", "exclusive")), st.sampled_from(sorted(MODES)))
+def test_nobody_starts_later_than_was_planned(day: Day, mode: str) -> None:
+    result = simulate(day.manifests(), MODES[mode], LIMITS)
+    assert not result.limited
+    if mode == "deeper":  # of those behind the first the order of places may change what is left for the next
+        result = replace(result, planned=_of_first(result))
+    assert_promises(result)
+
+
+def _of_first(result: Result) -> tuple[Any, ...]:
+    """What was told of groups while they were the first of those that waited."""
+    found = []
+    for each in result.planned:
+        before = [
+            group for group, at in result.started.items() if group < each.group and at > each.told
+        ]  # named in the order in which they came
+        if not before:
+            found.append(each)
+    return tuple(found)
+
+
+@relaxed
+@given(days(styles=("", "", "apart", "exclusive")))
+def test_with_and_without_those_that_were_backfilled(day: Day) -> None:
+    manifests = day.manifests()
+    result = simulate(manifests, EASY, LIMITS)
+    check = check_backfill(manifests, EASY, LIMITS, result)
+    assert check.delays == ()
+    assert check.beside <= check.planned
+
+
+@relaxed
+@given(days(styles=("", "apart"), unknown=True), st.sampled_from(sorted(MODES)))
+def test_all_comes_to_rest_whatever_is_expected(day: Day, mode: str) -> None:
+    result = simulate(day.manifests(), MODES[mode], LIMITS)
+    assert not result.limited
+    plain = simulate(day.manifests(), by("[allocate, backfill]"), LIMITS)
+    assert result.started.keys() == plain.started.keys()
+
+
+class Forgetful(_Run):
+    """A run of which each cycle begins with an empty memo."""
+
+    def _cycle(self) -> tuple[list[Transaction], list[Verdict]]:
+        self.memo = Memo()
+        return super()._cycle()
+
+
+@relaxed
+@given(days(styles=("", "apart", "exclusive"), unknown=True), st.sampled_from([*MODES.values(), ENQUEUE]))
+def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
+    found = []
+    for kind in (_Run, Forgetful):
+        run = kind(SimulatedCluster(day.manifests()), policy, LIMITS, None, NullObserver())
+        run.go()
+        result = run.result()
+        output = result.json()
+        found.append((json.dumps([output["cycles"], output["pods"]]), result.planned, result.started))
+    assert found[0] == found[1]

@@ -1,0 +1,315 @@
+"""Planned starts: when and where a job that cannot start is to start, and who may start before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbatch.api.configuration import ConfigurationError, parse
+from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, Queue
+from kbatch.engine import Memo, build_policy
+from kbatch.model.cluster import ClusterModel
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import (
+    EPOCH,
+    Decisions,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    stamp,
+)
+from tests.unit.engine.worlds import world as bare_world
+
+EXPECTED = "kbatch.dev/expected-seconds"
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+EASY = policy("actions: [allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS)
+TWO = policy("actions: [allocate, {name: backfill, arguments: {mode: easy, depth: 2}}]" + TIERS)
+THREE = policy("actions: [allocate, {name: backfill, arguments: {mode: easy, depth: 3}}]" + TIERS)
+CONSERVATIVE = policy("actions: [allocate, {name: backfill, arguments: {mode: conservative}}]" + TIERS)
+PREEMPTS = policy("actions: [allocate, {name: backfill, arguments: {mode: easy}}, preempt]" + TIERS)
+NONE = policy("actions: [allocate, backfill]" + TIERS)
+
+
+def world(*objects: Any) -> ClusterModel:
+    """A model of these objects; with the queue `default`, unless it is one of them."""
+    there = any(isinstance(each, Queue) for each in objects)
+    return bare_world(*objects) if there else bare_world(queue(), *objects)
+
+
+def saying(found: Pod, seconds: int) -> Pod:
+    """The pod, with what its user expects."""
+    found.metadata.annotations = {**(found.metadata.annotations or {}), EXPECTED: str(seconds)}
+    return found
+
+
+def planned(found: Decisions, name: str) -> int | str | None:
+    """The start that was planned for a group, in seconds; `unknown`; None: none was."""
+    estimate = found.verdicts[f"ns/{name}"].estimate
+    if estimate is None:
+        return None
+    assert estimate.time == estimate.latest
+    if estimate.time is None:
+        return estimate.basis
+    assert estimate.basis == "reservation"
+    return (estimate.time - EPOCH) // SECOND
+
+
+def busy(until: int, cpu: str = "4", on: str = "n1", name: str = "busy") -> Pod:
+    """A pod that runs since the beginning, and is expected to end."""
+    return saying(pod(name, cpu, on=on), until)
+
+
+def wide(*, at: int = 1, name: str = "wide", count: int = 2, cpu: str = "4", **spec: Any) -> list[Any]:
+    """A gang that wants whole nodes of four."""
+    return [group(name, count, at=at, **spec), *members(name, count, cpu, at=at)]
+
+
+def test_the_first_job_that_cannot_start_gets_an_instant() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide(), wide(name="later", at=2))
+    found = run(model, EASY, now=10)
+    assert found.binds == {}
+    assert (planned(found, "wide"), planned(found, "later")) == (100, None)
+    assert found.outcome is not None
+    assert found.outcome.next_wake == EPOCH + 100 * SECOND
+
+
+def test_without_a_mode_nothing_is_planned_and_nobody_is_kept_out() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide(), pod("long", at=2))
+    found = run(model, NONE, now=10)
+    assert found.binds == {"long": "n2"}
+    assert planned(found, "wide") is None
+
+
+def test_who_is_gone_in_time_starts() -> None:
+    model = world(
+        node("n1"), node("n2"), busy(100), wide(),
+        saying(pod("short", at=2), 90), saying(pod("long", at=2), 91), pod("unknown", at=2),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert found.binds == {"short": "n2"}
+    assert planned(found, "wide") == 100
+    assert found.reason("long") == found.reason("unknown") == "Reserved"
+    assert found.verdicts["ns/short"].backfilled
+    assert not found.verdicts["ns/long"].backfilled
+
+
+def test_who_runs_on_starts_on_other_nodes() -> None:
+    model = world(node("n1"), node("n2"), node("n3", "1"), busy(100), wide(), pod("a", at=2), pod("b", at=3))
+    assert run(model, EASY, now=10).binds == {"a": "n3"}
+
+
+def test_who_runs_on_starts_beside_a_planned_start_that_leaves_room() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide(cpu="3"), pod("a", at=2), pod("b", at=3), pod("c", "2", at=4))
+    found = run(model, EASY, now=10)
+    assert found.binds == {"a": "n2"}  # b could stand on n1 when that is free, and not before
+    assert found.reason("b") == found.reason("c") == "Reserved"
+
+
+def test_room_that_comes_free_in_time_need_not_be_kept() -> None:
+    some = busy(100, "4"), busy(50, "2", name="soon")
+    model = world(node("n1", "8"), some, pod("wide", "6", at=1), pod("a", "2", at=2))
+    found = run(model, EASY, now=10)
+    assert (planned(found, "wide"), found.binds) == (100, {"a": "n1"})
+
+
+def test_what_was_bound_in_the_same_cycle_ends_too() -> None:
+    model = world(node("n1"), node("n2"), saying(pod("first", "4", at=0), 30), wide(), saying(pod("short", at=2), 30))
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 40
+    assert sorted(found.binds) == ["first", "short"]
+
+
+def test_an_overrun_moves_the_instant_by_tenths() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide())
+    assert planned(run(model, EASY, now=99), "wide") == 100
+    late = run(model, EASY, now=100)
+    assert planned(late, "wide") == 110
+    assert late.outcome is not None
+    assert late.outcome.next_wake == EPOCH + 110 * SECOND
+
+
+def test_the_earliest_instant_at_which_all_fits() -> None:
+    model = world(
+        node("n1"), node("n2"), node("n3"),
+        busy(50, on="n1", name="x"), busy(70, on="n2", name="y"), busy(90, on="n3", name="z"), wide(),
+    )  # fmt: skip
+    assert planned(run(model, EASY, now=10), "wide") == 70
+    # n3 is nobody's: who runs on may have it, if there were room; n1 and n2 are kept
+    model = world(node("n1"), node("n2"), busy(50, "2", on="n1", name="x"), busy(70, "3", on="n2", name="y"), wide())
+    assert planned(run(model, EASY, now=10), "wide") == 70
+
+
+def test_the_lowest_nodes_are_named() -> None:
+    model = world(
+        *(node(f"n{number}") for number in range(4)),
+        busy(50, on="n0", name="x"), busy(50, on="n3", name="y"),
+        wide(count=3), pod("a", "4", at=2), pod("b", "4", at=3),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)  # n0, n1 and n2 are kept; n3 is not free yet
+    assert (planned(found, "wide"), found.binds) == (50, {})
+
+
+def test_a_second_start_is_planned_beside_the_first() -> None:
+    model = world(
+        node("n1"), node("n2"), busy(100),
+        group("wide", 2, at=1), *(saying(each, 60) for each in members("wide", 2, "4", at=1)),
+        wide(name="next", at=2), saying(pod("short", at=3), 20),
+    )  # fmt: skip
+    found = run(model, TWO, now=10)
+    assert (planned(found, "wide"), planned(found, "next")) == (100, 160)
+    assert found.binds == {"short": "n2"}
+
+
+def test_a_second_start_comes_first_where_it_is_gone_in_time() -> None:
+    model = world(
+        node("n1"), node("n2"), node("n3"), busy(100), busy(40, on="n2", name="other"), busy(300, on="n3", name="z"),
+        wide(), saying(pod("next", "4", at=2), 60), saying(pod("last", "4", at=3), 61),
+    )  # fmt: skip
+    found = run(model, THREE, now=10)
+    assert (planned(found, "wide"), planned(found, "next"), planned(found, "last")) == (100, 40, 300)
+
+
+def test_where_an_end_is_unknown_nobody_is_in_time() -> None:
+    model = world(
+        node("n1"), node("n2"), node("n3", "1"), pod("busy", "4", on="n1"), wide(),
+        saying(pod("short", "2", at=2), 1), pod("elsewhere", at=3),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == "unknown"
+    assert found.binds == {"elsewhere": "n3"}
+    assert found.reason("short") == "Reserved"
+
+
+def test_who_could_be_evicted_may_use_room_of_which_nobody_knows_the_instant() -> None:
+    model = world(
+        node("n1"), node("n2"), priority_class("high", 10), pod("busy", "4", on="n1", priority=10),
+        wide(priority_class_name="high"), pod("low", "2", at=2, priority=1), pod("equal", "1", at=3, priority=10),
+    )  # fmt: skip
+    assert run(model, PREEMPTS, now=10).binds == {"low": "n2"}
+    assert run(model, EASY, now=10).binds == {}
+
+
+def test_a_lifetime_is_an_end_for_those_who_may_take_it() -> None:
+    lasting = [group("lasting", at=0, lifetime_seconds=80), pod("old", "4", of="lasting", on="n1")]
+    assert planned(run(world(node("n1"), node("n2"), lasting, wide()), PREEMPTS, now=10), "wide") == 110
+    assert planned(run(world(node("n1"), node("n2"), lasting, wide()), EASY, now=10), "wide") == "unknown"
+    ends = wide(lifetime_seconds=500)
+    assert planned(run(world(node("n1"), node("n2"), lasting, ends), PREEMPTS, now=10), "wide") == "unknown"
+
+
+def test_a_hard_cap_is_room_too() -> None:
+    model = world(
+        node("n1", "16"), queue("default", capability={"cpu": "6"}), busy(100), pod("wide", "4", at=1),
+        pod("a", "1", at=2), saying(pod("b", "1", at=3), 90), pod("c", "2", at=4),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 100
+    assert sorted(found.binds) == ["a", "b"]
+
+
+def test_a_job_that_its_cap_never_lets_start_keeps_nobody_out() -> None:
+    hard = queue("default", capability={"cpu": "6"})
+    model = world(node("n1", "16"), hard, pod("wide", "8", at=1), pod("a", "1", at=2))
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") is None
+    assert found.binds == {"a": "n1"}
+
+
+def apart(found: Pod) -> Pod:
+    """The pod, which stands on no node with others of the label."""
+    found.metadata.labels = {"app": "apart"}
+    same = LabelSelector(match_labels={"app": "apart"})
+    term = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=same)
+    found.spec.affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    return found
+
+
+def host(name: str, cpu: str = "4") -> Any:
+    return node(name, cpu, labels={"kubernetes.io/hostname": name})
+
+
+def test_pods_that_keep_others_away_end_too() -> None:
+    model = world(
+        host("n1"), host("n2"), apart(busy(100, "1")), group("wide", 2, at=1), *map(apart, members("wide", 2, at=1))
+    )
+    assert planned(run(model, EASY, now=10), "wide") == 100
+
+
+def test_nobody_starts_whose_pods_matter_to_a_planned_start() -> None:
+    model = world(
+        host("n1"), host("n2"), host("n3"), apart(busy(100, "1")), apart(busy(200, "1", "n3", "z")),
+        group("wide", 2, at=1), *map(apart, members("wide", 2, at=1)),
+        apart(pod("like", at=2)), apart(saying(pod("short", at=3), 20)), pod("other", at=4),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 100
+    assert sorted(found.binds) == ["other", "short"]
+
+
+def test_whole_nodes_are_kept_whole() -> None:
+    model = world(
+        node("n1"), node("n2"), busy(100, "1"), wide(cpu="3", exclusive=True),
+        pod("a", at=2), saying(pod("b", at=3), 50),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 100
+    assert list(found.binds) == ["b"]
+
+
+def test_the_memo_changes_nothing() -> None:
+    some = pod("a", at=2), pod("b", at=2), saying(pod("c", at=3), 500)
+    model = world(node("n1"), node("n2"), busy(100), wide(), some)
+    for by in (EASY, TWO, CONSERVATIVE):
+        memo, state = Memo(), None
+        for now in (10, 20, 99, 100, 109, 110):
+            remembering = run(model, by, now=now, memo=memo, state=state)
+            fresh = run(model, by, now=now, state=state)
+            for verdict in remembering.verdicts.values():
+                name = verdict.group.removeprefix("ns/")
+                assert planned(remembering, name) == planned(fresh, name)
+                assert remembering.reason(name) == fresh.reason(name)
+            assert remembering.transactions == fresh.transactions
+            assert remembering.outcome is not None
+            memo, state = remembering.outcome.memo, remembering.outcome.state
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{name: backfill, arguments: {mode: eager}}", "argument mode of action backfill: Input should be 'none', "),
+        ("{name: backfill, arguments: {depth: 0}}", "argument depth of action backfill: Input should be greater than"),
+        ("{name: backfill, arguments: {deep: 1}}", "unknown argument of action backfill 'deep'; did you mean 'depth'?"),
+        ("{name: allocate, arguments: {mode: easy}}", "unknown argument of action allocate 'mode'; known: none"),
+        ("{name: backfill, argument: {}}", "unknown key of an action 'argument'; did you mean 'arguments'?"),
+        ("{arguments: {}}", "an action has no name"),
+    ],
+)
+def test_wrong_arguments_of_actions_name_their_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build_policy(parse(f"actions:\n- enqueue\n- {text}{TIERS}", "scheduler.yaml"))
+    assert str(caught.value).startswith(f"scheduler.yaml:3: {message}")
+
+
+def test_who_is_in_time_only_if_it_starts_now_waits_for_no_room() -> None:
+    leaving = pod("leaving", "4", on="n2")
+    leaving.metadata.deletion_timestamp = stamp(30)
+    model = world(node("n1"), node("n2"), busy(100), leaving, wide(), saying(pod("short", at=2), 90))
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 100
+    assert (found.binds, found.nominated) == ({}, {})
+
+
+def test_quoted_arguments_mean_the_same() -> None:
+    text = "actions: [allocate, {name: backfill, arguments: {mode: easy, depth: 2}}]" + TIERS
+    one, other = (build_policy(parse(text.replace("2", depth), "f")) for depth in ("2", '"2"'))
+    assert one.fingerprint == other.fingerprint != EASY.fingerprint

@@ -1,0 +1,112 @@
+"""Cases of planned starts: who starts beside them, who waits, and what the check of backfilled jobs finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kbatch.cli.main import app
+
+CASES = Path(__file__).parents[2] / "cases"
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+MODES = {
+    mode: f"actions: [enqueue, reclaim, allocate, {{name: backfill, arguments: {{mode: {mode}}}}}, preempt]{TIERS}"
+    for mode in ("none", "easy", "conservative")
+}
+planning = pytest.mark.parametrize("mode", ["easy", "conservative"])
+
+
+def starts(outcome: Any) -> dict[str, float]:
+    """When each pod of `default` was bound, in seconds."""
+    return {bind["pod"].removeprefix("default/"): bind["time"] for bind in outcome.binds}
+
+
+def told(outcome: Any, group: str) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = outcome.json["podgroups"][f"default/{group}"].get("estimatedStart")
+    return found
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+def test_who_starts_when(simulate: Callable[..., Any], mode: str) -> None:
+    found = starts(simulate("backfill-in-every-mode", MODES[mode]))
+    expected = {
+        # whoever fits starts, and the gang when all of them are gone
+        "none": {"wide-0": 126.0, "wide-1": 126.0, "next": 6.0, "short": 100.0, "long": 100.0},
+        # `next` is too long to be gone in time; `short` is not; when the gang has started, `next` is the first
+        "easy": {"wide-0": 100.0, "wide-1": 100.0, "next": 150.0, "short": 7.0, "long": 150.0},
+        "conservative": {"wide-0": 100.0, "wide-1": 100.0, "next": 150.0, "short": 7.0, "long": 150.0},
+    }[mode]
+    if mode == "none":
+        assert found["next"] == 6.0
+        assert found["wide-0"] > 100.0
+    else:
+        assert found == expected
+
+
+@planning
+def test_what_a_waiting_group_is_told(simulate: Callable[..., Any], mode: str) -> None:
+    outcome = simulate("backfill-in-every-mode", MODES[mode], until=10)
+    assert told(outcome, "wide") == {"time": 100.0, "latest": 100.0, "basis": "reservation"}
+    assert outcome.reason("wide") == "NotEnoughResources"
+    assert outcome.reason("long") == "Reserved"
+    expected = {"time": 150.0, "latest": 150.0, "basis": "reservation"} if mode == "conservative" else None
+    assert told(outcome, "next") == expected
+
+
+@planning
+def test_a_gang_of_all_nodes_gets_its_turn_under_a_stream(simulate: Callable[..., Any], mode: str) -> None:
+    name = "backfill-gang-gets-its-turn-under-a-stream"
+    first = told(simulate(name, MODES[mode], until=16), "wide")
+    assert first is not None
+    outcome = simulate(name, MODES[mode])
+    assert {starts(outcome)[f"wide-worker-{number}"] for number in range(3)} == {first["time"]}
+    assert first["time"] <= 80.0
+    without = simulate(name, MODES["none"])
+    assert starts(without)["wide-worker-0"] > first["time"]
+
+
+@planning
+def test_the_check_finds_whom_a_lie_delays(mode: str, tmp_path: Path) -> None:
+    conf = tmp_path / "scheduler.yaml"
+    conf.write_text(MODES[mode], "utf-8")
+    command = ["simulate", str(CASES / "backfill-who-lies-delays.yaml"), "--scheduler-conf", str(conf)]
+    result = CliRunner().invoke(app, [*command, "--check-backfill", "-o", "json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["backfill"] == {
+        "planned": 1,
+        "beside": 1,
+        "delayed": [
+            {
+                "group": "default/wide",
+                "backfilled": ["default/liar"],
+                "planned": 60.0,
+                "started": 100.0,
+                "without": 60.0,
+            }
+        ],
+    }
+    text = CliRunner().invoke(app, [*command, "--check-backfill"])
+    assert text.exit_code == 1
+    assert "default/wide starts at 100 s, and at 60 s without default/liar; planned at 60 s" in text.stdout
+
+
+@planning
+def test_the_check_finds_nothing_where_ends_are_kept(mode: str, tmp_path: Path) -> None:
+    conf = tmp_path / "scheduler.yaml"
+    conf.write_text(MODES[mode], "utf-8")
+    command = ["simulate", str(CASES / "backfill-in-every-mode.yaml"), "--scheduler-conf", str(conf)]
+    result = CliRunner().invoke(app, [*command, "--check-backfill", "-o", "json"])
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["backfill"]["delayed"] == []
+    assert found["backfill"]["beside"] >= 1
+    assert "backfill" not in json.loads(CliRunner().invoke(app, [*command, "-o", "json"]).stdout)
