@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
+from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import Release, releases, releases_by_lifetime
 from kbatch.model.expected import Expected
 
+_AT_ONCE: Final = 500
+"""Of so many pods it is found out in some milliseconds."""
 _NONE: Final[Sequence[Release]] = ()
 
 
@@ -26,6 +29,12 @@ class Ends:
         self._by_row: dict[int, list[Release]] = {}
         self._counted: set[str] = set()
         self._cursor = 0
+        self._sorted = False
+
+    @property
+    def known(self) -> int:
+        """How many ends are known; as long as that is so, they are the same."""
+        return len(self._ends) if self._ends is not None else -1
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
@@ -40,11 +49,23 @@ class Ends:
         length = self.length(job)
         return None if length is None else start + length
 
+    def preparing(self) -> Iterator[Turn]:
+        """Find out what `all` tells, in pieces."""
+        if self._ends is not None:
+            return
+        found: list[Release] = []
+        for release in releases(self._session.nodes, self._expected):
+            found.append(release)
+            if not len(found) % _AT_ONCE:
+                yield TURN
+        self._ends, self._sorted = found, False
+
     def all(self) -> Sequence[Release]:
         """What is known to end, in order; pods that this cycle evicts, too, if it is known when they would have."""
         session = self._session
-        changed = self._ends is None
-        found = self._ends = list(releases(session.nodes, self._expected)) if self._ends is None else self._ends
+        for _ in self.preparing():
+            pass
+        found, changed = self._ends or [], not self._sorted
         for key in dict.fromkeys(session.committed[self._cursor :]):
             for task, row in session.job(key).placed.values():
                 length = self._expected.length(task) if task.key not in self._counted else None
@@ -54,6 +75,7 @@ class Ends:
                     changed = True
         self._cursor = len(session.committed)
         if changed:
+            self._ends, self._sorted = found, True
             found.sort(key=_in_order)
             self._by_row = {}
             for release in found:
@@ -72,14 +94,17 @@ class Ends:
         """
         leaving = self._session.leaving
         ends = [end for end in self.all() if end.task.job != job.key and end.task.key not in leaving]
-        known = {end.task.key: end for end in ends}
         by_row: dict[int, list[Release]] = {}
-        for end in self._by_lifetime(job):
+        lifetimes = [end for end in self._by_lifetime(job) if end.task.key not in leaving]
+        if not lifetimes:
+            return ends, by_row
+        known = {end.task.key: end for end in ends}
+        for end in lifetimes:
             other = known.get(end.task.key)
-            if end.task.key not in leaving and (other is None or end.at < other.at):
+            if other is None or end.at < other.at:
                 known[end.task.key] = end
                 by_row.setdefault(end.row, []).append(end)
-        return (sorted(known.values(), key=_in_order) if by_row else ends), by_row
+        return sorted(known.values(), key=_in_order), by_row
 
     def _by_lifetime(self, job: JobState) -> list[Release]:
         session = self._session

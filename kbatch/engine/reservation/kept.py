@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import Index
 from kbatch.engine.state.timeline import Release
+from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add_to
 
@@ -52,6 +56,26 @@ class PlannedStart:
     def covers(self, instant: int) -> bool:
         """Whether its job is to stand on its rows at an instant, or might."""
         return (self.at is None or self.at <= instant) and (self.until is None or instant < self.until)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """What is kept of rows, all different: of each dimension a column with an element for each of the rows."""
+
+    rows: Index
+    amounts: Mapping[str, Column]
+
+
+def columns_of(kept: Sequence[tuple[int, Resources]]) -> Kept:
+    """What is kept, row by row, as columns."""
+    names = sorted({name for _, amounts in kept for name in amounts})
+    return Kept(
+        np.array([row for row, _ in kept], np.intp),
+        {name: np.array([amounts.get(name, 0) for _, amounts in kept], np.int64) for name in names},
+    )
+
+
+NOTHING = columns_of(())
 
 
 def kept_on(

@@ -26,7 +26,7 @@ from kbatch.engine.reservation.ageing import places_to_gather, waits_for_room
 from kbatch.engine.reservation.ahead import Ahead
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.ends import Ends, count_until
-from kbatch.engine.reservation.kept import PlannedStart, kept_on
+from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
@@ -38,6 +38,7 @@ from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add_to, total
 
+_REMEMBERED: Final = 64
 UNKNOWN: Final = StartEstimate(None, None, "unknown")
 
 
@@ -64,7 +65,8 @@ class PlannedStarts:
         self.ends = Ends(session)
         self._rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
-        self._kept: list[tuple[int, Resources]] = []
+        self._kept = NOTHING
+        self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
         self._ahead = False
@@ -108,19 +110,29 @@ class PlannedStarts:
     def _put(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
         """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
         room, whole = self.session.room, self.session.whole_nodes
-        for row, amounts in self._kept:
-            room.keep(amounts, row, -1)
-        for start in self._laid:
-            for task, row in start.places:
-                whole.hold(task, row, -1)
-        self._laid = starts
-        self._kept = kept_on(starts, since, self.ends.on if counting else None)
-        for start in starts:
-            for task, row in start.places:
-                room.ensure(task.cls)
-                whole.hold(task, row, 1)
-        for row, amounts in self._kept:
-            room.keep(amounts, row)
+        if len(self._kept.rows):
+            room.keep(self._kept.rows, self._kept.amounts, -1)
+        for laid, sign in ((self._laid, -1), (starts, 1)) if whole.active else ():
+            for start in laid:
+                for task, row in start.places:
+                    whole.hold(task, row, sign)
+        self._laid, self._kept = starts, NOTHING
+        if starts:
+            for cls in {task.cls.id: task.cls for start in starts for task, _ in start.places}.values():
+                room.ensure(cls)
+            self._kept = self._columns(starts, since, counting=counting)
+            room.keep(self._kept.rows, self._kept.amounts)
+
+    def _columns(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool) -> Kept:
+        """What these starts keep; remembered while no other end is known, since jobs that find the same take turns."""
+        key = tuple([start.mark for start in starts]), since, counting, len(self.session.leaving), self.ends.known
+        found = self._columns_of.get(key)
+        if found is None:
+            if len(self._columns_of) >= _REMEMBERED:
+                self._columns_of.clear()
+            found = columns_of(kept_on(starts, since, self.ends.on if counting else None))
+            self._columns_of[key] = found
+        return found
 
     def _turn_to(self, job: JobState | None) -> None:
         """What is kept is kept from this job."""
@@ -208,11 +220,9 @@ class PlannedStarts:
         mark = self.mark, signature(job, unplaced(job)), session.commits, session.room_moves
         fits = self._would_fit.get(mark)
         if fits is None:
-            for row, amounts in self._kept:
-                session.room.keep(amounts, row, -1)
+            session.room.keep(self._kept.rows, self._kept.amounts, -1)
             fits = self._would_fit[mark] = could_fit(rankings, job)
-            for row, amounts in self._kept:
-                session.room.keep(amounts, row)
+            session.room.keep(self._kept.rows, self._kept.amounts)
         return self.reserved() if fits else None
 
     # --- planning -----------------------------------------------------------------------------------------------------
@@ -259,6 +269,7 @@ class PlannedStarts:
     def _earliest(self, job: JobState) -> Generator[Turn, None, PlannedStart | None]:
         """The same, as far as ends are known."""
         session = self.session
+        yield from self.ends.preparing()
         ends, coming = self.ends.for_job(job)
         instants = {end.at for end in ends}
         instants |= {start.until for start in self.starts.values() if start.until is not None}
@@ -266,7 +277,8 @@ class PlannedStarts:
         ahead = Ahead(session, job, ends, heeded=self._heeds(job))
         self._ahead = True
         try:
-            for at, count in moments[self._first(job, ahead, [count for _, count in moments]) :]:
+            first = yield from self._first(job, ahead, [count for _, count in moments])
+            for at, count in moments[first:]:
                 ahead.to(count)
                 self._put(self.beside(job, at), at)
                 self._turn_to(job)
@@ -303,7 +315,7 @@ class PlannedStarts:
                     add_to(freed, end.task.cls.request)
         return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)
 
-    def _first(self, job: JobState, ahead: Ahead, counts: Sequence[int]) -> int:
+    def _first(self, job: JobState, ahead: Ahead, counts: Sequence[int]) -> Generator[Turn, None, int]:
         """From which of the moments on there might be room, were nothing planned: with more that has ended there is
         more room, so it is found by halving.
         """
@@ -315,6 +327,7 @@ class PlannedStarts:
                 high = middle
             else:
                 low = middle + 1
+            yield TURN
         return low
 
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:

@@ -39,6 +39,8 @@ def renew(
     session = planned.session
     state = session.snapshot.state
     broken: set[str] = set()
+    if state.planned:
+        yield from planned.ends.preparing()
     for kept in state.planned:
         job = session.job(kept.job) if kept.job in session.model.live else None
         if job is None or not _waits(session, job):

@@ -75,12 +75,12 @@ class NodeResources:
         self.log.append(row)
         self.causes.append(-1)
 
-    def keep(self, amounts: Mapping[str, int], row: int, sign: int = 1) -> None:
-        """So much of a row is kept for somebody (1), or no longer (-1)."""
-        for name, amount in amounts.items():
-            self.future[name][row] -= sign * amount
-        self.log.append(row)
-        self.causes.append(-1)
+    def keep(self, rows: Index, amounts: Mapping[str, Column], sign: int = 1) -> None:
+        """So much of each of these rows, all different, is kept for somebody (1), or no longer (-1)."""
+        for name, column in amounts.items():
+            self.future[name][rows] -= sign * column
+        self.log.extend(rows.tolist())
+        self.causes.extend([-1] * len(rows))
 
     def expect_no_more(self, cls: TaskClass, row: int) -> None:
         """A pod that terminates on a row is stuck there: what it would give back is not counted on."""
