@@ -34,6 +34,7 @@ from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.planning import reserve
 from kbatch.engine.reservation.promises import renew
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
@@ -253,7 +254,7 @@ class _Line:
         if job.key in self._kept_out or self.session.valid(job) is not None or feasibility.hopeless(job):
             return
         if len(next_tasks(job, unplaced(job))) >= job.missing():
-            yield from planned.reserve(feasibility, self.context.ledger, job)
+            yield from reserve(planned, feasibility, self.context.ledger, job)
 
     def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
         """Make room inside the queue for those that matter more than the job; each is tried once."""

@@ -51,7 +51,7 @@ class PlannedStart:
     def __post_init__(self) -> None:
         for task, row in self.places:
             add_to(self.needs.setdefault(row, {}), dict(task.cls.needs))
-        self.mark = self.job.key, self.at, self.until, tuple([row for _, row in self.places])
+        self.mark = self.job.key, self.at, self.until, tuple([(row, task.cls.id) for task, row in self.places])
 
     def covers(self, instant: int) -> bool:
         """Whether its job is to stand on its rows at an instant, or might."""
@@ -94,23 +94,31 @@ def kept_on(
             by_row.setdefault(row, []).append(start)
     found: list[tuple[int, Resources]] = []
     for row, some in by_row.items():
-        most: Resources = {}
-        ends = list(coming(row)) if coming is not None else []
-        if coming is not None:
-            for start in some:
-                ends += start.coming.get(row, ())
-        for moment in sorted({since if start.at is None else max(since, start.at) for start in some}):
-            needed: Resources = {}
-            for start in some:
-                if start.covers(moment):
-                    add_to(needed, start.needs[row])
-            free: Resources = {}
-            for end in ends:
-                if since < end.at <= moment:
-                    add_to(free, dict(end.task.cls.needs))
-            for name, amount in needed.items():
-                most[name] = max(most.get(name, 0), amount - free.get(name, 0))
-        kept = {name: amount for name, amount in most.items() if amount > 0}
+        kept = kept_of(some, row, since, None if coming is None else coming(row))
         if kept:
             found.append((row, kept))
     return found
+
+
+def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequence[Release] | None) -> Resources:
+    """The same of one row, of which `coming` are the pods that are expected to end, or None."""
+    ends: list[Release] = []
+    if coming is not None:
+        ends += coming
+        for start in starts:
+            ends += start.coming.get(row, ())
+    most: Resources = {}
+    for moment in sorted({since if start.at is None else max(since, start.at) for start in starts}):
+        left: Resources = {}
+        for start in starts:
+            if start.covers(moment):
+                add_to(left, start.needs[row])
+        for end in ends:
+            if since < end.at <= moment:
+                for name, amount in end.task.cls.needs:
+                    if name in left:
+                        left[name] -= amount
+        for name, amount in left.items():
+            if amount > most.get(name, 0):
+                most[name] = amount
+    return most

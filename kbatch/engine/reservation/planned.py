@@ -1,6 +1,6 @@
 """Planned starts: when, and on which nodes, jobs are to start that cannot start now, and what is kept for them.
 
-A start is planned by the code that places in earnest, on the room of later instants (`ahead`): the earliest at which
+A start is planned by the code that places in earnest, on the room of later instants (`planning`): the earliest at which
 the job fits, on the lowest nodes. From then on later jobs find less room (`kept`): what they find they can take without
 delaying a planned start, on other nodes or beside it; and who is gone in time finds it all. Where nobody knows when the
 job could start, nobody is in time, and only pods that could be evicted for it may use its room.
@@ -11,26 +11,20 @@ all, and keeps to them (`promises`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from kbatch.api.reasons import Reason, Reserved
-from kbatch.engine.decisions import TURN, StartEstimate, Turn
+from kbatch.engine.decisions import StartEstimate
 from kbatch.engine.placement.enough import could_fit
-from kbatch.engine.placement.feasibility import Feasibility
-from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.ageing import places_to_gather, waits_for_room
-from kbatch.engine.reservation.ahead import Ahead
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.ends import Ends, count_until
 from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on
-from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
-from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import signature, unplaced
 from kbatch.engine.state.timeline import Release
@@ -52,6 +46,8 @@ class PlannedStarts:
         backfilled: the keys of jobs that were started while others waited for their planned starts.
         hurried: the job that `lay` was last told of finds more room than is left to others, since it is gone in time if
             it starts now; it must not wait for any.
+        ends: what is known of ends. rankings: of the nodes, the lowest first.
+        ahead: the session is at a later instant.
     """
 
     def __init__(self, session: Session, arguments: BackfillArguments) -> None:
@@ -63,21 +59,21 @@ class PlannedStarts:
         self.backfilled: set[str] = set()
         self.hurried = False
         self.ends = Ends(session)
-        self._rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
+        self.rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
-        self._ahead = False
+        self.ahead = False
         self._entered = 0
         self._would_fit: dict[Hashable, bool] = {}
         session.limits.append(_Kept(self))
-        session.caches.append(self._rankings.close)
+        session.caches.append(self.rankings.close)
 
     def close(self) -> None:
         """Let go of what holds this."""
-        self._rankings.close()
+        self.rankings.close()
 
     # --- what is kept from others -------------------------------------------------------------------------------------
 
@@ -92,22 +88,22 @@ class PlannedStarts:
             return
         waits = waits or job is None
         until = None if waits or job is None else self.ends.after(job, self.session.now)
-        minded = [start for start in self.starts.values() if self._minds(start, job, None)]
-        those = tuple(start for start in minded if until is None or self._minds(start, job, until))
+        minded = [start for start in self.starts.values() if self.minds(start, job, None)]
+        those = tuple(start for start in minded if until is None or self.minds(start, job, until))
         self.hurried = len(those) < len(minded)
         mark = (waits, len(self.session.leaving), tuple([start.mark for start in those])) if those else ()
         if mark != self.mark:
             self.ends.all()
-            self._put(those, self.session.now, counting=not waits)
+            self.keep(those, self.session.now, counting=not waits)
             self.mark = mark
-        self._turn_to(job)
+        self.turn_to(job)
 
     def lift(self) -> None:
         """Keep nothing from anybody."""
-        self._put((), 0)
+        self.keep((), 0)
         self._for, self._shut, self.mark, self.hurried = None, False, (), False
 
-    def _put(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
+    def keep(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
         """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
         room, whole = self.session.room, self.session.whole_nodes
         if len(self._kept.rows):
@@ -134,11 +130,11 @@ class PlannedStarts:
             self._columns_of[key] = found
         return found
 
-    def _turn_to(self, job: JobState | None) -> None:
+    def turn_to(self, job: JobState | None) -> None:
         """What is kept is kept from this job."""
         self._for, self._shut = job, job is not None and self._heeded(self._laid, job)
 
-    def _minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
+    def minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
         """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
         holder = start.job
         if not self.stands(start):
@@ -181,7 +177,7 @@ class PlannedStarts:
             return False
         mine = {task.cls.id: task.cls for task in job.waiting}.values()
         theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
-        return any(self._rankings.heeds(cls, other) for cls in theirs for other in mine)
+        return any(self.rankings.heeds(cls, other) for cls in theirs for other in mine)
 
     def shut_to(self, job: JobState) -> bool:
         """Whether the job may start nowhere, since its pods matter to those of a planned start."""
@@ -200,7 +196,7 @@ class PlannedStarts:
             for name, hard in queue.record.capability.items():
                 amount = task.cls.request.get(name, 0)
                 if amount and asked.get(name):
-                    freed = 0 if self._ahead else start.freed.get(name, 0)
+                    freed = 0 if self.ahead else start.freed.get(name, 0)
                     more = max(0, (hard - queue.allocated.get(name, 0) + freed - asked[name]) // amount)
                     least = more if least is None else min(least, more)
         return least
@@ -231,12 +227,6 @@ class PlannedStarts:
         """Whether the start of a job that was tried in vain is to be planned."""
         return job.key not in self.starts and len(self.starts) < self.depth and not job.nominated
 
-    def reserve(self, feasibility: Feasibility, ledger: Ledger, job: JobState) -> Generator[Turn, None, None]:
-        """Plan the start of a job that cannot start now; nothing is kept from anybody afterwards, until `lay`."""
-        found = yield from self.plan(feasibility, ledger, job)
-        if found is not None:
-            self.put(found)
-
     def put(self, start: PlannedStart) -> None:
         """Enter a planned start: in the place of that which its job has already, else behind all others."""
         known = self.starts.get(start.job.key)
@@ -249,49 +239,6 @@ class PlannedStarts:
         if any(self.stands(start) for start in self.starts.values() if start.job.key != job.key):
             self.backfilled.add(job.key)
 
-    def plan(
-        self, feasibility: Feasibility, ledger: Ledger, job: JobState
-    ) -> Generator[Turn, None, PlannedStart | None]:
-        """The earliest start of a job that does not fit now, beside the other planned starts; None: none can be told.
-
-        Nothing is kept from anybody afterwards.
-        """
-        self.lift()
-        found = yield from self._earliest(job)
-        if found is not None or not waits_for_room(self.session, feasibility, ledger, job):
-            return found
-        yield TURN
-        if not (yield from feasibility.attempting(job)).fits:
-            return None
-        places = yield from places_to_gather(self.session, feasibility, self._rankings, job)
-        return self.entry(job, None, tuple(places)) if places else None
-
-    def _earliest(self, job: JobState) -> Generator[Turn, None, PlannedStart | None]:
-        """The same, as far as ends are known."""
-        session = self.session
-        yield from self.ends.preparing()
-        ends, coming = self.ends.for_job(job)
-        instants = {end.at for end in ends}
-        instants |= {start.until for start in self.starts.values() if start.until is not None}
-        moments = [(at, count_until(ends, at)) for at in sorted(instants) if at > session.now]
-        ahead = Ahead(session, job, ends, heeded=self._heeds(job))
-        self._ahead = True
-        try:
-            first = yield from self._first(job, ahead, [count for _, count in moments])
-            for at, count in moments[first:]:
-                ahead.to(count)
-                self._put(self.beside(job, at), at)
-                self._turn_to(job)
-                places = yield from self._places(job)
-                if places:
-                    return self.entry(job, at, tuple(places), ends, coming)
-                yield TURN
-        finally:
-            self.lift()
-            ahead.to(0)
-            self._ahead = False
-        return None
-
     def entry(
         self,
         job: JobState,
@@ -301,7 +248,7 @@ class PlannedStarts:
         coming: Mapping[int, Sequence[Release]] | None = None,
     ) -> PlannedStart:
         """A planned start of a job; `ends` and `coming` are what comes free for it (`Ends.for_job`), if known."""
-        heeds = self._heeds(job)
+        heeds = self.heeds(job)
         if at is None:
             return PlannedStart(job, None, None, places, heeds=heeds)
         if ends is None or coming is None:
@@ -315,45 +262,18 @@ class PlannedStarts:
                     add_to(freed, end.task.cls.request)
         return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)
 
-    def _first(self, job: JobState, ahead: Ahead, counts: Sequence[int]) -> Generator[Turn, None, int]:
-        """From which of the moments on there might be room, were nothing planned: with more that has ended there is
-        more room, so it is found by halving.
-        """
-        low, high = 0, len(counts)
-        while low < high:
-            middle = (low + high) // 2
-            ahead.to(counts[middle])
-            if could_fit(self._rankings, job):
-                high = middle
-            else:
-                low = middle + 1
-            yield TURN
-        return low
-
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:
         """The other planned starts that a job would meet that starts at an instant."""
         until = self.ends.after(job, at)
         return tuple(
             start for start in self.starts.values()
-            if self._minds(start, job, until) and not (start.until is not None and start.until <= at)
+            if self.minds(start, job, until) and not (start.until is not None and start.until <= at)
         )  # fmt: skip
 
-    def _places(self, job: JobState) -> Generator[Turn, None, list[tuple[Task, int]]]:
-        """Where the job's minimum has room as the session stands; nothing stays in it."""
-        if not could_fit(self._rankings, job):
-            return []
-        statement = Statement(self.session, job)
-        try:
-            fits = yield from placing(self._rankings, statement, (When.LATER,), search=(When.LATER,))
-            steps = statement.recorded() if fits else []
-        finally:
-            statement.rollback()
-        return [(task, row) for operation, task, row, _, _ in steps if operation is Operation.PIPELINE]
-
-    def _heeds(self, job: JobState) -> bool:
+    def heeds(self, job: JobState) -> bool:
         """Whether it matters to the job's pods which others stand on nodes, besides the room that they take."""
         classes = {task.cls.id: task.cls for task in job.waiting}
-        return any(self._rankings.of(cls, When.LATER).stepwise for cls in classes.values())
+        return any(self.rankings.of(cls, When.LATER).stepwise for cls in classes.values())
 
     # --- what is told -------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.kept import PlannedStart, kept_on
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
+from kbatch.engine.reservation.planning import plan
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -132,7 +133,7 @@ def _again(
         del planned.starts[job.key]
         yield from statement.commit()
         return
-    found = yield from planned.plan(feasibility, ledger, job)
+    found = yield from plan(planned, feasibility, ledger, job)
     if found is not None and not (sure and _before(start, found)):
         planned.put(found)
     elif found is None and not sure:
