@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from kbatch.api.conditions import ENQUEUED, REASON_MEMBERS_LOST, TRUE
 from kbatch.engine import Report, Transaction, Verdict
+from kbatch.engine.decisions import OWN_SAKE
 from kbatch.model.cluster import ClusterModel
 from tests.explore.moves import Decided, name_of, writes
 from tests.explore.state import State
@@ -75,7 +77,7 @@ class Before:
             placed = [*transaction.binds, *(one for one in transaction.nominations if one.node)]
             for gone in transaction.evictions:
                 served = placed or gone.beneficiary in self.waiting
-                assert gone.action == "allocate" or served, f"{gone.pod} is evicted for nobody"
+                assert gone.action in OWN_SAKE or served, f"{gone.pod} is evicted for nobody"
         self.sums.check_victims()
 
     def _once(self, transaction: Transaction, seen: set[str]) -> None:
@@ -196,6 +198,9 @@ def at_rest(world: World, state: State) -> None:
         # With fewer pods than that, nobody can tell binds that were never made from pods that are gone.
         if running and placed < spec.minimum <= len(mine):
             assert group.was_whole, f"g{place} stays bound in part: {placed} of {spec.minimum}"
+        told = {(one.type, one.status, one.reason) for one in group.conditions}
+        if spec.lost is not None and (ENQUEUED, TRUE, REASON_MEMBERS_LOST) in told:
+            assert not running, f"g{place} has lost members, and what is left of it stays for good"
 
 
 def loops(world: World, states: Collection[tuple[State, Decided]]) -> None:

@@ -272,6 +272,7 @@ def _group(world: World, state: State, place: int) -> tuple[Any, ...]:
     spec, one = world.groups[place], state.groups[place]
     kind = (
         spec.minimum, spec.pods, spec.cpu, spec.priority, spec.disruption, spec.promises, spec.roles, spec.timeout,
+        -1 if spec.lost is None else spec.lost,
     )  # fmt: skip
     if one is None:
         return (kind, place in state.gone)
@@ -290,6 +291,7 @@ def _group(world: World, state: State, place: int) -> tuple[Any, ...]:
         () if clock is None else (_exact(state, clock.since), clock.paused, _exact(state, clock.stopped)),
         () if failing is None else (failing.error, failing.phase, failing.times),
         key in carried.binding,
+        _exact(state, carried.broken.get(key)),
         carried.gathered is not None and carried.gathered.job == key,
         repr(sorted(carried.plugins.items())) if carried.plugins else "",
     )

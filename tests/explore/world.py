@@ -25,7 +25,12 @@ class QueueSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A group and its pods. `roles`: how many of its pods are the role `m`, at least one of which must be placed."""
+    """A group and its pods.
+
+    Attributes:
+        roles: how many of its pods are the role `m`, at least one of which must be placed.
+        lost: its minimumLostSeconds.
+    """
 
     queue: int
     minimum: int
@@ -36,6 +41,7 @@ class GroupSpec:
     promises: bool
     roles: int
     timeout: int
+    lost: int | None = None
 
     def role(self, index: int) -> str:
         """The role of the pod of that place."""
@@ -93,6 +99,7 @@ class World:
             priority_class_name=spec.priority,
             disruption=spec.disruption,
             schedule_timeout_seconds=spec.timeout,
+            minimum_lost_seconds=spec.lost,
             min_resources={"cpu": str(spec.minimum * spec.cpu)} if spec.promises else None,
         )
 
@@ -112,6 +119,7 @@ def slot(name: str) -> tuple[int, int]:
 def draw(seed: int, number: int) -> World:
     """The world of that number."""
     dice = random.Random(f"{seed}/{number}")
+    lost = random.Random(f"{seed}/{number}/lost")  # dice of its own: what the others draw is as it was without it
     alike = dice.random() < 0.5
     cores = dice.choice([1, 2, 2, 3, 4])
     nodes = tuple(cores if alike else dice.choice([1, 2, 3, 4]) for _ in range(3))
@@ -133,6 +141,7 @@ def draw(seed: int, number: int) -> World:
                 promises=dice.random() < 0.4,
                 roles=1 if pods > 1 and dice.random() < 0.2 else 0,
                 timeout=dice.choice([20, 300]),
+                lost=lost.choice([None, None, 0, 20]),
             )
         )
     return World(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import AnyObject, Pod, PriorityClass
 from kbatch.engine import Memo, Policy, Transaction
+from kbatch.engine.decisions import OWN_SAKE
 from kbatch.engine.placement import ranking
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
@@ -270,7 +271,7 @@ class _Before:
             job, _ = self.tasks[eviction.pod]
             disruption, priority, victim_queue, _, _ = self.victims_of[job]
             preemptor = self.victims_of[transaction.job]
-            if eviction.action == "allocate":
+            if eviction.action in OWN_SAKE:
                 continue
             assert disruption != "Never"
             assert eviction.beneficiary, "an eviction without a beneficiary"
