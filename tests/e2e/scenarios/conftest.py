@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KBATCH = Path(sys.executable).parent / "kbatch"
 NODES = 3
+NAMESPACE = "kbatch-system"
+_READS = "kbatch_scheduler_configuration_reloads_total"
 TIMEOUT = 30.0
 """Seconds within which whatever a test waits for must have happened; most things take well under one."""
 
@@ -168,6 +170,31 @@ class Installed:
 
         self.wait(f"{group} has {name}={status} {reason or ''}", there)
         return self.condition(group, name)
+
+    def configuration(self) -> str:
+        """The text of the scheduler's configuration."""
+        text: str = self.get("configmap", "kbatch-scheduler", "-n", NAMESPACE)["data"]["scheduler.yaml"]
+        return text
+
+    def configure(self, text: str) -> None:
+        """Change the scheduler's configuration, and wait until the scheduler has read it, whatever it thinks of it."""
+
+        def reads() -> float:
+            return sum(self.metric("scheduler", f'{_READS}{{result="{result}"}}') for result in ("ok", "refused"))
+
+        before = reads()
+        patch = json.dumps({"data": {"scheduler.yaml": text}})
+        self.run("patch", "configmap", "kbatch-scheduler", "-n", NAMESPACE, "--type=merge", "-p", patch)
+        self.wait("the configuration is read", lambda: reads() > before)
+
+    def explain(self, group: str) -> dict[str, Any]:
+        """What `kbatch explain` says of a group of the namespace `default`."""
+        ran = subprocess.run(
+            [KBATCH, "explain", f"default/{group}", "-o", "json", "--kubeconfig", str(self.kubeconfig)],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        said: dict[str, Any] = json.loads(ran.stdout)
+        return said
 
     def clean(self) -> None:
         """Delete what the tests made, and wait until it is gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from tests.e2e.scenarios.conftest import Installed
 
 pytestmark = pytest.mark.installed
-
-NAMESPACE = "kbatch-system"
-READS = "kbatch_scheduler_configuration_reloads_total"
 
 
 def fillers(group_name: str, count: int, cpu: str, **metadata: dict[str, str]) -> list[dict[str, Any]]:
@@ -142,26 +138,12 @@ def test_preemptor_keeps_the_room_that_was_made_for_it(kbatch: Installed) -> Non
 
 def test_configuration_is_taken_up_without_a_restart(kbatch: Installed) -> None:
     before = kbatch.pid("scheduler")
-    original = kbatch.get("configmap", "kbatch-scheduler", "-n", NAMESPACE)["data"]["scheduler.yaml"]
-
-    def configure(text: str) -> None:
-        """Change the ConfigMap, and wait until the scheduler has read it."""
-        before = sum(kbatch.metric("scheduler", f'{READS}{{result="{result}"}}') for result in ("ok", "refused"))
-        patch = json.dumps({"data": {"scheduler.yaml": text}})
-        kbatch.run("patch", "configmap", "kbatch-scheduler", "-n", NAMESPACE, "--type=merge", "-p", patch)
-        kbatch.wait(
-            "the configuration is read",
-            lambda: (
-                sum(kbatch.metric("scheduler", f'{READS}{{result="{result}"}}') for result in ("ok", "refused"))
-                > before
-            ),
-        )
-
+    original = kbatch.configuration()
     kbatch.create_all(gang("large", 4, cpu="30"))
     kbatch.wait_condition("large", "Enqueued", "False")
     kbatch.wait_phase("large", "Pending")
     try:
-        configure(original.replace("enqueue, reclaim", "enqeue, reclaim"))
+        kbatch.configure(original.replace("enqueue, reclaim", "enqeue, reclaim"))
 
         def complained() -> bool:
             notes = [event.get("note", "") for event in kbatch.items("events.events.k8s.io", "-A")]
@@ -173,11 +155,11 @@ def test_configuration_is_taken_up_without_a_restart(kbatch: Installed) -> None:
         assert kbatch.condition("large", "Enqueued")["status"] == "False", "the last good one is in force"
 
         # Without enqueue every group counts as let in.
-        configure(original.replace("enqueue, reclaim, allocate, backfill, preempt", "allocate"))
+        kbatch.configure(original.replace("enqueue, reclaim, allocate, backfill, preempt", "allocate"))
         kbatch.wait_condition("large", "Enqueued", "True")
         kbatch.wait_phase("large", "InQueue")
     finally:
-        configure(original)
+        kbatch.configure(original)
     kbatch.create_all(gang("other", 4, cpu="30"))
     kbatch.wait_condition("other", "Enqueued", "False")
     assert kbatch.pid("scheduler") == before

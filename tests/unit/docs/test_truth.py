@@ -135,6 +135,16 @@ def test_the_way_through_the_engine_passes_every_room() -> None:
     assert [path.name for path in folders if f"`kbatch/engine/{path.name}/" not in page] == []
 
 
+def test_the_tests_of_placement_that_are_named_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "placement-tests.md").read_text("utf-8")))
+    there = {
+        name for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)\(", file.read_text("utf-8"), re.MULTILINE)
+    }  # fmt: skip
+    assert named
+    assert sorted(named - there) == []
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     numbers = sorted(int(page.name[:4]) for page in (ROOT / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))

@@ -94,3 +94,10 @@ def test_who_loses_least_goes_before_who_is_younger() -> None:
     old, young = pod("old", of="a", on="n1", at=1), pod("young", of="a", on="n1", at=9)
     assert victims(old, young) == ["young"]
     assert victims(saved(pod("old", of="a", on="n1", at=1), "00:50"), young) == ["old"]
+
+
+def test_priority_goes_before_lost_work() -> None:
+    """The pod that matters less goes, although all its work is lost and next to nothing of the other's."""
+    less = pod("less", of="a", on="n1", at=1, priority=1)
+    more = saved(pod("more", of="a", on="n1", at=9, priority=2), "00:59")
+    assert victims(less, more) == ["less"]

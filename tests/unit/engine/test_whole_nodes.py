@@ -114,6 +114,12 @@ def test_reclaim_clears_whole_nodes() -> None:
     assert len({sim.model.tasks[f"ns/g-{at}"].node for at in range(2)}) == 1
 
 
+def test_a_node_on_which_an_exclusive_pod_was_only_tried_is_open_to_others() -> None:
+    others = [pod("y", on="n1"), pod("x", "4", at=5)]
+    found = run(world(queue(), _nodes(), others, _alone(group("g", 2)), members("g", 2, "3")), policy(ALLOCATE))
+    assert found.binds == {"x": "n0"}
+
+
 def test_others_who_preempt_take_all_of_an_exclusive_node() -> None:
     standing = [pod(f"g-{at}", "1", of="g", on="n0", priority=1) for at in range(2)]
     objects = (queue(), _nodes(1), standing, _alone(group("g", 1, disruption="Whole")), pod("high", priority=9))
