@@ -216,10 +216,12 @@ def settle(session: Session, rankings: NodeRankings, *, elsewhere: bool = True) 
     """
     waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
+    session.settling = True
     for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):
         if job.key not in session.failed:
             yield from working(session, job, partial(_settle, session, rankings, job, elsewhere), None)
         yield TURN
+    session.settling = False
 
 
 def _settle(

@@ -63,6 +63,7 @@ class Session:
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
+        settling: pods are bound to the nodes that they were nominated to.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
         withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
@@ -118,6 +119,7 @@ class Session:
         self.due = Pace().due
         self.unfit: set[str] = set()
         self.set_aside = False
+        self.settling = False
         self.told: dict[str, str] = {}
         self.withdrawn: dict[str, Task] = {}
         self.committed: list[str] = []
@@ -165,7 +167,7 @@ class Session:
         self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
         self.by_job = not self._admission and all(plugin.by_job for plugin in asked)
         headroom = [plugin for plugin in limiting if plugin.answers("headroom")]
-        self._by_plugins = ByPlugins(headroom, lambda: self.phase == "resume") if headroom else None
+        self._by_plugins = ByPlugins(headroom, lambda: self.restoring) if headroom else None
         if self._by_plugins is not None:
             self.limits.append(self._by_plugins)
         self._charges = [plugin.charge for plugin in those("charge")] if not self.emptied else []
@@ -406,7 +408,7 @@ class Session:
 
     def charge(self, job: JobState) -> None:
         """Take from its queue's excessBudget what plugins say that the job takes of it, if it has a lifetime."""
-        if not (job.ends and self._charges) or self.phase == "resume":
+        if not (job.ends and self._charges) or self.restoring:
             return
         charged = max(charge(job) for charge in self._charges)
         queue = self.queues.get(job.queue)
@@ -418,6 +420,11 @@ class Session:
         """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""
         if not (job.key in self.promises and job.pipelined <= job.minimum):
             self.charge(job)
+
+    @property
+    def restoring(self) -> bool:
+        """Whether what earlier cycles have decided is being put in its place: plugins' limits bind what is new."""
+        return self.settling or self.phase == "resume"
 
     def over_limits(self, job: JobState, tasks: Sequence[Task]) -> bool:
         """Whether plugins let the job place fewer tasks than these, of some class."""

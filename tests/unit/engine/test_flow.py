@@ -367,6 +367,16 @@ def test_a_cap_is_freed_when_the_past_has_faded_and_that_is_an_instant_to_wake_a
     assert bound(run(model, by, now=60, state=past(a=10.0))) == {"a": 1}
 
 
+def test_who_was_nominated_is_bound_whatever_the_limit_is_by_now() -> None:
+    """Others were evicted for it: that would be in vain."""
+    waiting = pod("a-0", queue="a")
+    waiting.status.nominated_node_name = "n"
+    model = world([queue("a"), queue("b")], node("n", "10"), waiting, pod("a-1", queue="a"))
+    found = run(model, flow("infiniteFactor: 0.1"))
+    assert list(found.binds) == ["a-0"]
+    assert found.reason("a-1") == "InfiniteShareExceeded"
+
+
 def test_idle_queues_count_and_default_only_while_it_has_work() -> None:
     def room_of_a(*objects: Any) -> int:
         model = world([queue("a")], node("n", "12"), ones("a", 12), *objects)

@@ -116,11 +116,12 @@ class Flow(Plugin):
             return True
         return bool(record.holders or record.request or record.ages.oldest() is not None)
 
-    def _part(self, queue: QueueState, factor: Fraction = Fraction(1)) -> int:
-        """So many times the queue's fair share; nothing for one that is closed."""
+    def _part(self, queue: QueueState, factor: Fraction | None = None) -> int:
+        """The queue's fair share, or so many times that; nothing for one that is closed."""
         if not (self._counts(queue) and self._weights):
             return 0
-        return int(factor * queue.weight * self._measure.capacity / self._weights)
+        top, bottom = (factor.numerator, factor.denominator) if factor is not None else (1, 1)
+        return top * queue.weight * self._measure.capacity // (bottom * self._weights)
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -240,9 +241,13 @@ class Flow(Plugin):
             return 0
         return max(job.charged, _charge(job, self._measure.of(job.allocated, self.view.promises.of(job))))
 
+    @cached_property
+    def _factor(self) -> Fraction:
+        return Fraction(self.arguments.infinite_factor or 0)
+
     def _most(self, queue: QueueState) -> int:
         """The most that the flow of its groups without a lifetime may be."""
-        return self._part(queue, Fraction(self.arguments.infinite_factor or 0))
+        return self._part(queue, self._factor)
 
     def _beyond_factor(
         self,
