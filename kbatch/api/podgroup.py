@@ -22,6 +22,7 @@ from kbatch.api.schema import (
     ResourceList,
     Rule,
     StatusResourceList,
+    Time,
     Usage,
 )
 
@@ -234,6 +235,26 @@ class NodeFailures(ApiModel):
     """The uids of the group's pods that failed there; no more than badNodeLimit."""
 
 
+class StartBasis(StrEnum):
+    """What an estimated start is made of."""
+
+    RESERVATION = "reservation"
+    HISTORY = "history"
+    UNKNOWN = "unknown"
+
+
+class EstimatedStart(ApiModel):
+    """When a group that waits is to start."""
+
+    time: Time | None = None
+    """The instant that is planned, if the pods that it waits for end when they are expected to."""
+    latest: Time | None = None
+    """By then it starts nine times out of ten."""
+    basis: StartBasis
+    """reservation: the start is planned, and all ends are known that it counts on. history: learned from groups that
+    have ended. unknown: room is kept, and nobody knows when all of it comes free."""
+
+
 class PodGroupStatus(ApiModel):
     """What kbatch sees and decided."""
 
@@ -276,8 +297,8 @@ class PodGroupStatus(ApiModel):
         | None
     ) = None
     """Where members failed by themselves. Nodes with badNodeLimit of them are avoided."""
-    estimated_start: Annotated[str, Field(max_length=1024)] | None = None
-    """When the group starts at the latest, and on what assumption; only while a reservation stands."""
+    estimated_start: EstimatedStart | None = None
+    """When the group is to start; only while it waits, and its start is planned."""
 
 
 class PodGroup(ApiModel):
@@ -311,6 +332,7 @@ PODGROUP_COLUMNS: Final = (
     PrinterColumn(
         "Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "Why the group waits, or that it runs"
     ),
+    PrinterColumn("Start", "string", ".status.estimatedStart.time", "When the group is to start, if that is planned"),
     PrinterColumn(
         "Message",
         "string",

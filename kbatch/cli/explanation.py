@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
-from kbatch.api.objects import Pod, PodGroup
+from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -88,6 +88,7 @@ class Explanation:
             "reason": self.reason,
             "message": self.message,
             "since": self.since or None,
+            "estimatedStart": self.group.json()["estimatedStart"] if self.group is not None else None,
             "stalled": None if self.stalled is None else {"reason": self.stalled[0], "message": self.stalled[1]},
             "group": None if self.group is None else self.group.json(),
             "queue": None if self.queue is None else self.queue.json(),
@@ -116,6 +117,8 @@ class Explanation:
         if self.group is not None:
             found = ", ".join(f"{count} {phase}" for phase, count in self.members.items()) or "none exist"
             yield f"  pods     {found}; {self.group.minimum} must be placed together"
+        if self.group is not None and self.group.start is not None and self.group.waits:
+            yield f"  start    {_start(self.group.start)}"
         for each in self.elsewhere:
             yield f"           {each}"
         for role in self.roles:
@@ -246,6 +249,14 @@ async def _get(client: Api, kind: Kind[Any], namespace: str | None, name: str) -
             return None
         raise
     return decoder(kind.type).decode(answer)
+
+
+def _start(start: EstimatedStart) -> str:
+    """When a group is to start, in words."""
+    if start.time is None:
+        return "room is kept for it, and nobody knows when all of it comes free"
+    latest = f", nine times out of ten by {start.latest}" if start.latest not in (None, start.time) else ""
+    return f"{start.time}{latest} (by {start.basis})"
 
 
 def _phase(pod: Pod) -> str:

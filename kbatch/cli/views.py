@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from kbatch.api import conditions
-from kbatch.api.objects import PodGroup, Queue, QueueFlow, RawQuantity, RawResources
+from kbatch.api.objects import EstimatedStart, PodGroup, Queue, QueueFlow, RawQuantity, RawResources
 from kbatch.model.minresources import minimum_of
 from kbatch.model.usage import faded_until, spelled_out
 from kbatch.resources import MILLION, QuantityError, in_millionths
@@ -34,6 +34,8 @@ class GroupRow:
     scheduled: bool | None
     reason: str
     message: str
+    start: EstimatedStart | None = None
+    """When it is to start, if that is planned."""
 
     @property
     def over(self) -> bool:
@@ -60,6 +62,9 @@ class GroupRow:
             "scheduled": self.scheduled,
             "reason": self.reason,
             "message": self.message,
+            "estimatedStart": None
+            if self.start is None
+            else {"time": self.start.time, "latest": self.start.latest, "basis": self.start.basis},
         }
 
 
@@ -83,6 +88,7 @@ def group_row(group: PodGroup) -> GroupRow:
         scheduled=None if condition is None else condition.status == conditions.TRUE,
         reason=told.reason if told is not None else "",
         message=told.message if told is not None else "",
+        start=status.estimated_start,
     )
 
 
@@ -92,11 +98,16 @@ def group_rows(groups: Iterable[PodGroup]) -> list[GroupRow]:
 
 
 def group_table(rows: Sequence[GroupRow]) -> Table:
-    """The rows for people."""
-    table = _table("Namespace", "Name", "Queue", "Phase", "Min>", "Running>", "Pending>", "Reason", "Message")
+    """The rows for people; when they are to start, where that is planned of any."""
+    planned = any(row.start is not None for row in rows)
+    start = ("Start",) if planned else ()
+    table = _table("Namespace", "Name", "Queue", "Phase", "Min>", "Running>", "Pending>", *start, "Reason", "Message")
+    if planned:
+        table.columns[7].no_wrap = True
     for row in rows:
         counts = (str(row.minimum), str(row.running), str(row.pending))
-        table.add_row(row.namespace, row.name, row.queue, row.phase, *counts, row.reason, row.message)
+        said = ((row.start.time or row.start.basis) if row.start is not None else "",) if planned else ()
+        table.add_row(row.namespace, row.name, row.queue, row.phase, *counts, *said, row.reason, row.message)
     return table
 
 

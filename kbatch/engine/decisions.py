@@ -162,10 +162,16 @@ class Report:
         return standing
 
 
+_PLANNED: Final = "; its start is planned (status.estimatedStart)"
+_KEPT: Final = "; room is kept for it, and nobody knows when all of it comes free"
+
+
 def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:
     """The scheduler's own conditions of a PodGroup, all of them, without times; `generation` is what was observed."""
     reason = verdict.reason
     code, message = (reason.code, reason.message) if reason is not None else ("", "")
+    if message and verdict.estimate is not None:
+        message += _PLANNED if verdict.estimate.time is not None else _KEPT
 
     def condition(type_: str, status: bool, reason_: str, text: str = "") -> Condition:
         word = conditions.TRUE if status else conditions.FALSE

@@ -15,6 +15,9 @@ long as they take, and a successor would take a gang that was bound in part for 
 that it is not scheduled is that taken back with the decision: with some pods running it would mean that the rest cannot
 be placed. Where binds fail for long, that is said. In the same way, that a gang loses its place is said when its
 pods are evicted: where there are many victims that takes seconds, and a plan may be given up.
+
+When a group is to start is written with the rest, or when it has moved much since it was: by more than half a minute,
+and more than a tenth of what is left to wait.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, RawQuantity, timestamp_us
+from kbatch.api.objects import Condition, EstimatedStart, PodGroup, RawQuantity, timestamp_us
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
-from kbatch.engine import Report, Verdict, verdict_conditions
+from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -66,6 +69,13 @@ FIRST_SECONDS: Final = 2.0
 
 MESSAGES_A_SECOND: Final = 20
 
+START_SECONDS: Final = 30.0
+"""When a group is to start is not rewritten sooner than this after it was written."""
+
+START_MOVED: Final = 30 * SECOND
+START_PART: Final = 10
+"""It is rewritten when it has moved by more than this (microseconds), and by more than such a part of the wait."""
+
 LOOK_SECONDS: Final = 0.05
 """How often it is seen whether binds have been confirmed."""
 
@@ -85,12 +95,15 @@ GROUPS_AT_ONCE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a group's status should say: the conditions without times, how often it was sent back, and its charge."""
+    """What a group's status should say: the conditions without times, how often it was sent back, its charge, and when
+    it is to start.
+    """
 
     uid: str
     conditions: tuple[Condition, ...]
     attempts: int
     charged: RawQuantity | None = None
+    estimate: StartEstimate | None = None
 
 
 class StatusWriter:
@@ -132,6 +145,8 @@ class StatusWriter:
         """Of groups whose binds or evictions are under way: what is true when they are confirmed."""
         self._look_again = 0.0
         self._wrote: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+        """When it was last written when a group is to start."""
         self._next_message = 0.0
         self._work = asyncio.Event()
         self._writing: set[str] = set()
@@ -167,6 +182,7 @@ class StatusWriter:
                 verdict_conditions(verdict, group.metadata.generation),
                 verdict.attempts,
                 in_units(verdict.charged) if verdict.charged else None,
+                verdict.estimate,
             )
             # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
             sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
@@ -319,7 +335,8 @@ class StatusWriter:
         if now < self._next_message:
             return None
         for key, wanted in self._patient.items():
-            if key not in busy and now - self._wrote.get(key, 0.0) >= self._message_seconds:
+            rests = now - self._wrote.get(key, 0.0) < self._message_seconds or self._only_start(key, wanted, now)
+            if key not in busy and not rests:
                 del self._patient[key]
                 self._next_message = now + 1 / MESSAGES_A_SECOND
                 return key, wanted, now
@@ -335,6 +352,23 @@ class StatusWriter:
             elif now < until:
                 found.add(key)
         return found
+
+    def _only_start(self, key: str, wanted: Wanted, now: float) -> bool:
+        """Whether nothing is to be said of a group but when it is to start, and that was said a moment ago."""
+        group = self._cache.groups.get(key)
+        if group is None or now - self._started.get(key, now - START_SECONDS) >= START_SECONDS:
+            return False
+        return _conditions_differ(group, wanted) == _NOTHING
+
+    def _start(self, key: str, group: PodGroup, wanted: Wanted) -> EstimatedStart | None:
+        """What is to be written now of when a group is to start: what stands, unless it moved and that may be said."""
+        standing, now = group.status.estimated_start, self._wrote[key]
+        rests = now - self._started.get(key, now - START_SECONDS) < START_SECONDS
+        moved = _start_moved(standing, wanted.estimate)
+        if not moved or (rests and standing is not None and wanted.estimate is not None):
+            return standing
+        self._started[key] = now
+        return _start_of(wanted.estimate)
 
     async def _write(self, key: str, wanted: Wanted, since: float) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
@@ -359,10 +393,13 @@ class StatusWriter:
         if key in self._outdated:
             return await self._read(key, wanted)
         self._wrote[key] = self._clock()
+        start = self._start(key, group, wanted)
         if len(self._wrote) > 10_000 + 2 * len(self._cache.groups):
             self._wrote = {kept: at for kept, at in self._wrote.items() if kept in self._cache.groups}
+            self._started = {kept: at for kept, at in self._started.items() if kept in self._cache.groups}
         try:
-            payload = await apply_status(self._api, PODGROUPS, _manifest(group, wanted), FIELD_MANAGER, force=True)
+            manifest = _manifest(group, wanted, start)
+            payload = await apply_status(self._api, PODGROUPS, manifest, FIELD_MANAGER, force=True)
         except NotLeadingError:
             return False
         except ApiError as error:
@@ -423,7 +460,7 @@ class StatusWriter:
 def _let_in(wanted: Wanted) -> Wanted:
     """Of what a group should say, that it is in queue: the rest is not true yet."""
     let_in = conditions.of_types(wanted.conditions, {conditions.ENQUEUED})
-    return Wanted(wanted.uid, let_in, wanted.attempts, wanted.charged)
+    return Wanted(wanted.uid, let_in, wanted.attempts, wanted.charged, wanted.estimate)
 
 
 _NOTHING: Final = 0
@@ -438,7 +475,13 @@ def _new(group: PodGroup) -> bool:
 
 
 def _difference(group: PodGroup, wanted: Wanted) -> int:
-    """How far a group's status is from what it should say: nothing, only words, or a status or reason."""
+    """How far a group's status is from what it should say: nothing, only words or its start, or a status or reason."""
+    moved = _start_moved(group.status.estimated_start, wanted.estimate)
+    return max(_conditions_differ(group, wanted), _MESSAGE if moved else _NOTHING)
+
+
+def _conditions_differ(group: PodGroup, wanted: Wanted) -> int:
+    """The same but for its start."""
     present = {condition.type: condition for condition in group.status.conditions or ()}
     numbers = group.status.scheduling_attempts, group.status.excess_charged
     found = _NOTHING if numbers == (wanted.attempts, wanted.charged) else _STATUS
@@ -451,7 +494,35 @@ def _difference(group: PodGroup, wanted: Wanted) -> int:
     return found
 
 
-def _manifest(group: PodGroup, wanted: Wanted) -> dict[str, Any]:
+def _start_moved(standing: EstimatedStart | None, estimate: StartEstimate | None) -> bool:
+    """Whether when a group is to start has changed so much that it is worth a write."""
+    if standing is None or estimate is None:
+        return standing is not None or estimate is not None
+    pairs = ((standing.time, estimate.time), (standing.latest, estimate.latest))
+    if standing.basis != estimate.basis or any((said is None) != (now is None) for said, now in pairs):
+        return True
+    least = START_MOVED
+    if estimate.time is not None:
+        least = max(least, (estimate.time - int(time.time() * SECOND)) // START_PART)
+    return any(
+        abs((timestamp_us(said) or 0) - now) > least for said, now in pairs if said is not None and now is not None
+    )
+
+
+def _start_of(estimate: StartEstimate | None) -> EstimatedStart | None:
+    if estimate is None:
+        return None
+    return EstimatedStart(time=_instant(estimate.time), latest=_instant(estimate.latest), basis=estimate.basis)
+
+
+def _instant(instant: int | None) -> str | None:
+    """An instant as Kubernetes writes times: in whole seconds, rounded up."""
+    if instant is None:
+        return None
+    return datetime.fromtimestamp(-(-instant // SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _manifest(group: PodGroup, wanted: Wanted, start: EstimatedStart | None) -> dict[str, Any]:
     """All that this manager owns, every time: what an apply leaves out is removed."""
     own = conditions.of_types(group.status.conditions, conditions.SCHEDULER_TYPES)
     merged = conditions.merge(own, wanted.conditions, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -460,6 +531,8 @@ def _manifest(group: PodGroup, wanted: Wanted) -> dict[str, Any]:
         status["schedulingAttempts"] = wanted.attempts
     if wanted.charged is not None:
         status["excessCharged"] = wanted.charged
+    if start is not None:
+        status["estimatedStart"] = msgspec.to_builtins(start)
     meta = group.metadata
     precondition = {"resourceVersion": meta.resource_version}
     return {"metadata": {"name": meta.name, "namespace": meta.namespace, **precondition}, "status": status}

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from kbatch.api.objects.groups import (
     MOST_OBJECTS,
     Condition,
+    EstimatedStart,
     GroupTopology,
     MadeObject,
     NodeFailures,
@@ -130,6 +131,7 @@ __all__ = [
     "CsiNodeSpec",
     "CsiSource",
     "EphemeralSource",
+    "EstimatedStart",
     "GroupTopology",
     "Job",
     "JobSpec",

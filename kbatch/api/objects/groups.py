@@ -78,6 +78,14 @@ class NodeFailures(Value, kw_only=True, frozen=True):
     pods: tuple[str, ...] = ()
 
 
+class EstimatedStart(Value, kw_only=True, frozen=True):
+    """When a group that waits is to start (RFC 3339)."""
+
+    time: str | None = None
+    latest: str | None = None
+    basis: str = ""
+
+
 class PodGroupStatus(Object, kw_only=True):
     phase: str = ""
     running: int = 0
@@ -90,7 +98,7 @@ class PodGroupStatus(Object, kw_only=True):
     conditions: tuple[Condition, ...] | None = None
     scheduling_attempts: int = 0
     excess_charged: RawQuantity | None = None
-    estimated_start: str | None = None
+    estimated_start: EstimatedStart | None = None
     node_failures: tuple[NodeFailures, ...] | None = None
 
 

@@ -246,6 +246,41 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "column", "line"),
+    [
+        (
+            {"time": "2026-01-01T01:00:00Z", "latest": "2026-01-01T01:00:00Z", "basis": "reservation"},
+            "2026-01-01T01:00:00Z",
+            "  start    2026-01-01T01:00:00Z (by reservation)",
+        ),
+        (
+            {"time": "2026-01-01T01:00:00Z", "latest": "2026-01-01T02:00:00Z", "basis": "history"},
+            "2026-01-01T01:00:00Z",
+            "  start    2026-01-01T01:00:00Z, nine times out of ten by 2026-01-01T02:00:00Z (by history)",
+        ),
+        (
+            {"basis": "unknown"},
+            "unknown",
+            "  start    room is kept for it, and nobody knows when all of it comes free",
+        ),
+    ],
+)
+def test_when_a_group_is_to_start(
+    ask: Any, server: ThreadingHTTPServer, start: dict[str, str], column: str, line: str
+) -> None:
+    planned = {**WAITING, "status": {**WAITING["status"], "estimatedStart": start}}
+    server.answers[f"{ROOT}/namespaces/team/podgroups/big"] = planned  # type: ignore[attr-defined]
+    server.answers[f"{ROOT}/podgroups"] = a_list([planned, RUNNING])  # type: ignore[attr-defined]
+    assert line in ask("explain", "team/big").stdout.splitlines()
+    told = {"time": None, "latest": None, **start}
+    assert json.loads(ask("explain", "team/big", "-o", "json").stdout)["estimatedStart"] == told
+    assert [row["estimatedStart"] for row in json.loads(ask("groups", "-o", "json").stdout)] == [None, told]
+    shown = ask("groups").stdout.splitlines()
+    assert shown[0].split()[6:9] == ["Pending", "Start", "Reason"]
+    assert column in shown[2]
+
+
 def test_explain_a_group_whose_objects_cannot_be_made(ask: Any, server: ThreadingHTTPServer) -> None:
     why = {"type": "Stalled", "status": "True", "reason": "ObjectRefused", "message": "Service web: no"}
     status = {**WAITING["status"], "conditions": [*WAITING["status"]["conditions"], why]}

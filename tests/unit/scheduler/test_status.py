@@ -14,13 +14,21 @@ import msgspec
 import pytest
 
 from kbatch.api.conditions import SCHEDULED
-from kbatch.api.objects import Condition, Node, Pod, PodGroup, SubGroup
+from kbatch.api.objects import Condition, EstimatedStart, Node, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import BindFailed, NotEnoughTasks
-from kbatch.engine import Report, Verdict, verdict_conditions
+from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
+from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import CONTRADICTED_SECONDS, NEWS_SECONDS
-from operators.scheduler.status import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FIRST_SECONDS, FLOOD, StatusWriter
+from operators.scheduler.status import (
+    AGAIN_SECONDS,
+    AT_ONCE_IN_A_FLOOD,
+    FIRST_SECONDS,
+    FLOOD,
+    START_SECONDS,
+    StatusWriter,
+)
 from tests.unit.scheduler.fakes import (
     Call,
     FakeApi,
@@ -54,6 +62,7 @@ def server(cache: Cache) -> Any:
         written.metadata.resource_version = str(version)
         written.status.conditions = (*kept, *(msgspec.convert(one, Condition) for one in sent["conditions"]))
         written.status.scheduling_attempts = sent.get("schedulingAttempts", 0)
+        written.status.estimated_start = msgspec.convert(sent.get("estimatedStart"), EstimatedStart | None)
         return msgspec.json.encode(written)
 
     return answer
@@ -589,3 +598,71 @@ async def test_that_it_is_in_queue_is_said_of_such_a_group_while_its_first_binds
     assert [{one["type"]: one["status"] for one in call.body["status"]["conditions"]} for call in api.calls] == [
         {"Enqueued": "True"}
     ] * 2, "what is not confirmed is not said, and a conflict forgets nothing"
+
+
+# --- when a group is to start -----------------------------------------------------------------------------------------
+
+
+def to_start(seconds: float | None, basis: str = "reservation") -> dict[str, Verdict]:
+    """A group that waits, and is to start so many seconds from now."""
+    at = None if seconds is None else int((time.time() + seconds) * SECOND)
+    verdict = waiting()["ns/g"]
+    return {"ns/g": msgspec.structs.replace(verdict, estimate=StartEstimate(at, at, basis))}
+
+
+async def test_when_a_group_is_to_start_is_written_again_only_when_it_moved_much_and_not_too_often() -> None:
+    now = 1000.0
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(to_start(1_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        said = api.calls[0].body["status"]["estimatedStart"]
+        assert said["basis"] == "reservation"
+        assert said["time"] == said["latest"]
+        left = datetime.fromisoformat(said["time"]).timestamp() - time.time()
+        assert 990 < left < 1_002
+        conditions = {one["type"]: one["message"] for one in api.calls[0].body["status"]["conditions"]}
+        assert conditions["Scheduled"].endswith("; its start is planned (status.estimatedStart)")
+        for seconds in (1_000, 1_080, 920):  # a tenth of the wait is no news
+            finish(writer.report(Report(to_start(seconds))))
+            assert writer.pending == 0
+        finish(writer.report(Report(to_start(700))))
+        now += START_SECONDS - 1
+        await asyncio.sleep(0.3)
+        assert (len(api.calls), writer.pending) == (1, 1)
+        now += 1
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        second = datetime.fromisoformat(api.calls[1].body["status"]["estimatedStart"]["time"]).timestamp()
+        assert 690 < second - time.time() < 702
+
+
+async def test_other_news_leaves_standing_what_was_said_of_the_start_a_moment_ago() -> None:
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(to_start(1_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        verdict = to_start(500)["ns/g"]
+        finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, attempts=1)})))
+        await until(lambda: len(api.calls) == 2)
+        first, second = (call.body["status"]["estimatedStart"] for call in api.calls)
+        assert first == second
+
+
+async def test_who_starts_or_is_planned_no_more_is_to_start_at_no_time() -> None:
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(to_start(1_000))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        finish(writer.report(Report(to_start(None, "unknown"))))
+        finish(writer.report(Report(waiting())))
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        assert "estimatedStart" not in api.calls[1].body["status"]
+        assert cache.groups["ns/g"].status.estimated_start is None
+
+
+async def test_a_start_that_nobody_knows_is_said_to_be_unknown() -> None:
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(to_start(None, "unknown"))))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        assert api.calls[0].body["status"]["estimatedStart"] == {"basis": "unknown"}
