@@ -31,7 +31,7 @@ from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.planned import PlannedStarts
-from kbatch.engine.reservation.promises import free_of, promised
+from kbatch.engine.reservation.promises import free_of, promised, renew
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.guarding import failing_after, own_up
@@ -146,6 +146,10 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         for step in resume(session, context.rankings):
             decided = decided or isinstance(step, Transaction)
             yield step
+        if context.planned is not None and context.planned.keeps:
+            for step in renew(context.planned, context.feasibility, context.ledger, context.rankings):
+                decided = decided or isinstance(step, Transaction)
+                yield step
     if not decided and not session.withdrawn:
         context.unschedulable.begin()
     for kind, arguments in zip(policy.action_types, policy.action_arguments, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from kbatch.api.configuration import parse
 from kbatch.engine import Memo, NullObserver, Policy, build_policy
 from kbatch.engine.decisions import Transaction, Verdict
+from kbatch.engine.reservation.bounds import Bounds
 from kbatch.simulator.backfill_check import check_backfill
 from kbatch.simulator.cluster import SimulatedCluster
 from kbatch.simulator.documents import Document
@@ -22,6 +24,7 @@ from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import Manifests, from_documents
 from kbatch.simulator.result import Result
 from kbatch.simulator.run import Limits, _Run, simulate
+from kbatch.times import SECOND
 from tests.examples import examples
 
 Json = dict[str, Any]
@@ -191,3 +194,34 @@ def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
         output = result.json()
         found.append((json.dumps([output["cycles"], output["pods"]]), result.planned, result.started))
     assert found[0] == found[1]
+
+
+@relaxed
+@given(days(styles=("", "apart")), st.sampled_from(sorted(MODES)))
+def test_sums_rule_out_no_instant_at_which_a_job_could_start(day: Day, mode: str) -> None:
+    result = simulate(day.manifests(), MODES[mode], LIMITS)
+    with mock.patch.object(Bounds, "could", return_value=True):
+        patient = simulate(day.manifests(), MODES[mode], LIMITS)
+    assert (result.planned, result.started) == (patient.planned, patient.started)
+
+
+@relaxed
+@given(days())
+def test_the_first_of_all_is_promised_the_earliest_instant(day: Day) -> None:
+    """For the first job that waits, of pods that only want room: room is counted instant by instant."""
+    result = simulate(day.manifests(), EASY, LIMITS)
+    for each in result.planned:
+        number = int(each.group.removeprefix("default/j"))
+        work = day.work[number]
+        standing = [
+            (pod.node, result.pods[key].bound, day.work[int(key[9:11])]) for key, pod in result.pods.items()
+            if pod.bound is not None and pod.node is not None and pod.bound <= each.told
+        ]  # fmt: skip
+        assert each.start is not None
+        ends = sorted({bound + other.seconds * SECOND for _, bound, other in standing if bound is not None})
+        for instant in (end for end in ends if each.told < end < each.start):
+            free = list(day.nodes)
+            for node, bound, other in standing:
+                if bound is not None and bound + other.seconds * SECOND > instant:
+                    free[int(node.removeprefix("n"))] -= other.cpu
+            assert sum(max(0, cpu) // work.cpu for cpu in free) < work.pods, (each, instant)

@@ -35,7 +35,6 @@ from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import reserve
-from kbatch.engine.reservation.promises import renew
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
@@ -67,13 +66,15 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     lines = [_Line(context, queue, best_effort=best_effort) for queue in session.queues.values() if queue.record.open]
     by_name = {line.queue.name: line for line in lines}
     gathers = session.snapshot.state.gathered is not None
+    planned = context.planned
+    if planned is not None:
+        planned.lift()
     # Nobody who is nominated elsewhere moves to the room that gathers for the aged.
     yield from settle(session, context.rankings, elsewhere=not gathers)
-    yield from gather_for_the_aged(session, context.feasibility, context.ledger)
+    if planned is None or not planned.keeps:  # else each has been promised its room
+        yield from gather_for_the_aged(session, context.feasibility, context.ledger)
     if gathers:
         yield from settle(session, context.rankings)
-    if context.planned is not None and context.planned.keeps:
-        yield from renew(context.planned, context.feasibility, context.ledger, context.rankings)
     for job in session.live():
         if session.due():
             yield TURN
@@ -87,8 +88,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             line.readmit()
         yield from _rounds(session, lines, modest=False)
     context.ledger.end()
-    if context.planned is not None:
-        context.planned.lay(None)
+    if planned is not None:
+        planned.lay(None)
     session.refresh_below()
     for line in lines:
         yield from line.end()
