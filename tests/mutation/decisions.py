@@ -59,7 +59,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "many-come-by-age", f"{_ACTIONS}/enqueue.py",
-        "        self.aged_is_in = True\n        return True", "        return True",
+        "        self._spare -= 1\n        return True", "        return True",
         "all aged groups come in queue at once, and none gets its room",
     ),
     Mutant(

@@ -137,7 +137,7 @@ def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
     assert (status, err) == (1, f"kbatch: {picture}: cannot be written: No such file or directory\n")
 
 
-@pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--check-backfill",), ("--plot", "a.svg")])
+@pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--plot", "a.svg")])
 def test_options_of_traces_say_nothing_of_manifests(option: tuple[str, ...]) -> None:
     status, _, err = run(str(ROOT / "examples" / "gang"), *option)
     assert (status, err) == (2, f"kbatch: {option[0]} says nothing without --trace\n")
