@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from kbatch.simulator.traces.cluster import UNLIMITED, Cluster
 from kbatch.simulator.traces.jobs import Job, Shape, Trace
 from kbatch.simulator.traces.options import Options
 from kbatch.simulator.traces.run import scheduler_of, simulate, timeline_of
+from kbatch.simulator.traces.timeline import Timeline
 from kbatch.times import SECOND
 from tests.examples import examples
 from tests.reference.traces import Plain, Work
@@ -121,6 +123,30 @@ def test_nodes_of_one_pod_are_a_special_case_of_nodes_of_several(
     options = Options(policy=policy, backfill=backfill)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "one_pod_a_node", lambda cluster, jobs: False)
+        slow = ran(world, options)
+    assert ran(world, options) == slow
+
+
+def crowded(seed: int) -> World:
+    """Sixty jobs of many sizes on nine nodes, more than these can do for a while."""
+    chance = Random(seed)
+    submit, jobs = 0, []
+    for _ in range(60):
+        submit += chance.randint(0, 8)
+        run = chance.randint(1, 40)
+        estimate = chance.choice([run, run * chance.randint(1, 5), max(1, run // 2) if seed % 2 else run])
+        jobs.append((submit, run, estimate, chance.choice([1, 1, 1, 2, 2, 3, 5, 8, 9]), 1, 0))
+    return World(((1, 0),) * 9, tuple(jobs))
+
+
+@pytest.mark.parametrize("policy", [TracePolicy.FCFS, TracePolicy.SJF])
+@pytest.mark.parametrize("seed", range(4))
+def test_crowded_worlds_come_out_the_same_without_short_cuts(seed: int, policy: TracePolicy) -> None:
+    world = crowded(seed)
+    options = Options(policy=policy, backfill=Backfill.CONSERVATIVE, depth=None if seed < 2 else 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "one_pod_a_node", lambda cluster, jobs: False)
+        patch.setattr(Timeline, "_hole", lambda timeline, job, start, before: True)
         slow = ran(world, options)
     assert ran(world, options) == slow
 

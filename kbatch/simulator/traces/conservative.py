@@ -16,62 +16,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from kbatch.simulator.traces.freed import Freed
 from kbatch.simulator.traces.jobs import Job
 from kbatch.simulator.traces.scheduling import Order, Reservation, Scheduler
 from kbatch.simulator.traces.timeline import Placed, Timeline
-
-
-@dataclass(slots=True)
-class Freed:
-    """What came free, in the order in which it did, as spans of time: when they begin, when they end.
-
-    `told` is how many spans ever were; a promise that remembers that number knows which are news to it.
-    """
-
-    told: int = 0
-    _spans: list[tuple[int, int]] = field(default_factory=list)
-    _before: int = 0
-    """How many spans were forgotten."""
-    _since: list[tuple[int, int]] = field(default_factory=list)
-    """For each span of before the pass: the earliest beginning and the latest end from it up to the pass."""
-    _now: tuple[int, int] | None = None
-    """The same of all spans of the pass."""
-
-    def add(self, begin: int, end: int) -> None:
-        """Something comes free."""
-        self.told += 1
-        self._spans.append((begin, end))
-        if self._now is None:
-            self._now = begin, end
-        else:
-            self._now = min(begin, self._now[0]), max(end, self._now[1])
-
-    def begin(self) -> None:
-        """A pass over all promises begins."""
-        self._since = []
-        low, high = 2**63, 0
-        for begin, end in reversed(self._spans):
-            low, high = min(low, begin), max(high, end)
-            self._since.append((low, high))
-        self._since.reverse()
-        self._now = None
-
-    def end(self) -> None:
-        """The pass is over: what was known before is known to all."""
-        self._before += len(self._since)
-        del self._spans[: len(self._since)]
-        self._since = []
-
-    def news(self, seen: int) -> tuple[int, int] | None:
-        """Of all spans since `seen` the earliest beginning and the latest end; None where there are none."""
-        if seen == self.told:
-            return None
-        old = self._since[seen - self._before] if seen - self._before < len(self._since) else None
-        if old is None or self._now is None:
-            return old or self._now
-        return min(old[0], self._now[0]), max(old[1], self._now[1])
 
 
 class ConservativeScheduler(Scheduler):
@@ -91,7 +40,7 @@ class ConservativeScheduler(Scheduler):
         for job in ended:
             if (until := self.running.end(job)) > now:
                 self.timeline.release(now, until, job.place)
-                self._freed.add(now, until)
+                self._freed.add(self.timeline.freed(now, until, job.place))
         overdue = list(self.running.put_off(now))
         if overdue:
             self._make_way(overdue, now)
@@ -176,7 +125,7 @@ class ConservativeScheduler(Scheduler):
         for job in overdue:
             self.timeline.claim(now, job.until, job.place)
         for job in moved:
-            span = self._span(job)
+            span, place = self._span(job), job.place
             if self.timeline.open(*span, job.place):
                 self.timeline.claim(*span, job.place)
             else:
@@ -185,7 +134,7 @@ class ConservativeScheduler(Scheduler):
                 start, job.place = found
                 self.timeline.claim(start, start + job.estimate, job.place)
                 self._promise(job, start)
-                self._freed.add(*span)
+                self._freed.add(self.timeline.freed(*span, place))
 
     def _in_the_way(self, job: Job, overdue: Sequence[Job]) -> bool:
         """Whether a job was promised nodes of those that run on, before they are expected to end."""
@@ -205,7 +154,7 @@ class ConservativeScheduler(Scheduler):
         for job in self.line:
             if job.promise is None:
                 continue
-            news = self._freed.news(job.seen)
+            news = self._freed.since(job.seen)
             found = None if news is None else self.timeline.sooner(job, *self._span(job), job.place, news)
             if found is not None:
                 self._move(job, *found)
@@ -217,6 +166,6 @@ class ConservativeScheduler(Scheduler):
         span = self._span(job)
         self.timeline.release(*span, job.place)
         self.timeline.claim(start, start + job.estimate, placed)
-        self._freed.add(*span)
+        self._freed.add(self.timeline.freed(*span, job.place))
         job.place = placed
         self._promise(job, start)

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from kbatch.simulator.traces.freed import FAR, News
 from kbatch.simulator.traces.jobs import Job, Shape
 
 Room: TypeAlias = Any
@@ -153,18 +154,20 @@ class Timeline(ABC):
             first = self._after(first, full, job)
         raise AssertionError(f"job {job.name} is larger than the cluster")
 
-    def sooner(
-        self, job: Job, start: int, end: int, placed: Placed, freed: tuple[int, int]
-    ) -> tuple[int, Placed] | None:
+    def freed(self, begin: int, end: int, placed: Placed) -> News:
+        """What it is worth that these places came free."""
+        return News(begin, end, self.times[0], FAR, FAR, -1)
+
+    def sooner(self, job: Job, start: int, end: int, placed: Placed, news: News) -> tuple[int, Placed] | None:
         """What a job would be promised instead of these places from `start` to `end`, if these were given back and all
         others stay; None where that is the same.
 
-        It was the earliest instant, and the lowest places, when it was promised; since then room came free between two
-        instants (`freed`). So it is the same unless that is of use: while the promise stands, as there may be lower
-        places then; or before. Then there is a stretch that begins before the promise and before the end of what came
-        free, from which on enough is free for as long as the job says to run, or up to the promise.
+        It was the earliest instant, and the lowest places, when it was promised; `news` is what came free since then.
+        So it is the same unless that is of use: while the promise stands, as there may be lower places then; or before.
+        Then there is a stretch that begins before the promise and before the end of what came free, from which on
+        enough is free for as long as the job says to run, or up to the promise.
         """
-        if not (freed[1] > start and freed[0] < end) and not self._hole(job, start, min(start, freed[1])):
+        if not (news.end > start and news.begin < end) and not self._hole(job, start, min(start, news.end)):
             return None
         self.release(start, end, placed)
         found = self.earliest(job)
