@@ -56,3 +56,6 @@ EVICTED_BY_ANNOTATION: Final = "kbatch.dev/evicted-by"
 
 QUOTA_GUARD_LABEL: Final = "kbatch.dev/quota-guard"
 """On a namespace, with the value `enforce`: pods of other schedulers are held to reservations too."""
+
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""On each namespace, by the API server: its own name."""

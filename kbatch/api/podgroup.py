@@ -147,7 +147,9 @@ class PodGroupSpec(ApiModel):
     queue: DnsName = DEFAULT_QUEUE
     """The Queue that the group belongs to. It cannot change once the group runs."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
-    """The PriorityClass whose value is the group's priority; without one, the highest priority of its pods."""
+    """The PriorityClass whose value is the group's priority, but never more than each of its pods was admitted with;
+    without one, the lowest priority of its pods.
+    """
     min_resources: ResourceList | None = None
     """What must be had before the group's pods are let in; filled in where it can be derived from templates."""
     sub_groups: (

@@ -13,6 +13,7 @@ from kbatch.api.schema import (
     Conditions,
     Count,
     DnsName,
+    LabelSelector,
     PrinterColumn,
     ResourceList,
     Rule,
@@ -44,6 +45,8 @@ class QueueSpec(ApiModel):
     """Whether other queues may take back what this one holds above its share."""
     state: QueueState = QueueState.OPEN
     """`Closed`: nothing new starts; what runs goes on."""
+    namespace_selector: LabelSelector | None = None
+    """The namespaces that may use the queue, by their labels. Absent: all."""
     placement: Placement | None = None
     """Which nodes the queue's pods go to where several take them. `Pack`: the fullest, so that large pods find empty
     ones; `Spread`: the emptiest; `LeastLost`: where the least is left that others could have used. Absent: as the

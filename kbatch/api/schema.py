@@ -7,6 +7,7 @@ into structural schemas. A rule (`Rule`) is an expression in CEL, evaluated by t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints
@@ -16,6 +17,8 @@ from pydantic_core import CoreSchema
 
 MOST_RESOURCES: Final = 32
 MOST_ROLES: Final = 64
+MOST_SELECTED: Final = 64
+"""Entries of each list of a label selector."""
 MOST_MEMBERS: Final = 1_000_000
 MOST_SECONDS: Final = 10 * 366 * 24 * 3600
 """Ten years: nothing waits longer. An instant of today and ten years more are 2.1e15 microseconds since the epoch, far
@@ -155,6 +158,55 @@ Conditions: TypeAlias = Annotated[
     list[Condition],
     Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
 ]
+
+
+class SelectorOperator(StrEnum):
+    """How an expression of a label selector compares."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class LabelSelectorRequirement(ApiModel):
+    """One expression of a label selector."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=317)]
+    """The label that it speaks of."""
+    operator: SelectorOperator
+    """Whether the label has one of the values, has none of them, is there, or is not."""
+    values: (
+        Annotated[
+            list[Annotated[str, StringConstraints(max_length=63)]],
+            Field(max_length=MOST_SELECTED, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        ]
+        | None
+    ) = None
+    """For In and NotIn; the others take none."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            expression="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+            message="In and NotIn need values, Exists and DoesNotExist take none",
+            field_path=".values",
+        ),
+    )
+
+
+class LabelSelector(ApiModel):
+    """Which objects, by their labels: those for which all of it holds. An empty one selects all."""
+
+    match_labels: Annotated[dict[str, str], Field(json_schema_extra={"maxProperties": MOST_SELECTED})] | None = None
+    """Labels with their values."""
+    match_expressions: (
+        Annotated[
+            list[LabelSelectorRequirement],
+            Field(max_length=MOST_SELECTED, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        ]
+        | None
+    ) = None
+    """Expressions about labels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from rich.table import Table
 
 from kbatch.api import conditions
@@ -113,8 +114,9 @@ def group_table(rows: Sequence[GroupRow]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A Queue: what it may, deserves, holds and asks for. What it does not set of capability, placement, evictions and
-    budget is None. So is what the plugin flow alone says: `flow`, `fair_share` and `excess_charged`.
+    """A Queue: what it may, deserves, holds and asks for. What it does not set of capability, placement, evictions,
+    budget and namespace selector is None. So is what the plugin flow alone says: `flow`, `fair_share` and
+    `excess_charged`.
     """
 
     name: str
@@ -125,6 +127,7 @@ class QueueRow:
     placement: str | None
     evictions_per_hour: int | None
     excess_budget: int | None
+    namespace_selector: dict[str, Any] | None
     deserved: RawResources
     allocated: RawResources
     requested: RawResources
@@ -148,6 +151,7 @@ class QueueRow:
             "placement": self.placement,
             "evictionsPerHour": self.evictions_per_hour,
             "excessBudget": self.excess_budget,
+            "namespaceSelector": self.namespace_selector,
             "deserved": self.deserved,
             "allocated": self.allocated,
             "requested": self.requested,
@@ -175,6 +179,7 @@ def queue_row(queue: Queue, now: int = 0, half_life: int | None = None) -> Queue
         placement=spec.placement,
         evictions_per_hour=spec.evictions_per_hour,
         excess_budget=spec.excess_budget,
+        namespace_selector=None if spec.namespace_selector is None else msgspec.to_builtins(spec.namespace_selector),
         deserved=dict(status.deserved or {}),
         allocated=dict(status.allocated or {}),
         requested=dict(status.requested or {}),

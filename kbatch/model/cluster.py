@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, LAST_CHECKPOINT_ANNOTATION
-from kbatch.api.objects import AnyObject, Node, Pod, PodGroup, PriorityClass, Queue
+from kbatch.api.objects import AnyObject, Namespace, Node, Pod, PodGroup, PriorityClass, Queue
 from kbatch.api.objects import Job as BatchJob
 from kbatch.model.bad_nodes import BadNodes
 from kbatch.model.demand import Demand
@@ -211,6 +211,10 @@ class ClusterModel:
         """The class of that name; with an empty name the default one, if there is one."""
         return self._others.priority_class(name)
 
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace, its own name among them."""
+        return self._others.namespace_labels(name)
+
     # --- what the API server says -------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
@@ -257,15 +261,17 @@ class ClusterModel:
         if news:
             self.generation += 1
         if matters:
-            self._other_changed(type(obj))
+            self._other_changed(type(obj), key)
 
-    def _other_changed(self, kind: type[AnyObject]) -> None:
+    def _other_changed(self, kind: type[AnyObject], key: str) -> None:
         if kind is PriorityClass:
             self._read_all_again()
             self._groups.touch_all()
         elif kind in STATIC_KINDS:
             self._nodes.static_changed()
             self._room_changed()
+            if kind is Namespace:
+                self._groups.namespace_changed(key)
 
     def _unreadable(self, event: Unreadable) -> None:
         key = _key(event.namespace, event.name)
@@ -293,7 +299,7 @@ class ClusterModel:
             self._groups.remove_queue(key)
             self.generation += 1
         elif self._others.remove(kind, key):
-            self._other_changed(kind)
+            self._other_changed(kind, key)
             if kind is BatchJob:
                 self._groups.remove_maker(key)
             self.generation += 1

@@ -12,6 +12,8 @@ submitted, and whether or not its user wrote minResources, it asks for the same:
 * *requested* of its queue is what it holds, and the larger of what its other pods ask for, to come or waiting, and what
   is outstanding; the latter not while the group is sent back: its place was kept for its pods, and they did not come.
 
+A group whose queue is not open to its namespace asks for nothing: nobody raises the share of a queue by naming it.
+
 A Job that its user has suspended makes no pods, so it asks for nothing. A group whose minimum cannot be had without
 such a Job asks for no more than its pods do: it keeps no place. Nor does a group that is suspended itself, unless it
 has its minimum on nodes.
@@ -70,6 +72,9 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
     job.to_come = _to_come(job, makers)
     job.suspended_by = ""
     job.outstanding = {}
+    if job.asks_nothing:
+        job.request = dict(job.allocated)
+        return
     says = makers or job.to_come or job.min_resources  # else its pods are all that is known, and nothing is outstanding
     settled = job.over or job.whole()
     if job.group is not None and job.group.spec.suspend and not settled:
@@ -83,9 +88,6 @@ def account(job: Job, makers: Mapping[str, Maker]) -> None:
             job.outstanding = _beyond(job.min_resources, job.own)
         elif demand is not None:
             job.outstanding = dict(demand.room or {})
-    if job.orphan:
-        job.request = dict(job.allocated)
-        return
     more = job.asked
     if job.to_come and not job.suspended_by:
         more = add(more, *(scale(pods.template.request, pods.count) for pods in job.to_come))

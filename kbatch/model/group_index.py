@@ -20,8 +20,10 @@ from kbatch.model.journal import Journal
 from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
+from kbatch.model.priorities import priority_of
 from kbatch.model.quota import Ask
 from kbatch.model.selections import SelectionTable
+from kbatch.model.selectors import selector_matches
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources
@@ -171,6 +173,21 @@ class GroupIndex:
             if not record.jobs:
                 del self.queues[name]
 
+    def namespace_changed(self, name: str) -> None:
+        """The labels of a namespace changed: other queues than before may be open to it."""
+        for queue in self.queues.values():
+            if queue.namespaces is not None:
+                for job in queue.jobs.values():
+                    if job.namespace == name:
+                        self._touch(job)
+
+    def _bars(self, job: Job) -> bool:
+        """Whether a group's queue is not open to its namespace."""
+        queue = self.queues.get(job.queue)
+        if queue is None or queue.namespaces is None:
+            return False
+        return not selector_matches(queue.namespaces, self._others.namespace_labels(job.namespace))
+
     # --- sums ---------------------------------------------------------------------------------------------------------
 
     def touch_all(self) -> None:
@@ -239,6 +256,7 @@ class GroupIndex:
                 self._enter(job, named or self._default_queue)
             else:  # nobody says where it belongs but its pods, and what was known of its PodGroup
                 self._enter(job, named or job.queue or self._default_queue)
+        job.barred = self._bars(job)
         job.refresh()
         account(job, self.makers(job.key))
         self._demands.pop(job.key, None)
@@ -246,11 +264,7 @@ class GroupIndex:
         name = job.group.spec.priority_class_name if job.group is not None else ""
         found = self._others.priority_class(name) if name else None
         job.priority_class_missing = name if name and found is None else ""
-        if found is not None:
-            job.priority = found.value
-        else:
-            priorities = [task.priority for task in job.tasks.values() if not task.terminal]
-            job.priority = max(priorities) if priorities else 0
+        job.priority, job.proven = priority_of(job, found, self._others)
         if job.queue:
             queue = self.queues[job.queue]
             queue.generation += 1
@@ -267,7 +281,7 @@ class GroupIndex:
                 queue.holders[job.key] = job
             else:
                 queue.holders.pop(job.key, None)
-            if (job.waiting or job.outstanding) and not (job.orphan or job.settled):
+            if (job.waiting or job.outstanding) and not (job.asks_nothing or job.settled):
                 queue.ages.put((job.created, job.key))
             else:
                 queue.ages.drop(job.key)

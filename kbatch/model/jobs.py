@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, PodGroup, Queue, timestamp_us
+from kbatch.api.objects import Condition, LabelSelector, PodGroup, Queue, timestamp_us
 from kbatch.api.placement import Placement
 from kbatch.model.ages import Ages
 from kbatch.model.makers import Template, ToCome, of_roles
@@ -52,6 +52,8 @@ class Job:
             `outstanding`; of an orphan what it holds.
         queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
             as far as this process has seen it, else the default queue.
+        priority, proven: see `kbatch.model.priorities`.
+        barred: its queue is not open to its namespace: it keeps what it holds, and asks for nothing.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
         claiming: how many of `waiting` have resource claims.
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
@@ -68,12 +70,14 @@ class Job:
     minimum: int = 1
     roles: tuple[Role, ...] = ()
     queue: str = ""
+    barred: bool = False
     min_resources: Resources = field(default_factory=dict)
     min_quota: Resources = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
     generation: int = 0
 
     priority: int = 0
+    proven: int = 0
     priority_class_missing: str = ""
     bound: Resources = field(default_factory=dict)
     nominated: Resources = field(default_factory=dict)
@@ -129,6 +133,11 @@ class Job:
     def orphan(self) -> bool:
         """Whether its pods name a PodGroup that does not exist. They hold what they hold, and ask for nothing."""
         return self.group is None and not self.shadow
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether all that counts of it is what it holds: whatever else it says, nothing can come of it."""
+        return self.barred or self.orphan
 
     @property
     def disruption(self) -> str:
@@ -311,6 +320,7 @@ class QueueRecord:
         ending: what of `allocated` groups with a lifetime hold. charged: what they take of `excess_budget` together, in
             millionths of a resource-minute.
         excess_budget: the most of that, in resource-minutes; None: any number.
+        namespaces: which may use it, by their labels; None: all.
         ages: of its groups that wait for something.
         generation: moves with every change of it or of a group of it.
     """
@@ -319,6 +329,7 @@ class QueueRecord:
     queue: Queue | None = None
     weight: int = 1
     capability: Resources | None = None
+    namespaces: LabelSelector | None = None
     reclaimable: bool = True
     open: bool = True
     placement: Placement | None = None
@@ -347,11 +358,12 @@ class QueueRecord:
         self.placement = _PLACEMENTS.get(spec.placement or "")
         self.evictions_per_hour = spec.evictions_per_hour
         self.excess_budget = spec.excess_budget
+        self.namespaces = spec.namespace_selector
 
     def forget(self) -> None:
         """The Queue is gone: from now on all is as for one that was never there."""
         self.queue, self.weight, self.capability, self.reclaimable, self.open = None, 1, None, True, True
-        self.placement = self.evictions_per_hour = self.excess_budget = None
+        self.placement = self.evictions_per_hour = self.excess_budget = self.namespaces = None
 
     def count(self, allocated: Resources, request: Resources, parts: Parts, sign: int) -> None:
         """Add (1) or take away (-1) the sums of one group."""

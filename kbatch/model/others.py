@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from kbatch.api.names import NAMESPACE_NAME_LABEL
 from kbatch.api.objects import (
     AnyObject,
     CsiNode,
@@ -38,6 +40,12 @@ class OtherObjects:
     def remove(self, kind: type[AnyObject], key: str) -> bool:
         """The object is gone. Whether it was known."""
         return self.by_kind.get(kind, {}).pop(key, None) is not None
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; the API server gives each its own name as one, so that one is always known."""
+        found = self.by_kind.get(Namespace, {}).get(name)
+        labels = (found.metadata.labels or {}) if isinstance(found, Namespace) else {}
+        return {NAMESPACE_NAME_LABEL: name, **labels}
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """The class of that name; with an empty name the default one, if there is one."""

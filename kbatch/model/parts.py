@@ -22,7 +22,7 @@ def parts_of(job: Job, selections: SelectionTable) -> Parts:
     by any selection of the group's pods and templates; by `UNKNOWN` where there is neither, or neither for one of its
     roles.
     """
-    coming = () if job.suspended_by or job.orphan else job.to_come
+    coming = () if job.suspended_by or job.asks_nothing else job.to_come
     live = [task for task in job.tasks.values() if not (task.terminal or task.terminating)]
     kinds = {task.cls.selection for task in live}
     if len(kinds) == 1 and not job.outstanding and not coming:
@@ -30,8 +30,8 @@ def parts_of(job: Job, selections: SelectionTable) -> Parts:
     parts: Parts = {}
     rest = dict(job.request)
     for task in live:
-        if job.orphan and not (task.node or task.nominated):
-            continue  # it asks for nothing
+        if job.asks_nothing and not (task.node or task.nominated):
+            continue
         allocated, request = parts.setdefault((task.cls.selection,), ({}, {}))
         for name, amount in task.cls.request.items():
             rest[name] = rest.get(name, 0) - amount

@@ -11,6 +11,7 @@ from kbatch.model.demand import Demand, account, demand_of
 from kbatch.model.jobs import Job
 from kbatch.model.makers import Maker, group_key_of, maker_of
 from kbatch.model.nodes import NodeRecord
+from kbatch.model.selectors import selector_matches
 from kbatch.resources import LIMIT, PODS, Resources, add
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def validate(model: ClusterModel) -> None:
         _check(all(model.tasks.get(key) is task for key, task in job.tasks.items()), job.key)
         _check(model.queues[job.queue].jobs.get(job.key) is job if job.queue else job.group is None, job.key)
         _check((job.key in model.live) == (not job.settled), job.key)
+        _check(job.barred == _bars(model, job), job.key)
         _validate_demand(model, job, makers.get(job.key, {}))
     for queue in model.queues.values():
         allocated: Resources = {}
@@ -57,6 +59,11 @@ def validate(model: ClusterModel) -> None:
         _check(queue.holders.keys() == holders, queue.name)
         asked = add(*(job.request for job in queue.jobs.values()))
         _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
+
+
+def _bars(model: ClusterModel, job: Job) -> bool:
+    selector = model.queues[job.queue].namespaces if job.queue else None
+    return selector is not None and not selector_matches(selector, model.namespace_labels(job.namespace))
 
 
 def _validate_bad_nodes(model: ClusterModel) -> None:

@@ -15,7 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kbatch.api import conditions
-from kbatch.api.names import DEFAULT_QUEUE, DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION, SUSPENDED_ANNOTATION
+from kbatch.api.names import (
+    DEFAULT_QUEUE,
+    DEFAULT_SCHEDULER_NAME,
+    GROUP_NAME_ANNOTATION,
+    NAMESPACE_NAME_LABEL,
+    SUSPENDED_ANNOTATION,
+)
 from kbatch.api.objects import (
     AnyObject,
     Condition,
@@ -49,7 +55,6 @@ from kbatch.simulator.timeline import Arrival, Departure, Fail, Finish, Gone, Re
 
 _SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _LEFT_PENDING: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
 
 
@@ -184,7 +189,7 @@ class SimulatedCluster:
                         obj, metadata=replace(obj.metadata, labels={_HOSTNAME: meta.name, **(meta.labels or {})})
                     )
                 case Namespace():
-                    labels = {**(meta.labels or {}), _NAMESPACE_NAME: meta.name}
+                    labels = {**(meta.labels or {}), NAMESPACE_NAME_LABEL: meta.name}
                     obj = replace(obj, metadata=replace(obj.metadata, labels=labels))
                 case _:
                     pass
@@ -428,7 +433,7 @@ def _standing(manifests: Manifests) -> Iterator[AnyObject]:
     namespaces = {entry.obj.metadata.namespace for entry in manifests.objects} - {""}
     for name in sorted(namespaces):
         if (Namespace, name) not in declared:
-            yield Namespace(metadata=Metadata(name=name, labels={_NAMESPACE_NAME: name}))
+            yield Namespace(metadata=Metadata(name=name, labels={NAMESPACE_NAME_LABEL: name}))
     for name, value in _SYSTEM_CLASSES.items():
         if (PriorityClass, name) not in declared:
             yield PriorityClass(metadata=Metadata(name=name), value=value)

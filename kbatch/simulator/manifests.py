@@ -23,7 +23,13 @@ from kbatch.simulator.documents import Document, read
 from kbatch.simulator.errors import Fault, FieldError, InputError, Place
 from kbatch.simulator.kinds import READ, SKIPPED, ReadKind, listed_kind, split_api_version
 from kbatch.simulator.times import times_of, with_times_as_text
-from kbatch.simulator.validation import check_metadata, check_object, check_pod_spec, check_resources
+from kbatch.simulator.validation import (
+    check_label_selector,
+    check_metadata,
+    check_object,
+    check_pod_spec,
+    check_resources,
+)
 
 _MOST_FAULTS: Final = 20
 _MOST_PODS: Final = 1_000_000
@@ -305,6 +311,7 @@ def _check_by_model(obj: PodGroup | Queue, content: dict[str, Any]) -> None:
         check_resources(obj.spec.capability, "spec.capability")
         if obj.spec.parent == obj.metadata.name:
             raise FieldError("spec.parent", "a queue cannot be its own parent")
+        check_label_selector(obj.spec.namespace_selector, "spec.namespaceSelector")
         return
     check_resources(obj.spec.min_resources, "spec.minResources")
     roles: set[str] = set()

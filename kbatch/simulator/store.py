@@ -85,12 +85,16 @@ class Store:
         self.tell(record)
 
     def _admit(self, pod: Pod) -> Pod | None:
-        """The pod with its priority looked up; None where it names a class that is not there."""
+        """The pod with its priority looked up; None where it names a class that is not there.
+
+        One that names none, where there is no default either, is left without: an API server would write 0, and so
+        bound the priority of its group, which manifests often say of the group alone.
+        """
         if pod.spec.priority is not None:
             return pod
         found = self.model.priority_class(pod.spec.priority_class_name)
         if found is None:
-            return None if pod.spec.priority_class_name else changes.with_priority(pod, 0, None)
+            return None if pod.spec.priority_class_name else pod
         return changes.with_priority(pod, found.value, found.preemption_policy)
 
     def _refuse(self, pod: Pod, declared: Declared | None) -> None:

@@ -111,7 +111,7 @@ def check_pod_spec(spec: PodSpec, field: str = "spec") -> None:
             raise FieldError(f"{at}.maxSkew", f"{spread.max_skew} is below 1")
         _one_of(spread.when_unsatisfiable, frozenset({"DoNotSchedule", "ScheduleAnyway"}), f"{at}.whenUnsatisfiable")
         _check_topology_key(spread.topology_key, at)
-        _check_label_selector(spread.label_selector, f"{at}.labelSelector")
+        check_label_selector(spread.label_selector, f"{at}.labelSelector")
     if spec.affinity is not None:
         _check_affinity(spec, f"{field}.affinity")
 
@@ -157,8 +157,8 @@ def _check_pod_affinity(affinity: PodAffinity, field: str) -> None:
     terms = [*(affinity.required or ()), *(term.pod_affinity_term for term in affinity.preferred or ())]
     for index, term in enumerate(terms):
         _check_topology_key(term.topology_key, f"{field}[{index}]")
-        _check_label_selector(term.label_selector, f"{field}[{index}].labelSelector")
-        _check_label_selector(term.namespace_selector, f"{field}[{index}].namespaceSelector")
+        check_label_selector(term.label_selector, f"{field}[{index}].labelSelector")
+        check_label_selector(term.namespace_selector, f"{field}[{index}].namespaceSelector")
 
 
 def _check_topology_key(key: str, field: str) -> None:
@@ -166,7 +166,8 @@ def _check_topology_key(key: str, field: str) -> None:
         raise FieldError(f"{field}.topologyKey", "may not be empty")
 
 
-def _check_label_selector(selector: LabelSelector | None, field: str) -> None:
+def check_label_selector(selector: LabelSelector | None, field: str) -> None:
+    """Its expressions are such as Kubernetes takes."""
     for index, requirement in enumerate((selector.match_expressions if selector is not None else None) or ()):
         at = f"{field}.matchExpressions[{index}]"
         _one_of(requirement.operator, _LABEL_OPERATORS, f"{at}.operator")
@@ -197,7 +198,7 @@ def _check_budget(budget: PodDisruptionBudget) -> None:
             raise FieldError(f"spec.{name}", f"{value!r} is neither a number nor a percentage")
         if isinstance(value, int):
             _check_count(value, f"spec.{name}")
-    _check_label_selector(spec.selector, "spec.selector")
+    check_label_selector(spec.selector, "spec.selector")
 
 
 def _check_count(value: int | None, field: str) -> None:

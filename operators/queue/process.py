@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.kube.errors import KubeError
 from kbatch.kube.informer import Informer
-from kbatch.kube.kinds import JOBS, NODES, PODGROUPS, PODS, QUEUES
+from kbatch.kube.kinds import JOBS, NAMESPACES, NODES, PODGROUPS, PODS, QUEUES
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.process.operator import Ground, Operator, serve_operator
@@ -74,8 +74,9 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
         handlers=make_registry(ground.crossing(controller.hint)),
         needed=[QUEUES, PODGROUPS],
         # Finished pods too, as the scheduler: what a group still asks for depends on what of it has succeeded. And
-        # Jobs: a group asks for the pods that they will make.
-        informers=[Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS)],
+        # Jobs: a group asks for the pods that they will make. And namespaces: a group asks for nothing in a queue that
+        # is not open to its own.
+        informers=[Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS, NAMESPACES)],
         receive=controller.receive,
         work=work,
         first=ensure_default,

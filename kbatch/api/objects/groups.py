@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kbatch.api.objects.meta import Metadata, Object, RawQuantity, RawResources, Value
+from kbatch.api.objects.meta import LabelSelector, Metadata, Object, RawQuantity, RawResources, Value
 
 MOST_OBJECTS: Final = 16
 """Objects that a group may have besides its pods."""
@@ -115,6 +115,7 @@ class QueueSpec(Object, kw_only=True):
     capability: RawResources | None = None
     reclaimable: bool = True
     state: str = "Open"
+    namespace_selector: LabelSelector | None = None
     parent: str = ""
     placement: str | None = None
     evictions_per_hour: int | None = None

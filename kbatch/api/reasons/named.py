@@ -49,6 +49,23 @@ class QueueClosed(Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueNotAllowed(Reason):
+    """The group's queue is not open to its namespace."""
+
+    code: ClassVar[str] = "QueueNotAllowed"
+    rank: ClassVar[int] = 35
+    queue: str
+    namespace: str
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Queue {self.queue} is not open to namespace {self.namespace}: its spec.namespaceSelector does not select "
+            f"it; name another in spec.queue, or ask for the namespace to be selected"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityClassNotFound(Reason):
     """The group's PriorityClass does not exist."""
 

@@ -127,6 +127,8 @@ def _plan_ahead(
     statement.rollback()
     if not fresh(job) or _reclaims(context, queue, job) or behind(session, job.queue, job.job.outstanding):
         return None
+    if job.job.proven < job.priority:
+        return None  # what its class is worth will be seen of its pods
     preemptor = preemptor_of(context, job, next_tasks(job, unplaced(job)), ahead=True)
     goal = Goal(preemptor, None, capability(queue, preemptor.request))
     return (yield from planning(context, EVICTOR, goal, Donors((queue.record,)), searches))

@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 from kbatch.api.objects import (
     LabelSelector,
     LabelSelectorRequirement,
-    Namespace,
     PodAffinityTerm,
     PodSpec,
     TopologySpreadConstraint,
@@ -141,7 +140,5 @@ def soft_constraints(spec: PodSpec) -> tuple[TopologySpreadConstraint, ...]:
 
 
 def namespace_labels(model: ClusterModel, namespace: str) -> Mapping[str, str]:
-    """The labels of a namespace; the API server gives each its own name as one, so that one is always known."""
-    found = model.objects.get(Namespace, {}).get(namespace)
-    labels = (found.metadata.labels or {}) if isinstance(found, Namespace) else {}
-    return {"kubernetes.io/metadata.name": namespace, **labels}
+    """The labels of a namespace, its own name among them."""
+    return model.namespace_labels(namespace)

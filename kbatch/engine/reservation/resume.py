@@ -14,6 +14,7 @@ from kbatch.api.reasons import (
     PodGroupNotFound,
     PriorityClassNotFound,
     QueueClosed,
+    QueueNotAllowed,
     QueueNotFound,
     Reason,
     ResourceClaimsUnsupported,
@@ -69,6 +70,8 @@ def impossible(session: Session, job: JobState) -> Reason | None:
         return QueueNotFound(model.queue)
     if not queue.record.open:
         return QueueClosed(model.queue)
+    if model.barred:
+        return QueueNotAllowed(model.queue, model.namespace)
     if model.priority_class_missing:
         return PriorityClassNotFound(model.priority_class_missing)
     if model.needs_claims():

@@ -77,7 +77,7 @@ class JobState:
 
     @property
     def priority(self) -> int:
-        """Its class's priority, else the highest of its pods."""
+        """See `kbatch.model.priorities`."""
         return self.job.priority
 
     @property

@@ -173,12 +173,17 @@ def test_a_job_set_is_suspended_resumed_reprioritized_and_cancelled_as_one(kbatc
     for name in ("made", "queued"):
         kbatch.wait_phase(name, "Running")
 
-    changed = command(
-        kbatch, "reprioritize", "--job-set", "night", "--queue", "default", "--priority-class", "system-node-critical"
-    )
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "tonight"},
+        "value": 9,
+    }
+    kbatch.apply(urgent)
+    changed = command(kbatch, "reprioritize", "--job-set", "night", "--queue", "default", "--priority-class", "tonight")
     assert {one["result"] for one in changed} == {"reprioritized"}
     for name in ("made", "plain", "queued"):
-        assert kbatch.get("podgroup", name)["spec"]["priorityClassName"] == "system-node-critical"
+        assert kbatch.get("podgroup", name)["spec"]["priorityClassName"] == "tonight"
 
     command(kbatch, "cancel", "--job-set", "night", "--queue", "default")
     kbatch.wait("all of it goes, and nothing else", lambda: {

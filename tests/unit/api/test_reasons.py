@@ -34,6 +34,7 @@ def test_precedence_is_that_of_the_design() -> None:
         "PodGroupNotFound",
         "QueueNotFound",
         "QueueClosed",
+        "QueueNotAllowed",
         "PriorityClassNotFound",
         "Suspended",
         "JobSuspended",

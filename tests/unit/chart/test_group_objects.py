@@ -41,8 +41,8 @@ def test_the_operators_rights_and_its_arguments_follow_the_values(render: Callab
 def test_the_api_server_asks_of_every_kind_whether_the_author_may_create_it(render: Callable[..., Any]) -> None:
     for values in ({}, {"objects": {"kinds": LEASES}}):
         rendered = render(values)
-        (policy,) = rendered.of("ValidatingAdmissionPolicy")
-        (binding,) = rendered.of("ValidatingAdmissionPolicyBinding")
+        policy = rendered.one("ValidatingAdmissionPolicy", "kbatch-podgroup")
+        binding = rendered.one("ValidatingAdmissionPolicyBinding", "kbatch-podgroup")
         assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
         assert policy["spec"]["failurePolicy"] == "Fail"
         (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]

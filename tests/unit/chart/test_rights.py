@@ -56,7 +56,7 @@ def test_each_role_is_bound_to_the_account_of_its_process_alone(default: Any, co
 
 def test_nothing_is_granted_by_a_star_and_nobody_reads_secrets(default: Any) -> None:
     roles = [*default.of("ClusterRole"), *default.of("Role")]
-    assert len(roles) == 9
+    assert len(roles) == 11
     granted = [right for role in roles for right in rights(role["rules"])]
     assert not [right for right in granted if "*" in "".join(right)]
     assert not [right for right in granted if right[0].startswith(("secrets", "serviceaccounts"))]
@@ -75,6 +75,23 @@ def test_the_webhook_is_granted_what_its_values_need(render: Callable[..., Any])
     assert granted({"quotaPolicy": "Reject"}, "Role") == ledgers
     # Whose ledger it is; the garbage collector deletes it, so nobody else has to.
     assert granted({"quotaPolicy": "Reject"}, "ClusterRole") == granted({}, "ClusterRole") | {("namespaces", "get")}
+
+
+def test_queues_have_roles_that_an_administrator_can_bind(render: Callable[..., Any], default: Any) -> None:
+    queues = "queues.scheduling.incubator.k8s.io"
+    status = "queues/status.scheduling.incubator.k8s.io"
+    reading = {(one, verb) for one in (queues, status) for verb in ("get", "list", "watch")}
+    assert set(rights(default.one("ClusterRole", "kbatch-queue-viewer")["rules"])) == reading
+    writing = {(queues, verb) for verb in ("create", "update", "patch", "delete", "deletecollection")}
+    admin = set(rights(default.one("ClusterRole", "kbatch-queue-admin")["rules"]))
+    assert admin == writing | {(queues, verb) for verb in ("get", "list", "watch")} | {(status, "get")}
+    # Nobody gets them by being a user of a namespace.
+    for name in ("kbatch-queue-viewer", "kbatch-queue-admin"):
+        labels = default.one("ClusterRole", name)["metadata"]["labels"]
+        assert not [label for label in labels if label.startswith("rbac.authorization.k8s.io")]
+    alone = render({"rbac": {"aggregateToUserRoles": False}}).names("ClusterRole")
+    assert {"kbatch-queue-viewer", "kbatch-queue-admin"} <= alone
+    assert "kbatch-edit" not in alone
 
 
 def test_tokens_only_for_the_processes(default: Any) -> None:

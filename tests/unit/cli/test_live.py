@@ -55,7 +55,13 @@ UNSEEN: dict[str, Any] = {
 }
 QUEUE: dict[str, Any] = {
     "metadata": {"name": "research"},
-    "spec": {"weight": 2, "capability": {"cpu": "8"}, "placement": "Pack", "evictionsPerHour": 3},
+    "spec": {
+        "weight": 2,
+        "capability": {"cpu": "8"},
+        "placement": "Pack",
+        "evictionsPerHour": 3,
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+    },
     "status": {
         "state": "Open",
         "deserved": {"cpu": "4"},
@@ -194,9 +200,9 @@ def test_queues(ask: Any) -> None:
     rows = json.loads(ask("queues", "-o", "json").stdout)
     assert [row["name"] for row in rows] == ["default", "research"]
     assert (rows[1]["weight"], rows[1]["deserved"], rows[1]["share"], rows[1]["pending"]) == (2, {"cpu": "4"}, "0.5", 1)
-    limits = ("capability", "placement", "evictionsPerHour")
-    assert [rows[1][name] for name in limits] == [{"cpu": "8"}, "Pack", 3]
-    assert [rows[0][name] for name in limits] == [None, None, None]
+    limits = ("capability", "placement", "evictionsPerHour", "namespaceSelector")
+    assert [rows[1][name] for name in limits] == [{"cpu": "8"}, "Pack", 3, {"matchLabels": {"team": "a"}}]
+    assert [rows[0][name] for name in limits] == [None] * 4
     assert "cpu=2 memory=1Gi" in ask("queues").stdout
 
 

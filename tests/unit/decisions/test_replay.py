@@ -53,8 +53,8 @@ def test_every_way_into_the_model_is_recorded() -> None:
     """A new method that changes the model must be noted by `RecordedModel`, or logs would lie."""
     # Refusals lapse with the time of the snapshot, which a log tells.
     readers = {
-        "claims", "demand", "deserved", "dividing", "lapse", "makers", "marks", "priority_class", "quota_ask",
-        "refresh", "refreshing", "validate",
+        "claims", "demand", "deserved", "dividing", "lapse", "makers", "marks", "namespace_labels",
+        "priority_class", "quota_ask", "refresh", "refreshing", "validate",
     }  # fmt: skip
     methods = {
         name for name, member in inspect.getmembers(ClusterModel, inspect.isfunction) if not name.startswith("_")

@@ -105,13 +105,18 @@ def test_nobody_goes(victim: PodGroup, preemptor: PodGroup, job: Job | None) -> 
     assert run(model, ALL).evicted == []
 
 
-def test_the_surplus_of_a_group_that_matters_less_goes_though_it_never_said_what_it_needs() -> None:
+def test_a_group_that_matters_less_gives_when_the_pods_are_there_and_say_so() -> None:
+    """Before, only their group says that they matter more; and this one never said what it needs."""
     low = group("a", 2, priority_class_name="low")
-    found = run(
-        world(*CLASSES, queue(), node("n1", "4"), low, members("a", 4, on="n1"),
-              wanting(priority_class_name="high"), held_job("b", 2)), ALL,
-    )  # fmt: skip
-    assert len(found.evicted) == 2
+    model = world(*CLASSES, queue(), node("n1", "4"), low, members("a", 4, on="n1"),
+                  wanting(priority_class_name="high"), held_job("b", 2))  # fmt: skip
+    simulation = Simulation(model)
+    first = simulation.cycle()
+    assert first.verdicts["ns/b"].enqueued
+    assert first.evicted == []
+    for each in members("b", 2, priority=100):
+        model.apply(Upsert(each))
+    assert len(simulation.cycle().evicted) == 2
 
 
 def test_nobody_goes_where_the_pods_to_come_would_not_fit_any_node() -> None:

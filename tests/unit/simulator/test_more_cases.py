@@ -244,3 +244,12 @@ def test_work_that_tolerates_a_taint_leaves_the_rest_to_others(simulate: Callabl
     assert sorted(bound) == [(f"default/b{index}", "n1") for index in range(4)]
     for name in ("q1", "q2"):
         assert outcome.queues[name] == {"deserved": {"cpu": "4"}, "allocated": {"cpu": "4"}, "share": 1.0}
+
+
+@evicting
+def test_queue_open_to_some_namespaces(simulate: Callable[..., Any], conf: str | None) -> None:
+    outcome = simulate("queue-open-to-some-namespaces", conf)
+    assert sorted(bind["pod"] for bind in outcome.binds) == ["lab/a-0", "lab/a-1", "lab/a-2"]
+    (scheduled,) = [each for each in outcome.json["podgroups"]["shop/b"]["conditions"] if each["type"] == "Scheduled"]
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "QueueNotAllowed")
+    assert outcome.queues["research"]["deserved"] == {"cpu": "3"}
