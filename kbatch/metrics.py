@@ -134,6 +134,17 @@ class ReconcileMetrics:
             self.reconciles.labels(result)
 
 
+class JobMetrics:
+    """Jobs that name a queue."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.outside: Final = Gauge(
+            "kbatch_jobs_outside_queues",
+            "Jobs with a queue whose pods went to the default scheduler, as no webhook saw their creation",
+            registry=registry,
+        )
+
+
 class QueueMetrics:
     """Shares of queues; `resource` is a dimension, cpu in cores, memory in bytes."""
 

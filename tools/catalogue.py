@@ -34,6 +34,7 @@ CLASSES: Final[Mapping[str, tuple[Callable[[CollectorRegistry], Any], ...]]] = {
     ),
     "podgroup": (
         metrics.ReconcileMetrics,
+        metrics.JobMetrics,
         metrics.LeaderMetrics,
         metrics.WatchMetrics,
         metrics.RequestMetrics,

@@ -30,12 +30,13 @@ _TIMEOUT: Final = re.compile(r"(?P<seconds>[0-9]{1,2})s", re.ASCII)
 @dataclass(slots=True)
 class Review:
     """One review: nobody waits for its answer after `deadline` (monotonic seconds). `failed` is the defect because of
-    which there is none.
+    which there is none. `large`: reading the objects takes long enough to be done beside the event loop.
     """
 
     deadline: float
     new: Body | None = None
     old: Body | None = None
+    large: bool = False
     operations: list[Operation] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     failed: Exception | None = None
@@ -46,12 +47,12 @@ _PLACE: Final[ContextVar[Review | None]] = ContextVar("review", default=None)
 
 @contextmanager
 def reviewing(
-    arrived: float, timeout: str | None, new: Body | None = None, old: Body | None = None
+    arrived: float, timeout: str | None, new: Body | None = None, old: Body | None = None, *, large: bool = False
 ) -> Iterator[Review]:
     """A review of these objects that arrived then, and the time-out that the API server gives with it (`5s`)."""
     match = _TIMEOUT.fullmatch(timeout or "")
     seconds = min(float(match["seconds"]), LONGEST) if match else LONGEST
-    review = Review(arrived + seconds * USED_PART, new, old)
+    review = Review(arrived + seconds * USED_PART, new, old, large)
     token = _PLACE.set(review)
     try:
         yield review
@@ -73,6 +74,12 @@ def objects(shown: Body, shown_before: Body | None) -> tuple[Body, Body | None]:
     if review is None or (review.new is None and review.old is None):
         return dict(shown), None if shown_before is None else dict(shown_before)
     return (review.old or {}) if review.new is None else review.new, review.old
+
+
+def is_large() -> bool:
+    """Whether the objects under review are to be read beside the event loop."""
+    review = _PLACE.get()
+    return review is not None and review.large
 
 
 def shown(body: Body | None) -> dict[str, Any] | None:

@@ -11,7 +11,9 @@ import hashlib
 import logging
 import ssl
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 _log = logging.getLogger(__name__)
 
@@ -21,14 +23,24 @@ class CertificateError(Exception):
 
 
 class Certificates:
-    """The key pair in `folder` (`tls.crt`, `tls.key`) as a TLS context of the server's side."""
+    """The key pair in `folder` (`tls.crt`, `tls.key`) as a TLS context of the server's side.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where they are mounted.
+        authority: of the certificates that callers must present; None where none is asked for.
+        names: the common names in these that are let in; empty: any.
+    """
+
+    def __init__(self, folder: Path, authority: Path | None = None, names: Collection[str] = ()) -> None:
         self._certificate = folder / "tls.crt"
         self._key = folder / "tls.key"
+        self._authority = authority
+        self._names = frozenset(names)
         self._content = ""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if authority is not None:
+            self.context.verify_mode = ssl.CERT_REQUIRED
         self.expires: float | None = None
         """When the certificate ends, in seconds since the epoch; None before one was read."""
 
@@ -49,15 +61,25 @@ class Certificates:
             return False
         self.expires = self._try()
         self.context.load_cert_chain(self._certificate, self._key)
+        if self._authority is not None:
+            # One that is no longer in the file is trusted until the process ends.
+            self.context.load_verify_locations(self._authority)
         renewed = self._content != ""
         self._content = content
         if renewed:
             _log.info("took a renewed certificate")
         return True
 
+    def knows(self, certificate: Mapping[str, Any] | None) -> bool:
+        """Whether a caller with this certificate, as TLS has verified and decoded it, is one of those let in."""
+        if not self._names:
+            return True
+        subject = (certificate or {}).get("subject", ())
+        return any(name == "commonName" and value in self._names for part in subject for name, value in part)
+
     def _digest(self) -> str:
         digest = hashlib.sha256()
-        for path in (self._certificate, self._key):
+        for path in (self._certificate, self._key, *([self._authority] if self._authority is not None else [])):
             try:
                 digest.update(path.read_bytes())
             except OSError as error:
@@ -73,6 +95,8 @@ class Certificates:
             client.check_hostname = False
             client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor
             client.load_verify_locations(self._certificate)
+            if self._authority is not None:
+                server.load_verify_locations(self._authority)
             ends = _handshake(server, client).get("notAfter")
         except (OSError, ValueError) as error:
             raise CertificateError(f"{self._certificate} and {self._key.name} cannot be used: {error}") from error

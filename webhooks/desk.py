@@ -1,7 +1,7 @@
 """Where a review is decided: gather what the pure functions need, ask them, and turn their answer into changes.
 
-All of it but the rendering of templates happens in the process's own event loop, where `world` is fed: between two
-awaits nothing moves.
+All of it but the rendering of templates and the reading of large groups happens in the process's own event loop, where
+`world` is fed: between two awaits nothing moves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
 from webhooks import estimates, jobs, podgroups, pods, queues
-from webhooks.answers import deadline, warn
+from webhooks.answers import deadline, is_large, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
 from webhooks.ledger import Claim
@@ -107,12 +107,16 @@ class Desk:
         given = body.get("spec")
         if not isinstance(given, Mapping):
             given = {}
-        filled = defaults(given, creating=creating, default_queue=self._rules.default_queue)
-        spec = podgroups.read_spec({"spec": {**given, **filled}})
         metadata = _metadata(body)
+
+        def read() -> tuple[Changes, PodGroupSpec | None, PodGroupSpec | None]:
+            filled = defaults(given, creating=creating, default_queue=self._rules.default_queue)
+            return filled, podgroups.read_spec({"spec": {**given, **filled}}), podgroups.read_spec(old)
+
+        owner = metadata.namespace if metadata is not None else ""
+        filled, spec, before = await self._offload.run(owner, read) if is_large() else read()
         if spec is None or metadata is None:
             return _under("spec", filled)
-        before = podgroups.read_spec(old)
         error = await self._template_error(spec, before, metadata)
         if error is not None:
             raise RefusedError(422, error)

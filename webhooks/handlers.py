@@ -12,7 +12,7 @@ import kopf
 from kbatch.api.names import GROUP, VERSION
 from webhooks.answers import give_up, leave, objects
 from webhooks.desk import Desk, RefusedError
-from webhooks.server import Request, Resource
+from webhooks.review import Request, Resource
 
 DOMAIN: Final = "webhook.kbatch.dev"
 PODGROUPS: Final = "podgroup-defaults"

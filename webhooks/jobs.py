@@ -16,11 +16,10 @@ import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
+from kbatch.model.jobs_release import UNNAMED_SCHEDULERS
 
 MARK: Final = "true"
 """kbatch suspended it, and will resume it; once it has, the mark says `false`."""
-UNNAMED_SCHEDULERS: Final = frozenset({"", "default-scheduler"})
-"""The API server fills in its default before admission: that the user named it on purpose cannot be seen."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 8

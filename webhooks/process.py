@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -26,6 +27,7 @@ from webhooks.certificates import CertificateError, Certificates
 from webhooks.commits import Ledgers
 from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
 from webhooks.handlers import DOMAIN, HANDLERS, make_registry, passes
+from webhooks.paths import Paths, PathSecretError
 from webhooks.server import ReviewServer
 from webhooks.world import World
 
@@ -40,6 +42,9 @@ class WebhookSettings(ProcessSettings):
 
     port: int = flag(9443, "port of the reviews, over TLS; 0 for a free one")
     certificates: str = flag("/etc/kbatch/certificates", "folder with tls.crt and tls.key")
+    path_secret: str = flag("", "file with the secret of which the paths are made; empty: anybody may ask for reviews")
+    client_authority: str = flag("", "file with the authority of the certificates that callers present; empty: none")
+    client_names: str = flag("", "the common names in them that are let in, with commas between; empty: any")
     default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups that name none")
     quota_policy: str = flag(
         QUEUE, "groups over the quota of their namespace wait (Queue) or are refused (Reject)", choices=QUOTA_POLICIES
@@ -66,7 +71,12 @@ async def serve(runtime: Runtime[WebhookSettings]) -> None:
 async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     settings = runtime.settings
     credentials = load_credentials(settings.kubeconfig or None)
-    certificates = Certificates(Path(settings.certificates))
+    certificates = Certificates(
+        Path(settings.certificates),
+        Path(settings.client_authority) if settings.client_authority else None,
+        [name for name in settings.client_names.split(",") if name],
+    )
+    paths = Paths(Path(settings.path_secret) if settings.path_secret else None)
     metrics = WebhookMetrics(runtime.registry, HANDLERS)
     async with Client(credentials, user_agent=runtime.user_agent) as client:
         world = World()
@@ -77,6 +87,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
             address=settings.bind_address,
             port=settings.port,
             certificates=certificates,
+            paths=paths,
             handlers=HANDLERS,
             metrics=metrics,
             passes=passes(desk),
@@ -88,9 +99,11 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         runtime.health.ready("crds", preflight.check)
         runtime.health.ready("synced", feed.unsynced)
         runtime.health.ready("certificate", certificates.check)
+        runtime.health.ready("paths", paths.check)
         runtime.health.ready("port", server.check)
         feed.tell(runtime.health)
-        await _first_certificate(certificates)
+        await _first_of(certificates.reload, CertificateError)
+        await _first_of(paths.reload, PathSecretError)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
         kopf_settings = operator_settings(DOMAIN)
@@ -129,16 +142,16 @@ def _informers(client: Client, settings: WebhookSettings) -> list[Informer[Any]]
     return informers
 
 
-async def _first_certificate(certificates: Certificates) -> None:
-    """Wait for a certificate that can be used; each new reason why there is none is said once."""
+async def _first_of(read: Callable[[], object], refused: type[Exception]) -> None:
+    """Wait until what is mounted can be used; each new reason why it cannot is said once."""
     said = ""
     while True:
         try:
-            certificates.reload()
-        except CertificateError as error:
+            read()
+        except refused as error:
             if str(error) != said:
                 said = str(error)
-                _log.warning("waiting for a certificate: %s", said)
+                _log.warning("waiting for what is mounted: %s", said)
             await asyncio.sleep(_RETRY_SECONDS)
         else:
             return

@@ -15,17 +15,20 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final
 
 import kopf
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from kbatch.api.objects import Metadata
 from kbatch.metrics import WebhookMetrics
+from kbatch.process.offload import Offload
 from webhooks.answers import encoded, reviewing, shown
 from webhooks.certificates import CertificateError, Certificates
+from webhooks.paths import Paths, PathSecretError
+from webhooks.review import MalformedReviewError, Received, Request, Resource, check_review, decoded, taken_apart
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
@@ -35,83 +38,11 @@ MOST_BYTES: Final = 8 * 2**20
 READ_SECONDS: Final = 10.0
 LARGE_BYTES: Final = 256 * 2**10
 MOST_LARGE: Final = 8
-"""Bodies larger than that, or of a length that is not said, are read so many at a time: what is read is held in memory
-until it is whole. Others need no turn, so nobody holds them up by sending slowly.
+"""Bodies larger than that, or of a length that is not said, are read and taken apart so many at a time: what is read is
+held in memory until it is whole. Others need no turn, so nobody holds them up by sending slowly.
 """
 RELOAD_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 3.0
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """A resource as reviews name it."""
-
-    group: str
-    version: str
-    resource: str
-
-
-class _Object(msgspec.Struct):
-    metadata: Metadata
-
-
-class Request(msgspec.Struct, rename="camel"):
-    """What a review says of itself; of the objects only their metadata."""
-
-    uid: str
-    resource: Resource
-    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
-    user_info: dict[str, Any]
-    object: _Object | None = None
-    old_object: _Object | None = None
-    namespace: str | None = None
-    name: str | None = None
-    dry_run: bool | None = None
-    sub_resource: str | None = None
-
-
-class _Review(msgspec.Struct, rename="camel"):
-    """What must be right of an AdmissionReview for it to be handed on."""
-
-    api_version: Literal["admission.k8s.io/v1"]
-    kind: Literal["AdmissionReview"]
-    request: Request
-
-
-class MalformedReviewError(ValueError):
-    """The body is no admission review."""
-
-
-_CHECK: Final = msgspec.json.Decoder(_Review)
-
-
-def check_review(body: bytes) -> Request:
-    """What is asked, of a review that can be handed on.
-
-    Raises:
-        MalformedReviewError: it is no review; the message names the field.
-    """
-    try:
-        request = _CHECK.decode(body).request
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise MalformedReviewError(str(error) or type(error).__name__) from error
-    if request.object is None and request.old_object is None:
-        raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
-    return request
-
-
-def parse_review(body: bytes) -> dict[str, Any]:
-    """The review as plain data.
-
-    Raises:
-        MalformedReviewError: it is not one; the message names the field.
-    """
-    check_review(body)
-    try:
-        plain: dict[str, Any] = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # deeper than what was looked at
-        raise MalformedReviewError(str(error) or type(error).__name__) from error
-    return plain
-
 
 Passes = Callable[[str, Request], bool]
 
@@ -121,9 +52,10 @@ class ReviewServer:
 
     Args:
         address, port: where to listen; port 0 for any free one, `port` is the real one then.
-        certificates: for TLS; looked at again every few seconds.
-        handlers: the ids of kopf's handlers with the resource that each is for. Each is served at `/<id>`; any other
-            path is 404, and so is any other resource.
+        certificates: for TLS, and whose callers must have; looked at again every few seconds.
+        paths: which callers must know; looked at again with them.
+        handlers: the ids of kopf's handlers with the resource that each is for. Each is served at `/<id>/<token>`
+            (`/<id>` where no token is asked for); any other path is 404, and so is any other resource.
         passes: whether a review can be allowed as it is, by what it says of itself; kopf is not asked then.
     """
 
@@ -133,6 +65,7 @@ class ReviewServer:
         address: str,
         port: int,
         certificates: Certificates,
+        paths: Paths,
         handlers: Mapping[str, Resource],
         metrics: WebhookMetrics,
         passes: Passes = lambda _handler, _request: False,
@@ -140,6 +73,7 @@ class ReviewServer:
         self.port = port
         self._address = address
         self._certificates = certificates
+        self._paths = paths
         self._handlers = dict(handlers)
         self._metrics = metrics
         self._passes = passes
@@ -161,9 +95,9 @@ class ReviewServer:
     async def serve(self) -> None:
         """Answer reviews until cancelled. Nothing listens before kopf knows the kinds."""
         review = await asyncio.wrap_future(self._handed)
-        endpoint = _Endpoint(review, self._handlers, self._passes, self._metrics)
+        endpoint = _Endpoint(review, self._handlers, self._certificates, self._paths, self._passes, self._metrics)
         app = web.Application(client_max_size=MOST_BYTES)
-        app.add_routes([web.post("/{handler}", endpoint.answer)])
+        app.add_routes([web.post(path, endpoint.answer) for path in ("/{handler}", "/{handler}/{token}")])
         runner = web.AppRunner(
             app, handle_signals=False, access_log=None, shutdown_timeout=_DRAIN_SECONDS, logger=_http_log
         )
@@ -186,6 +120,10 @@ class ReviewServer:
             self._certificates.reload()
         except CertificateError as error:
             _log.warning("the renewed certificate is not taken: %s", error)
+        try:
+            self._paths.reload()
+        except PathSecretError as error:
+            _log.warning("the secret of the paths is not taken: %s", error)
         self._metrics.certificate_expiry.set(self._certificates.expires or 0.0)
 
 
@@ -208,18 +146,28 @@ class _Endpoint:
     """Answers single requests."""
 
     def __init__(
-        self, review: kopf.WebhookFn, handlers: Mapping[str, Resource], passes: Passes, metrics: WebhookMetrics
+        self,
+        review: kopf.WebhookFn,
+        handlers: Mapping[str, Resource],
+        certificates: Certificates,
+        paths: Paths,
+        passes: Passes,
+        metrics: WebhookMetrics,
     ) -> None:
         self._review = review
         self._handlers = handlers
+        self._certificates = certificates
+        self._paths = paths
         self._passes = passes
         self._metrics = metrics
         self._large = asyncio.Semaphore(MOST_LARGE)
+        self._offload = Offload("reviews")
 
     async def answer(self, request: web.Request) -> web.Response:
-        handler = request.match_info["handler"]
-        if handler not in self._handlers:
-            return _refuse(404, f"no handler {handler[:64]!r} here")
+        handler, token = request.match_info["handler"], request.match_info.get("token", "")
+        peer = request.get_extra_info("peercert")
+        if handler not in self._handlers or not (self._certificates.knows(peer) and self._paths.opens(handler, token)):
+            return _refuse(404, "nothing is reviewed here")  # and nothing is read
         started = time.monotonic()
         outcome, response = await self._answered(request, handler, started)
         self._metrics.reviews.labels(handler, outcome).inc()
@@ -228,9 +176,8 @@ class _Endpoint:
 
     async def _answered(self, request: web.Request, handler: str, arrived: float) -> tuple[str, web.Response]:
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                body = await self._read(request)
-            said = check_review(body)
+            received = await self._received(request, handler)
+            said = received.said
             if said.resource != self._handlers[handler]:
                 return "malformed", _refuse(404, f"{handler} is for {self._handlers[handler].resource} alone")
             if self._passes(handler, said):
@@ -241,7 +188,7 @@ class _Endpoint:
                         "response": {"uid": said.uid, "allowed": True},
                     }
                 )
-            review = parse_review(body)
+            review = received.review if received.large else decoded(received.body)
         except web.HTTPRequestEntityTooLarge:
             return "malformed", _refuse(413, f"a review has at most {MOST_BYTES} bytes")
         except TimeoutError:
@@ -252,7 +199,7 @@ class _Endpoint:
         new, old = asked.get("object"), asked.get("oldObject")
         review["request"] = {**asked, "object": shown(new), "oldObject": shown(old)}
         try:
-            with reviewing(arrived, request.query.get("timeout"), new, old) as context:
+            with reviewing(arrived, request.query.get("timeout"), new, old, large=received.large) as context:
                 answer: Any = await self._review(review, webhook=handler, memories=_NO_MEMORIES)  # type: ignore[arg-type, call-arg]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
             if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
@@ -267,19 +214,27 @@ class _Endpoint:
             answer["response"]["warnings"] = context.warnings
         return _outcome(answer["response"]), _reply(answer)
 
-    async def _read(self, request: web.Request) -> bytes:
-        """The body.
+    async def _received(self, request: web.Request, handler: str) -> Received:
+        """What was sent. A large review is taken apart beside the event loop, one after the other.
 
         Raises:
             HTTPRequestEntityTooLarge: it is longer than a review may be.
+            MalformedReviewError: it is no review.
+            TimeoutError: it did not arrive.
         """
         length = request.content_length
-        if length is not None and length <= LARGE_BYTES:
-            return await request.read()
         if length is not None and length > MOST_BYTES:
             raise web.HTTPRequestEntityTooLarge(max_size=MOST_BYTES, actual_size=length)
-        async with self._large:
-            return await request.read()
+        if length is not None and length <= LARGE_BYTES:
+            async with asyncio.timeout(READ_SECONDS):
+                body = await request.read()
+            return Received(body, check_review(body))
+        async with asyncio.timeout(READ_SECONDS) as reading, self._large:
+            body = await request.read()
+            reading.reschedule(None)  # it is here
+            if len(body) <= LARGE_BYTES:
+                return Received(body, check_review(body))
+            return await self._offload.run(handler, partial(taken_apart, body))
 
 
 class _NoStrangers(logging.Filter):

@@ -14,7 +14,7 @@ import typer
 from kbatch.cli.output import Format, Output, console, fail, print_json
 
 if TYPE_CHECKING:
-    from kbatch.api.objects import Queue
+    from kbatch.api.objects import PodGroup, Queue
     from kbatch.kube.client import Client
 
 _Found = TypeVar("_Found")
@@ -43,17 +43,23 @@ def groups(
     context: Context = None,
 ) -> None:
     """List the PodGroups of a cluster: phase, pods, and why they wait."""
+    from kbatch.cli.outside import outside_queues
     from kbatch.cli.views import group_rows, group_table
     from kbatch.kube.kinds import PODGROUPS
     from kbatch.kube.lists import list_all
 
-    found = ask(lambda client: list_all(client, PODGROUPS, namespace=namespace), kubeconfig, context)
+    async def look(client: Client) -> tuple[list[PodGroup], list[str]]:
+        return await list_all(client, PODGROUPS, namespace=namespace), await outside_queues(client, namespace)
+
+    found, outside = ask(look, kubeconfig, context)
     rows = [row for row in group_rows(found) if row.waits or not waiting]
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
         with console() as out:
             out.print(group_table(rows))
+        if outside:
+            typer.echo(f"Outside of the queue that they name, on the default scheduler: Jobs {', '.join(outside)}")
 
 
 def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:

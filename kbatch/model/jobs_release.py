@@ -30,6 +30,8 @@ from kbatch.model.annotations import minimum_said
 from kbatch.model.requests import effective_request
 from kbatch.resources import check_limit, format_resources, scale
 
+UNNAMED_SCHEDULERS: Final = frozenset({"", "default-scheduler"})
+"""What a template says of which its user named no scheduler: the API server fills in its default before admission."""
 RELEASED: Final = "false"
 """The mark's value once kbatch has resumed the Job."""
 HELD: Final = "true"
@@ -111,6 +113,20 @@ def wants_group(job: Job, scheduler_name: str) -> bool:
         and job.spec.template.spec.scheduler_name == scheduler_name
         and not ended(job)
         and members(job) > 0
+    )
+
+
+def passed_by(job: Job) -> bool:
+    """Whether a Job that names a queue went past it: no webhook saw its creation, and its pods start elsewhere.
+
+    Its template cannot change any more, and nobody here touches what runs.
+    """
+    return (
+        bool((job.metadata.labels or {}).get(QUEUE_LABEL))
+        and SUSPENDED_ANNOTATION not in (job.metadata.annotations or {})
+        and job.spec.template.spec.scheduler_name in UNNAMED_SCHEDULERS
+        and not job.spec.suspend
+        and not ended(job)
     )
 
 

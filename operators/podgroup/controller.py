@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kbatch.api.names import DEFAULT_SCHEDULER_NAME
-from kbatch.api.objects import Pod, PodGroup
+from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
@@ -60,6 +60,7 @@ class Controller:
         scheduler_name: of the pods that are ours.
         recorder: of Events; None tells nobody.
         member_backoff: seconds until a member that failed is made again from its template.
+        lift_gates: whether pods are let go of kbatch's scheduling gate; without the right to, they are not.
         object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
         settle: seconds for which changes of a status are gathered; see `SETTLE_SECONDS`.
         counting: the same for changes of numbers alone.
@@ -74,6 +75,7 @@ class Controller:
         scheduler_name: str = DEFAULT_SCHEDULER_NAME,
         recorder: Recorder | None = None,
         member_backoff: float = 10.0,
+        lift_gates: bool = True,
         object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
         settle: float = 0.0,
         counting: float = 0.0,
@@ -89,7 +91,7 @@ class Controller:
         self._teller = Teller(recorder or Nobody(), now())
         self._jobs = Jobs(api, self.world, self._teller)
         self._objects = Objects(api, self._teller, object_kinds or {})
-        self._members = Members(api, self.world, self._teller, backoff=member_backoff)
+        self._members = Members(api, self.world, self._teller, backoff=member_backoff, lift_gates=lift_gates)
         self._failures: dict[str, int] = {}
         self._settle, self._counting = settle, counting
         self._differs: dict[str, float] = {}
@@ -112,6 +114,15 @@ class Controller:
             self._members.heard(key_of(event.namespace, event.name), gone=isinstance(event, Delete))
         for key in self.world.apply(event):
             self.queue.add(key)
+        self._tell_missed(event)
+
+    def _tell_missed(self, event: Event) -> None:
+        if isinstance(event, Upsert):
+            if isinstance(event.obj, Job):
+                key = key_of(event.obj.metadata.namespace, event.obj.metadata.name)
+                self._teller.missed(key, event.obj if key in self.world.missed else None)
+        elif event.kind is Job:
+            self._teller.missed(key_of(event.namespace, event.name), None)
 
     async def resync(self) -> None:
         """List all groups and want work on each: finds what no watch told, the deleted ones above all.

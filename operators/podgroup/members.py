@@ -21,6 +21,7 @@ class Members:
 
     Args:
         backoff: seconds until a member that failed is made again; doubles with each of the group.
+        lift_gates: whether gates are this process's business.
     """
 
     def __init__(
@@ -30,10 +31,12 @@ class Members:
         teller: Teller,
         *,
         backoff: float = 10.0,
+        lift_gates: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._world = world
         self._writes = PodWrites(clock)
+        self._lift_gates = lift_gates
         self._gates = Gates(api, self._writes, clock)
         self._making = Making(api, world, teller, self._writes, backoff=backoff, clock=clock)
 
@@ -62,7 +65,7 @@ class Members:
         """
         members = self._world.named_members(key)
         written, waits = 0, list[float]()
-        if phase in ADMITTED:
+        if phase in ADMITTED and self._lift_gates:
             written += await self._gates.lift(key, members, waits)
         if any(role.template is not None for role in group.spec.sub_groups or ()):
             written += await self._making.keep(key, group, phase, members, waits)

@@ -14,7 +14,7 @@ from kbatch.kube.errors import KubeError
 from kbatch.kube.events import EventRecorder
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import JOBS, PODGROUPS, PODS
-from kbatch.metrics import EventMetrics, ReconcileMetrics
+from kbatch.metrics import EventMetrics, JobMetrics, ReconcileMetrics
 from kbatch.process.measured import counts_of
 from kbatch.process.operator import Ground, Operator, serve_operator
 from kbatch.process.run import ProcessError, Runtime
@@ -39,6 +39,7 @@ class PodGroupSettings(LeaderSettings):
         "", "kinds that groups may have besides pods: v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
     )
     member_backoff: float = flag(10.0, "until a member that failed is made again from its template; doubles each time")
+    lift_gates: bool = flag(default=True, text="pods of groups in queue lose the scheduling gate kbatch.dev/in-queue")
 
 
 def main() -> NoReturn:
@@ -66,10 +67,12 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         scheduler_name=settings.scheduler_name,
         recorder=recorder,
         member_backoff=settings.member_backoff,
+        lift_gates=settings.lift_gates,
         object_kinds=object_kinds,
         settle=SETTLE_SECONDS,
         counting=COUNTING_SECONDS,
     )
+    JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.world.missed)))
 
     async def resync() -> None:
         while True:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kbatch.api import conditions
-from kbatch.api.names import API_VERSION
+from kbatch.api.names import API_VERSION, QUEUE_LABEL
 from kbatch.api.objects import Job, MadeObject, PodGroup
 from kbatch.api.reasons import NotEnoughTasks
 from kbatch.kube.events import NORMAL, WARNING, Regarding
@@ -48,10 +48,11 @@ class Teller:
         self._recorder = recorder
         self._since = since
         self._waits: dict[str, tuple[str, str]] = {}
+        self._missed: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """Groups of which it is remembered what was told."""
-        return len(self._waits)
+        """Groups and Jobs of which it is remembered what was told."""
+        return len(self._waits) + len(self._missed)
 
     def forget(self, key: str) -> None:
         """The group is gone."""
@@ -113,6 +114,18 @@ class Teller:
     def job_trouble(self, job: Job, reason: str, note: str) -> None:
         """A Job needs its user's attention."""
         self._warn(_job(job), reason, "Grouping", note)
+
+    def missed(self, key: str, job: Job | None) -> None:
+        """A Job went past its queue, which its user is told once; None: it is over, or gone."""
+        if job is None:
+            self._missed.pop(key, None)
+        elif self._missed.get(key) != job.metadata.uid:
+            self._missed[key] = job.metadata.uid
+            note = (
+                f"it names a queue ({QUEUE_LABEL}) and its pods go to the default scheduler, outside of every queue: "
+                f"no webhook answered when it was created; delete it and create it again"
+            )
+            self._warn(_job(job), "PassedByQueue", "Grouping", note)
 
     def trouble(self, group: PodGroup, reason: str, note: str) -> None:
         """A group's members cannot be made."""

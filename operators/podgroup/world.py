@@ -23,7 +23,7 @@ from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.kinds import key_of
 from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
-from kbatch.model.jobs_release import ended, group_of
+from kbatch.model.jobs_release import ended, group_of, passed_by
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources
 
@@ -93,6 +93,8 @@ class World:
         self._jobs: dict[str, tuple[str | None, Maker]] = {}
         self._makers: dict[str, dict[str, Maker]] = {}
         self._by_uid: dict[str, Maker] = {}
+        self.missed: dict[str, str] = {}
+        """The Jobs that went past their queue, each with its uid."""
         self._owned: dict[str, set[str]] = {}  # uid of an owner -> keys of its groups
 
     def members(self, group: str) -> Iterable[Member]:
@@ -216,6 +218,8 @@ class World:
         ours = SUSPENDED_ANNOTATION in (metadata.annotations or {}) or QUEUE_LABEL in (metadata.labels or {})
         maker = Maker(metadata.uid, ended=ended(job), failed=failed, name=metadata.name, job=job if ours else None)
         group = key_of(metadata.namespace, name) if name else None
+        if passed_by(job):
+            self.missed[key] = metadata.uid
         self._jobs[key] = (group, maker)
         self._by_uid[maker.uid] = maker
         touched |= self._owned.get(maker.uid, set())
@@ -225,6 +229,7 @@ class World:
         return touched | {group}
 
     def _forget_job(self, key: str) -> set[str]:
+        self.missed.pop(key, None)
         known = self._jobs.pop(key, None)
         if known is None:
             return set()

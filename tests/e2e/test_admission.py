@@ -19,7 +19,7 @@ from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.localcluster.errors import ApiError
 from tests.e2e.operator_process import eventually
-from tests.e2e.webhook_replicas import NAMESPACE, Replicas
+from tests.e2e.webhook_replicas import LEDGERS, NAMESPACE, Replicas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -370,7 +370,7 @@ def parallel(space: Space, bodies: list[dict[str, Any]], *, wanted: int) -> tupl
 def ledger(space: Space) -> dict[str, Any] | None:
     """The namespace's ledger; None if it has none."""
     try:
-        found: dict[str, Any] = space.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/kbatch-ledger-{space.name}")
+        found: dict[str, Any] = space.api.get(f"/api/v1/namespaces/{LEDGERS}/configmaps/kbatch-ledger-{space.name}")
     except ApiError as error:
         if error.status != 404:
             raise

@@ -245,7 +245,7 @@ class Reviewer(BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         asked = review["request"]
         # The configuration of the moment calls with a query, here as there only the path counts.
-        if self.path.partition("?")[0] == "/podgroup-defaults":
+        if self.path.startswith("/podgroup-defaults/"):
             self.seen.append((asked["operation"], asked["name"]))
         body = json.dumps(
             {

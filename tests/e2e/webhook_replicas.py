@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CHART = Path(__file__).parents[2] / "charts" / "kbatch"
 NAMESPACE = "kbatch-admission"
 RELEASE = "admission"
+LEDGERS = "admission-kbatch-ledgers"
 
 
 class Balancer:
@@ -125,21 +126,22 @@ class Replicas:
             self.processes.pop().__exit__(None, None, None)
 
     def mount(self) -> None:
-        """The Secret's content in a folder, as a kubelet would have it."""
+        """The Secrets' content in folders, as a kubelet would have it."""
         deployment = self.control_plane.kubectl_json("get", "deployment", f"{RELEASE}-kbatch-webhook", "-n", NAMESPACE)
         volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
-        name = volumes["certificates"]["secret"]["secretName"]
-        secret = self.control_plane.kubectl_json("get", "secret", name, "-n", NAMESPACE)
-        folder = self.folder / "certificates"
-        folder.mkdir(exist_ok=True)
-        for name, text in secret["data"].items():
-            (folder / name).write_bytes(base64.b64decode(text))
+        for volume in ("certificates", "path"):
+            name = volumes[volume]["secret"]["secretName"]
+            secret = self.control_plane.kubectl_json("get", "secret", name, "-n", NAMESPACE)
+            folder = self.folder / volume
+            folder.mkdir(exist_ok=True)
+            for name, text in secret["data"].items():
+                (folder / name).write_bytes(base64.b64decode(text))
 
     def _arguments(self) -> list[str]:
         """The container's own arguments, its variables and mounts as they are here."""
         deployment = self.control_plane.kubectl_json("get", "deployment", f"{RELEASE}-kbatch-webhook", "-n", NAMESPACE)
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        here = {"$(POD_NAMESPACE)": NAMESPACE, "/etc/kbatch/certificates": str(self.folder / "certificates")}
+        here = {f"/etc/kbatch/{volume}": str(self.folder / volume) for volume in ("certificates", "path")}
         arguments = []
         for argument in container["args"]:
             for name, value in here.items():

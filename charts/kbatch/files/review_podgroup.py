@@ -1,11 +1,16 @@
-"""Ask a kbatch webhook to review a PodGroup: `review_podgroup.py URL CA_FILE`; status 0 if it was allowed."""
+"""Ask a kbatch webhook to review a PodGroup: `review_podgroup.py URL CA_FILE SECRET_FILE`; status 0 if allowed."""
 
+import hashlib
 import json
+import pathlib
 import ssl
 import sys
 import urllib.request
 
-url, authority = sys.argv[1:]
+url, authority, secret_file = sys.argv[1:]
+secret = pathlib.Path(secret_file).read_text(encoding="utf-8").strip()
+handler = url.rpartition("/")[2]
+url += "/" + hashlib.sha256(f"{secret}/{handler}".encode()).hexdigest()
 group = {
     "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
     "kind": "PodGroup",

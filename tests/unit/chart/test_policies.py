@@ -20,7 +20,9 @@ QUEUES = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "Queue"}
 
 
 def test_each_policy_denies_and_is_bound_once(default: Any) -> None:
-    assert default.names(POLICY) == {"kbatch-podgroup", "kbatch-queue", "kbatch-queue-labels", "kbatch-scheduler"}
+    assert default.names(POLICY) == {
+        "kbatch-podgroup", "kbatch-podgroup-members", "kbatch-queue", "kbatch-queue-labels", "kbatch-scheduler",
+    }  # fmt: skip
     assert default.names(BINDING) == default.names(POLICY)
     for binding in default.of(BINDING):
         assert binding["spec"]["policyName"] == binding["metadata"]["name"]
@@ -84,3 +86,18 @@ def test_restricted_classes_are_those_of_the_values(render: Callable[..., Any], 
 def test_what_is_no_class_is_refused(chart: helm_python.Chart, name: str) -> None:
     with pytest.raises(helm_python.HelmValuesError):
         chart.validate_schema({"restrictedPriorityClasses": [{"classes": [name], "namespaces": []}]})
+
+
+def test_the_operator_is_held_to_members_of_groups(render: Callable[..., Any]) -> None:
+    rendered = render({"schedulerName": "batch", "webhook": {"excludedNamespaces": ["kube-system", "a"]}})
+    policy = rendered.one(POLICY, "kbatch-podgroup-members")["spec"]
+    (condition,) = policy["matchConditions"]
+    # Of all others' pods it is asked nothing else, so that what is wrong here concerns nobody but the operator.
+    assert condition["expression"] == (
+        "request.userInfo.username == 'system:serviceaccount:kbatch-system:kbatch-podgroup'"
+    )
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE", "DELETE"])
+    where, whose, *_ = [one["expression"] for one in policy["validations"]]
+    assert where == "!(request.namespace in ['kbatch-system', 'kube-system', 'a'])"
+    assert whose == "variables.pod.spec.schedulerName == 'batch'"

@@ -61,6 +61,7 @@ ARGUMENTS = {
         *COMMON,
         *lease("podgroup"),
         "--object-kinds=v1/Service=services,v1/ConfigMap=configmaps,networking.k8s.io/v1/Ingress=ingresses",
+        "--lift-gates",
     ],
     "queue": [*COMMON, *lease("queue"), "--default-queue=default"],
     "webhook": [
@@ -69,7 +70,8 @@ ARGUMENTS = {
         "--certificates=/etc/kbatch/certificates",
         "--default-queue=default",
         "--quota-policy=Queue",
-        "--ledger-namespace=$(POD_NAMESPACE)",
+        "--path-secret=/etc/kbatch/path/secret",
+        "--ledger-namespace=kbatch-ledgers",
         "--reservations=Refuse",
         "--no-gate-pods",
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import helm_python
 import pytest
 import yaml
 
@@ -73,6 +74,15 @@ def test_the_webhook_is_granted_what_its_values_need(render: Callable[..., Any])
     assert not {right for right in granted({"reservations": "Off"}, "ClusterRole") if right[0] == "pods"}
     ledgers = {("configmaps", verb) for verb in ("get", "create", "update")}
     assert granted({"quotaPolicy": "Reject"}, "Role") == ledgers
+    # In a namespace that holds nothing else: there are ConfigMaps in the release's own.
+    rendered = render({"webhook": {"quotaPolicy": "Reject"}})
+    assert rendered.one("Role", "kbatch-webhook")["metadata"]["namespace"] == "kbatch-ledgers"
+    assert rendered.one("RoleBinding", "kbatch-webhook")["metadata"]["namespace"] == "kbatch-ledgers"
+    assert rendered.names("Namespace") == {"kbatch-ledgers"}
+    assert "--ledger-namespace=kbatch-ledgers" in rendered.container("webhook")["args"]
+    given = render({"webhook": {"quotaPolicy": "Reject", "ledgerNamespace": "books"}})
+    assert given.one("Role", "kbatch-webhook")["metadata"]["namespace"] == "books"
+    assert given.names("Namespace") == render().names("Namespace") == set()
     # Whose ledger it is; the garbage collector deletes it, so nobody else has to.
     assert granted({"quotaPolicy": "Reject"}, "ClusterRole") == granted({}, "ClusterRole") | {("namespaces", "get")}
 
@@ -92,6 +102,27 @@ def test_queues_have_roles_that_an_administrator_can_bind(render: Callable[..., 
     alone = render({"rbac": {"aggregateToUserRoles": False}}).names("ClusterRole")
     assert {"kbatch-queue-viewer", "kbatch-queue-admin"} <= alone
     assert "kbatch-edit" not in alone
+
+
+def test_the_operators_rights_to_pods_follow_the_values(render: Callable[..., Any], default: Any) -> None:
+    def of_pods(**podgroup: bool) -> set[tuple[str, str]]:
+        rules = render({"podgroup": podgroup}).one("ClusterRole", "kbatch-podgroup")["rules"]
+        return {right for right in rights(rules) if right[0].startswith("pods")}
+
+    reading = {("pods", "list"), ("pods", "watch")}
+    making = {("pods", "create"), ("pods", "delete")}
+    ungating = {("pods", "patch"), ("pods/status", "patch")}
+    assert of_pods() == reading | making | ungating
+    assert of_pods(memberTemplates=False) == reading | ungating
+    assert of_pods(liftGates=False) == reading | making
+    assert of_pods(memberTemplates=False, liftGates=False) == reading
+    assert "--no-lift-gates" in render({"podgroup": {"liftGates": False}}).container("podgroup")["args"]
+    for webhook in ({"gatePods": True}, {"reservations": "Gate"}):
+        with pytest.raises(helm_python.HelmRenderError, match="nobody would lift them"):
+            render({"podgroup": {"liftGates": False}, "webhook": webhook})
+    refused = render({"podgroup": {"memberTemplates": False}}).one("ValidatingAdmissionPolicy", "kbatch-podgroup")
+    kept = default.one("ValidatingAdmissionPolicy", "kbatch-podgroup")
+    assert len(refused["spec"]["validations"]) == len(kept["spec"]["validations"]) + 1
 
 
 def test_tokens_only_for_the_processes(default: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import json
 import shutil
 import ssl
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SERVICE = "kbatch-webhook.kbatch-system.svc"
+SECRET = "s" * 48
+
+
+def token(secret: str, handler: str) -> str:
+    """The last part of a handler's path; written out here, as the webhook works it out too."""
+    return hashlib.sha256(f"{secret}/{handler}".encode()).hexdigest()
+
+
+def secret_of(rendered: Any) -> str:
+    return base64.b64decode(rendered.one("Secret", "kbatch-webhook-path")["data"]["secret"]).decode()
 
 
 def entries(rendered: Any) -> dict[str, dict[str, Any]]:
@@ -85,18 +96,36 @@ def test_podgroups_are_sent_only_with_a_new_spec(default: Any) -> None:
     assert found["sideEffects"] == "NoneOnDryRun"
 
 
-def test_a_broken_webhook_stops_nobody_by_default(default: Any) -> None:
-    for found in entries(default).values():
-        assert found["failurePolicy"] == "Ignore"
-        assert found["timeoutSeconds"] <= 5
+def policies(rendered: Any) -> dict[str, str]:
+    return {name: found["failurePolicy"] for name, found in entries(rendered).items()}
+
+
+def test_a_broken_webhook_stops_nobody_by_default_but_jobs_that_would_pass_by_their_queue(default: Any) -> None:
+    found = policies(default)
+    assert found.pop("queued-job-suspension") == "Fail"
+    assert set(found.values()) == {"Ignore"}
+    assert deletion(default)["failurePolicy"] == "Ignore"
+    assert max(found["timeoutSeconds"] for found in entries(default).values()) <= 5
+
+
+def test_each_kind_of_review_has_a_failure_policy_of_its_own(render: Callable[..., Any]) -> None:
+    kinds = {
+        "podgroups": {"podgroup-defaults"}, "queuedJobs": {"queued-job-suspension"}, "jobs": {"job-suspension"},
+        "pods": {"pod-reservations", "foreign-pod-reservations"}, "queues": set[str](),
+    }  # fmt: skip
+    for kind, names in kinds.items():
+        rendered = render({"webhook": {"failurePolicy": "Ignore", "failurePolicies": {"queuedJobs": "", kind: "Fail"}}})
+        assert {name for name, policy in policies(rendered).items() if policy == "Fail"} == names
+        assert (deletion(rendered)["failurePolicy"] == "Fail") == (kind == "queues")
+    strict = render({"webhook": {"failurePolicy": "Fail", "failurePolicies": {"pods": "Ignore"}}})
+    assert {name for name, policy in policies(strict).items() if policy == "Ignore"} == kinds["pods"]
 
 
 def test_a_webhook_that_refuses_groups_over_the_sum_lets_none_pass_while_it_is_away(render: Callable[..., Any]) -> None:
-    policies = {
-        name: found["failurePolicy"] for name, found in entries(render({"webhook": {"quotaPolicy": "Reject"}})).items()
-    }
-    assert policies.pop("podgroup-defaults") == "Fail"
-    assert set(policies.values()) == {"Ignore"}
+    for given in ("", "Ignore"):
+        found = policies(render({"webhook": {"quotaPolicy": "Reject", "failurePolicies": {"podgroups": given}}}))
+        assert found.pop("podgroup-defaults") == found.pop("queued-job-suspension") == "Fail"
+        assert set(found.values()) == {"Ignore"}
 
 
 def test_of_queues_only_deletions_are_sent_whatever_their_namespace_would_be(default: Any) -> None:
@@ -119,9 +148,10 @@ def test_of_queues_only_deletions_are_sent_whatever_their_namespace_would_be(def
 def test_deletions_of_queues_are_sent_as_the_other_reviews_are(render: Callable[..., Any], url: str) -> None:
     rendered = render({"webhook": {"url": url, "timeoutSeconds": 3}})
     found, other = deletion(rendered), webhook(rendered)
+    secret = secret_of(rendered)
     assert json.dumps(found["clientConfig"]) == json.dumps(other["clientConfig"]).replace(
-        "podgroup-defaults", "queue-deletion"
-    )
+        token(secret, "podgroup-defaults"), token(secret, "queue-deletion")
+    ).replace("podgroup-defaults", "queue-deletion")
     assert (found["failurePolicy"], found["timeoutSeconds"]) == ("Ignore", 3)
     assert deletion(render({"webhook": {"quotaPolicy": "Reject"}}))["failurePolicy"] == "Ignore"
     assert deletion(render({"webhook": {"failurePolicy": "Fail"}}))["failurePolicy"] == "Fail"
@@ -129,16 +159,26 @@ def test_deletions_of_queues_are_sent_as_the_other_reviews_are(render: Callable[
 
 def test_of_jobs_and_pods_only_new_ones_of_ours_are_sent(render: Callable[..., Any]) -> None:
     found = entries(render({"schedulerName": "batch"}))
-    assert set(found) == {"podgroup-defaults", "job-suspension", "pod-reservations", "foreign-pod-reservations"}
+    assert set(found) == {
+        "podgroup-defaults", "queued-job-suspension", "job-suspension", "pod-reservations", "foreign-pod-reservations",
+    }  # fmt: skip
     for name, resource in (("job-suspension", "jobs"), ("pod-reservations", "pods")):
         (rule,) = found[name]["rules"]
         assert (rule["operations"], rule["resources"]) == (["CREATE"], [resource])
         (condition,) = found[name]["matchConditions"]
         assert "schedulerName == 'batch'" in condition["expression"]
         assert "matchLabels" not in found[name]["namespaceSelector"]
+    queued = found["queued-job-suspension"]
+    assert "in ['batch', 'default-scheduler']" in queued["matchConditions"][0]["expression"]
+    # Of all Jobs of a cluster the API server asks about few by expressions: the label sorts them.
+    selectors = [
+        found[name]["objectSelector"]["matchExpressions"] for name in ("queued-job-suspension", "job-suspension")
+    ]
+    assert selectors == [[{"key": "kbatch.dev/queue", "operator": how}] for how in ("Exists", "DoesNotExist")]
+    assert queued["clientConfig"] == found["job-suspension"]["clientConfig"]
     foreign = found["foreign-pod-reservations"]
     assert foreign["namespaceSelector"]["matchLabels"] == {"kbatch.dev/quota-guard": "enforce"}
-    assert foreign["clientConfig"]["service"]["path"] == "/pod-reservations"
+    assert foreign["clientConfig"]["service"]["path"].startswith("/pod-reservations/")
     assert "!(has(object.spec.schedulerName) && object.spec.schedulerName == 'batch')" in "".join(
         condition["expression"] for condition in foreign["matchConditions"]
     )
@@ -146,9 +186,9 @@ def test_of_jobs_and_pods_only_new_ones_of_ours_are_sent(render: Callable[..., A
 
 def test_pods_are_sent_only_where_something_is_done_with_them(render: Callable[..., Any]) -> None:
     off = entries(render({"webhook": {"reservations": "Off"}}))
-    assert set(off) == {"podgroup-defaults", "job-suspension"}
+    assert set(off) == {"podgroup-defaults", "queued-job-suspension", "job-suspension"}
     gated = entries(render({"webhook": {"reservations": "Off", "gatePods": True}}))
-    assert set(gated) == {"podgroup-defaults", "job-suspension", "pod-reservations"}
+    assert set(gated) == {*off, "pod-reservations"}
     names = [condition["name"] for condition in gated["pod-reservations"]["matchConditions"]]
     assert names == ["ours", "of-a-group"]
 
@@ -173,7 +213,7 @@ def test_the_release_and_kube_system_are_left_alone(
 def test_a_namespace_can_say_that_no_pods_of_its_own_are_sent(default: Any) -> None:
     more = {name: found["namespaceSelector"]["matchExpressions"][1:] for name, found in entries(default).items()}
     assert more.pop("pod-reservations") == [{"key": "kbatch.dev/quota-guard", "operator": "NotIn", "values": ["off"]}]
-    assert list(more.values()) == [[], [], []]
+    assert list(more.values()) == [[], [], [], []]
 
 
 def test_the_service_leads_to_the_webhook(default: Any, tmp_path: Path) -> None:
@@ -182,7 +222,7 @@ def test_the_service_leads_to_the_webhook(default: Any, tmp_path: Path) -> None:
         "name": "kbatch-webhook",
         "namespace": "kbatch-system",
         "port": 443,
-        "path": "/podgroup-defaults",
+        "path": f"/podgroup-defaults/{token(secret_of(default), 'podgroup-defaults')}",
     }
     (port,) = default.one("Service", "kbatch-webhook")["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "webhook")
@@ -207,7 +247,7 @@ def test_a_url_takes_the_place_of_the_service(
 ) -> None:
     rendered = render({"webhook": {"url": url}})
     client = webhook(rendered)["clientConfig"]
-    assert client["url"] == f"{url.rstrip('/')}/podgroup-defaults"
+    assert client["url"] == f"{url.rstrip('/')}/podgroup-defaults/{token(secret_of(rendered), 'podgroup-defaults')}"
     assert "service" not in client
     data = rendered.one("Secret", "kbatch-webhook-certificates")["data"]
     server = server_context(data, tmp_path)
@@ -240,7 +280,7 @@ def upgraded(folder: Path, installed: dict[str, Any]) -> tuple[dict[str, Any], s
         for document in yaml.safe_load_all(text)
         if document
     ]
-    (secret,) = (one for one in documents if one["kind"] == "Secret")
+    (secret,) = (one for one in documents if one["kind"] == "Secret" and one["type"] == "kubernetes.io/tls")
     (called,) = (one for one in documents if one["kind"] == "ValidatingWebhookConfiguration")
     return secret, base64.b64decode(called["webhooks"][0]["clientConfig"]["caBundle"]).decode()
 
@@ -270,7 +310,7 @@ def test_while_a_certificate_is_renewed_the_old_one_is_trusted_too(default: Any,
 
 def test_certificates_by_cert_manager(render: Callable[..., Any], values_files: dict[str, Any]) -> None:
     rendered = render(values_files["self-signed-values.yaml"])
-    assert rendered.of("Secret") == []
+    assert rendered.names("Secret") == {"kbatch-webhook-path"}
     (certificate,), (issuer,) = rendered.of("Certificate"), rendered.of("Issuer")
     assert certificate["spec"]["secretName"] == "webhook-tls"
     assert SERVICE in certificate["spec"]["dnsNames"]
@@ -293,7 +333,8 @@ def test_certificates_by_cert_manager(render: Callable[..., Any], values_files: 
 def test_certificates_of_an_existing_secret(render: Callable[..., Any], values_files: dict[str, Any]) -> None:
     values = values_files["secret-values.yaml"]
     rendered = render(values)
-    assert rendered.of("Secret") == rendered.of("Certificate") == []
+    assert rendered.names("Secret") == {"kbatch-webhook-path"}
+    assert rendered.of("Certificate") == []
     authority = base64.b64decode(webhook(rendered)["clientConfig"]["caBundle"]).decode()
     assert authority == values["webhook"]["certificates"]["caBundle"]
     volumes = {volume["name"]: volume for volume in rendered.pod_spec("webhook")["volumes"]}
@@ -307,7 +348,10 @@ class Reviewer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        right = self.path == "/podgroup-defaults" and review["request"]["object"]["kind"] == "PodGroup"
+        right = (
+            self.path == f"/podgroup-defaults/{token(SECRET, 'podgroup-defaults')}"
+            and review["request"]["object"]["kind"] == "PodGroup"
+        )
         response = {"uid": review["request"]["uid"], "allowed": self.allowed and right}
         body = json.dumps({**review, "response": response}).encode()
         self.send_response(200)
@@ -335,15 +379,19 @@ def reviewer(render: Callable[..., Any], tmp_path: Path) -> Iterator[tuple[str, 
     server.server_close()
 
 
-def run_helm_test(default: Any, url: str, authority: Path) -> int:
+def run_helm_test(default: Any, url: str, authority: Path, secret: str = SECRET) -> int:
     """Run the program of the `helm test` pod as it stands in the manifest, with other arguments."""
     (pod,) = default.of("Pod")
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["python", "-c"]
-    script, asked, trusted = container["args"]
+    script, asked, trusted, known = container["args"]
     assert asked == f"https://{SERVICE}/podgroup-defaults"
     assert trusted == "/etc/kbatch/authority/ca.crt"
-    return subprocess.run([sys.executable, "-c", script, url, authority], capture_output=True, check=False).returncode
+    assert known == "/etc/kbatch/path/secret"
+    file = authority.parent / "secret"
+    file.write_text(secret)
+    command = [sys.executable, "-c", script, url, str(authority), str(file)]
+    return subprocess.run(command, capture_output=True, check=False).returncode
 
 
 def test_helm_test_passes_only_where_the_webhook_answers_and_allows(
@@ -352,11 +400,70 @@ def test_helm_test_passes_only_where_the_webhook_answers_and_allows(
     url, authority = reviewer
     assert run_helm_test(default, url, authority) == 0
     assert run_helm_test(default, url.replace("podgroup-defaults", "nowhere"), authority) == 1
+    assert run_helm_test(default, url, authority, "x" * 48) == 1
     monkeypatch.setattr(Reviewer, "allowed", False)
     assert run_helm_test(default, url, authority) == 1
 
 
 def test_helm_test_sees_only_the_authority_of_the_secret(default: Any) -> None:
     (pod,) = default.of("Pod")
-    (volume,) = pod["spec"]["volumes"]
+    volume, path = pod["spec"]["volumes"]
+    assert path["secret"]["secretName"] == "kbatch-webhook-path"
     assert volume["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+
+
+def test_the_paths_are_made_of_a_secret_that_the_webhook_alone_is_given(render: Callable[..., Any]) -> None:
+    secrets = {secret_of(render({"commonLabels": {"n": str(number)}})) for number in range(3)}
+    assert len(secrets) == 3, "each installation has its own"
+    assert {len(secret) for secret in secrets} == {48}
+    given = render({"webhook": {"pathSecret": SECRET}})
+    assert secret_of(given) == SECRET
+    for name, entry in (*entries(given).items(), ("queue-deletion", deletion(given))):
+        handler = {"queued-job-suspension": "job-suspension", "foreign-pod-reservations": "pod-reservations"}.get(
+            name, name
+        )
+        assert entry["clientConfig"]["service"]["path"] == f"/{handler}/{token(SECRET, handler)}"
+    assert "--path-secret=/etc/kbatch/path/secret" in given.container("webhook")["args"]
+    mounting = {
+        item["metadata"]["labels"]["app.kubernetes.io/component"]
+        for item in given.of("Deployment")
+        for volume in item["spec"]["template"]["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName") == "kbatch-webhook-path"
+    }
+    assert mounting == {"webhook"}
+    written = [item for item in given.objects if SECRET in json.dumps(item)]
+    assert written == [], "it stands nowhere but in its Secret, and there in base64"
+
+
+PATH_LOOKUP = 'lookup "v1" "Secret" .Release.Namespace (include "kbatch.pathSecretName" .)'
+
+
+def test_upgrades_keep_the_paths(default: Any, tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path / "chart")
+    (tmp_path / "chart" / "found.json").write_text(json.dumps(default.one("Secret", "kbatch-webhook-path")))
+    template = tmp_path / "chart" / "templates" / "webhook" / "_webhook.tpl"
+    text = template.read_text()
+    assert text.count(PATH_LOOKUP) == 1
+    template.write_text(text.replace(PATH_LOOKUP, '.Files.Get "found.json" | fromJson'))
+    with helm_python.Chart.load(tmp_path / "chart") as chart:
+        options = json.dumps({"name": "kbatch", "namespace": "kbatch-system", "is_install": False})
+        files = json.loads(helm_python._native.call_string("helm_render", chart._raw(), "{}", options))
+    expected = webhook(default)["clientConfig"]["service"]["path"]
+    assert expected in "".join(files.values())
+
+
+def test_a_certificate_of_callers_is_asked_for_where_its_authority_is_given(
+    render: Callable[..., Any], default: Any
+) -> None:
+    assert "client-authority" not in json.dumps(default.objects)
+    given = render({"webhook": {"clientCertificates": {"authority": "PEM\n", "names": ["kube-apiserver", "b"]}}})
+    assert given.one("ConfigMap", "kbatch-webhook-client-authority")["data"] == {"ca.crt": "PEM\n"}
+    arguments = given.container("webhook")["args"]
+    assert "--client-authority=/etc/kbatch/client-authority/ca.crt" in arguments
+    assert "--client-names=kube-apiserver,b" in arguments
+    mounts = {mount["mountPath"] for mount in given.container("webhook")["volumeMounts"]}
+    assert "/etc/kbatch/client-authority" in mounts
+    # The pod of `helm test` has no such certificate.
+    assert given.of("Pod") == []
+    anybody = render({"webhook": {"clientCertificates": {"authority": "PEM\n"}}}).container("webhook")["args"]
+    assert not [one for one in anybody if one.startswith("--client-names")]

@@ -195,6 +195,20 @@ def test_groups(ask: Any) -> None:
     assert shown[2].split()[:8] == ["team", "big", "research", "InQueue", "3", "1", "2", "NotEnoughResources"]
 
 
+def test_groups_names_jobs_that_went_past_their_queue(server: ThreadingHTTPServer, ask: Any) -> None:
+    missed: dict[str, Any] = {
+        "metadata": {"name": "night", "namespace": "team", "labels": {"kbatch.dev/queue": "research"}},
+        "spec": {"template": {"spec": {"schedulerName": "default-scheduler"}}},
+    }
+    held = {**missed, "spec": {**missed["spec"], "suspend": True}, "metadata": {**missed["metadata"], "name": "held"}}
+    server.answers["/apis/batch/v1/jobs"] = a_list([missed, held])  # type: ignore[attr-defined]
+    last = ask("groups").stdout.splitlines()[-1]
+    assert last == "Outside of the queue that they name, on the default scheduler: Jobs team/night"
+    assert len(json.loads(ask("groups", "-o", "json").stdout)) == 3
+    server.answers["/apis/batch/v1/jobs"] = FORBIDDEN  # type: ignore[attr-defined]
+    assert "Outside" not in ask("groups").stdout
+
+
 @pytest.mark.usefixtures("server")
 def test_queues(ask: Any) -> None:
     rows = json.loads(ask("queues", "-o", "json").stdout)

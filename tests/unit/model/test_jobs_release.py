@@ -24,7 +24,7 @@ from kbatch.api.objects import (
     PodTemplate,
     ResourceRequirements,
 )
-from kbatch.model.jobs_release import Step, group_for, group_of, patch, step, suspended_by_user, wants_group
+from kbatch.model.jobs_release import Step, group_for, group_of, passed_by, patch, step, suspended_by_user, wants_group
 
 OURS = "kube-batch"
 
@@ -193,3 +193,21 @@ def test_who_suspended_it_can_be_read_off_the_job(what: Job, by_user: bool) -> N
 def test_what_kbatch_does_to_a_job_never_looks_like_its_users_doing() -> None:
     for what, wanted in ((job(), Step.RELEASE), (job("false", suspend=False), Step.HOLD)):
         assert not suspended_by_user(applied(what, wanted))
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ({}, True),
+        ({"scheduler": ""}, True),
+        ({"scheduler": OURS}, False),
+        ({"scheduler": "volcano"}, False),
+        ({"queue": None}, False),
+        ({"mark": "false"}, False),
+        ({"suspend": True}, False),
+        ({"ended": "Complete"}, False),
+    ],
+)
+def test_a_job_went_past_its_queue_where_nobody_held_it_back(given: dict[str, Any], passed: bool) -> None:
+    usual: dict[str, Any] = {"mark": None, "suspend": False, "queue": "q", "scheduler": "default-scheduler"}
+    assert passed_by(job(**{**usual, **given})) is passed

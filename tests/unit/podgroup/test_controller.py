@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kbatch.api.objects import PodGroup
+from kbatch.api.names import QUEUE_LABEL
+from kbatch.api.objects import Job, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.events import Regarding
 from kbatch.kube.informer import Batch
@@ -258,3 +259,26 @@ async def test_that_a_node_is_avoided_is_told_once(api: FakeApi) -> None:
         await controller.reconcile("ns/pg")
     found = [note for reason, note in told if reason == "NodeAvoided"]
     assert found == ["2 of its pods failed on node n1: it is avoided from now on (badNodeLimit 2)"]
+
+
+async def test_of_a_job_that_went_past_its_queue_its_user_is_told_once(api: FakeApi) -> None:
+    told: list[tuple[str, str, str, str]] = []
+
+    class Told:
+        def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+            told.append((regarding.kind, regarding.name, type_, reason))
+
+    controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
+    missed = job(named="")
+    missed.metadata.labels = {QUEUE_LABEL: "research"}
+    missed.spec.template.spec.scheduler_name = "default-scheduler"
+    for _ in range(2):
+        controller.hint(Upsert(missed))
+    assert told == [("Job", "job", "Warning", "PassedByQueue")]
+    assert controller.world.missed == {"ns/job": "j"}
+    controller.hint(Upsert(job(named="")))  # one that names no queue
+    assert controller.world.missed == {}
+    controller.hint(Upsert(missed))
+    controller.hint(Delete(Job, "ns", "job"))
+    assert len(told) == 2
+    assert (controller.world.missed, controller.remembered()) == ({}, 0)

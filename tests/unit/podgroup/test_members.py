@@ -484,3 +484,11 @@ async def test_the_condition_that_stays_behind_is_taken_away_when_no_bind_does_i
 
 def test_nobody_is_told_by_default() -> None:
     Nobody().tell(None, "", "", "", "")  # type: ignore[arg-type]
+
+
+async def test_gates_stay_where_they_are_not_this_process_s_business() -> None:
+    rig = plain_rig(gated("b", IN_QUEUE_GATE))
+    rig.world.groups["ns/pg"].spec.sub_groups = None
+    rig.members._lift_gates = False
+    assert (await rig.keep())[0] == 0
+    assert rig.server.writes == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import ssl
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +65,61 @@ def test_what_is_missing_or_no_certificate_is_named(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("nonsense")
     with pytest.raises(CertificateError, match=r"tls\.crt"):
         Certificates(tmp_path).reload()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Certificates:
+    """Certificates of a server that asks callers for one that `second` signed, of one name."""
+    mount(tmp_path, "first")
+    certificates = Certificates(tmp_path, PAIRS / "second.crt", ["kbatch test second"])
+    certificates.reload()
+    return certificates
+
+
+async def asked(certificates: Certificates, pair: str | None) -> dict[str, Any]:
+    """The certificate that the server sees of a caller with this pair; raises OSError where the two do not agree."""
+    seen: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.set_result(writer.get_extra_info("peercert"))
+        writer.write(b"x")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=certificates.context)
+    context = ssl.create_default_context(cafile=str(PAIRS / "first.crt"))
+    if pair is not None:
+        context.load_cert_chain(PAIRS / f"{pair}.crt", PAIRS / f"{pair}.key")
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+        try:
+            if await reader.read(1) != b"x":
+                raise ConnectionError("closed")
+        finally:
+            writer.close()
+    return await seen
+
+
+async def test_a_caller_without_the_certificate_that_is_asked_for_gets_no_connection(guarded: Certificates) -> None:
+    peer = await asked(guarded, "second")
+    assert guarded.knows(peer)
+    for other in (None, "first"):
+        with pytest.raises(OSError):  # noqa: PT011 - which one depends on who closes first
+            await asked(guarded, other)
+
+
+async def test_of_those_with_the_certificate_only_some_names_are_let_in(tmp_path: Path, guarded: Certificates) -> None:
+    peer = await asked(guarded, "second")
+    assert not Certificates(tmp_path, PAIRS / "second.crt", ["somebody"]).knows(peer)
+    assert Certificates(tmp_path, PAIRS / "second.crt").knows(peer)
+    assert not guarded.knows(None)
+    assert Certificates(tmp_path).knows(None)
+
+
+def test_an_authority_that_is_missing_or_none_is_said(tmp_path: Path) -> None:
+    mount(tmp_path, "first")
+    with pytest.raises(CertificateError, match=r"authority: No such file"):
+        Certificates(tmp_path, tmp_path / "authority").reload()
+    (tmp_path / "authority").write_text("no certificate")
+    with pytest.raises(CertificateError, match="cannot be used"):
+        Certificates(tmp_path, tmp_path / "authority").reload()

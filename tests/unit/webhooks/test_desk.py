@@ -31,7 +31,7 @@ from webhooks.answers import reviewing
 from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
 from webhooks.handlers import DOMAIN, HANDLERS, JOBS, PODGROUPS, QUEUES, make_registry
-from webhooks.server import MalformedReviewError, parse_review
+from webhooks.review import MalformedReviewError, parse_review
 from webhooks.world import ADMITTED_ANNOTATION, World
 
 RESOURCES = {name: (one.group, one.version, one.resource) for name, one in HANDLERS.items()}
@@ -476,3 +476,28 @@ def test_kopf_is_given_each_handler_once() -> None:
     registry = make_registry(Rig().desk)
     assert isinstance(registry, kopf.OperatorRegistry)
     assert {handler.id for handler in registry._webhooks.get_all_handlers()} == set(HANDLERS)
+
+
+async def test_a_large_group_is_read_beside_the_event_loop_and_answered_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    threads: list[bool] = []
+    read = podgroups.read_spec
+
+    def noting(body: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return read(body)
+
+    monkeypatch.setattr(podgroups, "read_spec", noting)
+    given = podgroup()
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    given["spec"] = {"subGroups": [{"name": "w", "minMember": 3, "template": template}]}
+    answers = []
+    for large in (False, True):
+        with reviewing(time.monotonic(), "60s", large=large):
+            answers.append(await rig.desk.podgroup(given, None, dry_run=False))
+    assert answers[0] == answers[1] == {"spec": {"minResources": {"cpu": "6"}}}
+    assert threads == [True, True, False, False]
+    broken = podgroup()
+    broken["spec"] = {"minMember": "many"}
+    with reviewing(time.monotonic(), "60s", large=True):
+        assert await rig.desk.podgroup(broken, None, dry_run=False) == {}

@@ -31,6 +31,7 @@ from tests.unit.webhooks.test_certificates import PAIRS, mount
 from tests.unit.webhooks.test_desk import Rig, deletion, pod, podgroup, review, reviewer
 from webhooks.certificates import Certificates
 from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, PODS, QUEUES, passes
+from webhooks.paths import Paths
 from webhooks.server import ReviewServer
 
 REQUESTS = 10_000
@@ -89,8 +90,8 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
     certificates = Certificates(tmp_path)
     certificates.reload()
     server = ReviewServer(
-        address="127.0.0.1", port=0, certificates=certificates, handlers=HANDLERS, passes=passes(rig.desk),
-        metrics=WebhookMetrics(CollectorRegistry()),
+        address="127.0.0.1", port=0, certificates=certificates, paths=Paths(None), handlers=HANDLERS,
+        passes=passes(rig.desk), metrics=WebhookMetrics(CollectorRegistry()),
     )  # fmt: skip
     work = asyncio.create_task(server.serve())
     handing: Any = server(reviewer(rig))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,13 @@ from prometheus_client import CollectorRegistry
 from kbatch.metrics import WebhookMetrics
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
+from webhooks import review as reviewing
 from webhooks import server as serving
 from webhooks.answers import objects, warn
 from webhooks.certificates import Certificates
-from webhooks.server import MalformedReviewError, Resource, ReviewServer, parse_review
+from webhooks.paths import Paths
+from webhooks.review import MalformedReviewError, Resource, parse_review
+from webhooks.server import ReviewServer
 
 
 def review(**request: Any) -> dict[str, Any]:
@@ -49,7 +54,7 @@ class UnknownResourceError(Exception):
 class Rig:
     """A server with a handler that does what a test says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, paths: Paths | None = None) -> None:
         self.folder = folder
         self.registry = CollectorRegistry()
         self.certificates = Certificates(folder)
@@ -58,6 +63,7 @@ class Rig:
             address="127.0.0.1",
             port=0,
             certificates=self.certificates,
+            paths=paths or Paths(None),
             handlers={"podgroup-defaults": Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")},
             passes=lambda handler, request: request.namespace == "open",
             metrics=WebhookMetrics(self.registry),
@@ -87,6 +93,22 @@ class Rig:
         ):
             return response.status, json.loads(await response.read())
 
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Rig]:
+        """Itself, while its server listens."""
+        serving = asyncio.create_task(self.server.serve())
+        await asyncio.sleep(0)
+        assert self.server.check() == "the port is not open yet"
+        kopfs: Any = self.server(self.handle)
+        kopf = asyncio.create_task(anext(kopfs))
+        await asyncio.wait_for(self.server.listening.wait(), 5)
+        assert self.server.check() is None
+        yield self
+        serving.cancel()
+        await asyncio.gather(serving, kopf, return_exceptions=True)
+        await kopfs.aclose()
+        assert self.server.check() is not None
+
     def counted(self, outcome: str) -> float:
         labels = {"handler": "podgroup-defaults", "outcome": outcome}
         return self.registry.get_sample_value("kbatch_webhook_reviews_total", labels) or 0.0
@@ -95,19 +117,8 @@ class Rig:
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     mount(tmp_path, "first")
-    rig = Rig(tmp_path)
-    serving = asyncio.create_task(rig.server.serve())
-    await asyncio.sleep(0)
-    assert rig.server.check() == "the port is not open yet"
-    kopfs: Any = rig.server(rig.handle)
-    kopf = asyncio.create_task(anext(kopfs))
-    await asyncio.wait_for(rig.server.listening.wait(), 5)
-    assert rig.server.check() is None
-    yield rig
-    serving.cancel()
-    await asyncio.gather(serving, kopf, return_exceptions=True)
-    await kopfs.aclose()
-    assert rig.server.check() is not None
+    async with Rig(tmp_path).running() as rig:
+        yield rig
 
 
 async def test_a_review_reaches_the_handler_and_its_answer_comes_back(rig: Rig) -> None:
@@ -201,6 +212,61 @@ async def test_outcomes_are_told_apart(rig: Rig) -> None:
     rig.answer = {"response": {"uid": "u-1", "allowed": False}}
     await rig.post(json.dumps(review()))
     assert (rig.counted("patched"), rig.counted("denied")) == (1, 1)
+
+
+def large_review() -> bytes:
+    """A change of an object that is as large as objects get, and full of small values."""
+    spec = {f"field-{number}": [number, str(number), {"a": None}] for number in range(60_000)}
+    changed = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": spec}
+    body = json.dumps(review(operation="UPDATE", object=changed, oldObject=changed)).encode()
+    assert serving.MOST_BYTES // 2 < len(body) < serving.MOST_BYTES
+    return body
+
+
+async def longest_slice(work: Coroutine[Any, Any, Any]) -> float:
+    """The most that the event loop's own thread works between two of its turns while this is done, in CPU seconds."""
+    task, longest, before = asyncio.ensure_future(work), 0.0, time.thread_time()
+    while not task.done():
+        await asyncio.sleep(0.0005)
+        now = time.thread_time()
+        longest, before = max(longest, now - before), now
+    await task
+    return longest
+
+
+async def test_large_reviews_are_taken_apart_beside_the_event_loop(rig: Rig) -> None:
+    body = large_review()
+    began = time.thread_time()
+    assert parse_review(body)["request"]["object"]
+    whole = time.thread_time() - began
+
+    async def ask() -> None:
+        assert (await rig.post(body))[0] == 200
+
+    await ask()  # what is made at the first time only
+    assert await longest_slice(ask()) < whole / 3
+    assert rig.objects[-1] == json.loads(body)["request"]["object"]
+
+
+async def test_no_piece_of_a_large_review_takes_much_longer_than_its_largest_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Decoding keeps the interpreter from the event loop also where another thread does it."""
+    body, marks = large_review(), [time.thread_time()]
+    monkeypatch.setattr(time, "sleep", lambda _: marks.append(time.thread_time()))
+    found = reviewing.taken_apart(body)
+    marks.append(time.thread_time())
+    pieces = [after - before for before, after in itertools.pairwise(marks)]
+    assert len(pieces) > 5
+    assert max(pieces) < 0.7 * sum(pieces)
+    assert found.review == json.loads(body)
+
+
+async def test_a_large_body_that_is_no_review_is_answered_as_a_small_one_is(rig: Rig) -> None:
+    for broken in (b"[" * 300_000, large_review()[:-1], json.dumps({"a": ["b"] * 100_000}).encode()):
+        status, answer = await rig.post(broken)
+        assert (status, answer["message"].startswith("not an admission review: ")) == (400, True)
+    assert not rig.reviews
 
 
 def broken(**changes: Any) -> dict[str, Any]:

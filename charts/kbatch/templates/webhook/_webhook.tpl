@@ -66,23 +66,42 @@ certificate until they see the new Secret. Its key was never kept, so it can sig
 {{- end -}}
 {{- end -}}
 
+{{- define "kbatch.ledgerNamespace" -}}
+{{- default (printf "%s-ledgers" (include "kbatch.fullname" .)) .Values.webhook.ledgerNamespace -}}
+{{- end -}}
+
+{{- define "kbatch.pathSecretName" -}}
+{{- printf "%s-path" (include "kbatch.webhookName" .) -}}
+{{- end -}}
+
+{{/*
+The secret that the last part of each path is made of: the value's, else that of the Secret in the cluster, else a new one.
+*/}}
+{{- define "kbatch.pathSecret" -}}
+{{- $found := lookup "v1" "Secret" .Release.Namespace (include "kbatch.pathSecretName" .) -}}
+{{- $kept := get (default dict (default dict $found).data) "secret" | b64dec -}}
+{{- default (default (randAlphaNum 48) $kept) .Values.webhook.pathSecret -}}
+{{- end -}}
+
 {{/*
 What all entries of both configurations have in common: how the webhook is reached, and how long it may take.
 
-Takes (dict "root" $ "path" "queue-deletion" "authority" BASE64), and where it differs "failurePolicy".
+Takes (dict "root" $ "path" "queue-deletion" "authority" BASE64 "secret" TEXT), and where it differs "failurePolicy".
+The path ends in a token that the webhook knows and users of namespaces do not: each handler has its own.
 */}}
 {{- define "kbatch.webhookCall" -}}
+{{- $path := printf "/%s/%s" .path (printf "%s/%s" .secret .path | sha256sum) -}}
 {{- $webhook := .root.Values.webhook -}}
 admissionReviewVersions: [v1]
 clientConfig:
   {{- if $webhook.url }}
-  url: {{ trimSuffix "/" $webhook.url }}/{{ .path }}
+  url: {{ trimSuffix "/" $webhook.url }}{{ $path }}
   {{- else }}
   service:
     name: {{ include "kbatch.webhookName" .root }}
     namespace: {{ .root.Release.Namespace }}
     port: 443
-    path: /{{ .path }}
+    path: {{ $path }}
   {{- end }}
   {{- with .authority }}
   caBundle: {{ . }}
