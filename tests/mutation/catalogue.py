@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tests.mutation import decisions, quotas, reservations, victims
+from tests.mutation import decisions, flows, quotas, reservations, victims
 from tests.mutation.mutant import Mutant
 
-ALL: Final = (*reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *quotas.MUTANTS)
+ALL: Final = (*reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *quotas.MUTANTS, *flows.MUTANTS)
 
 Stage: TypeAlias = "tuple[str, ...]"
 """Tests that are run together, by what pytest calls them."""
@@ -34,11 +34,19 @@ _CASES: Final[Stage] = tuple(
     )
 )  # fmt: skip
 _PROPERTIES: Final[Stage] = ("tests/property",)
+_FLOW: Final[Stage] = (
+    *_unit("flow"), "tests/unit/model/test_usage.py", "tests/unit/plugins/test_flow.py",
+    "tests/unit/simulator/test_flow_cases.py",
+)  # fmt: skip
+_FLOW_PROPERTIES: Final[Stage] = ("tests/property/test_flow.py",)
 
 _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("webhooks/commits.py", (("tests/unit/webhooks/test_commits.py",), _WEBHOOKS)),
     ("webhooks/ledger.py", (("tests/unit/webhooks/test_ledger.py",), _WEBHOOKS)),
     ("webhooks/", (("tests/unit/webhooks/test_pods.py", "tests/unit/webhooks/test_podgroups.py"), _WEBHOOKS)),
+    ("kbatch/model/usage.py", (_FLOW, _FLOW_PROPERTIES)),
+    ("kbatch/engine/plugins/flow/", (_FLOW, _FLOW_PROPERTIES)),
+    ("kbatch/engine/state/promises.py", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/model/quota.py", (("tests/unit/model/test_quota.py",), _ENGINE, _WEBHOOKS, _CASES, _PROPERTIES)),
     ("kbatch/engine/reservation/", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/state/cycle_state.py", (_KEPT, _ENGINE, _CASES, _PROPERTIES)),

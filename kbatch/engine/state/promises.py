@@ -11,19 +11,18 @@ from kbatch.resources import Resources, add_to
 
 @dataclass(slots=True)
 class _Promise:
-    """One group's: `amounts`, of which it had `then` already; `left` is what is counted now."""
+    """One group's; `left` is what of `amounts` is counted now."""
 
     job: JobState
     amounts: Resources
-    then: Resources
     left: Resources
 
 
 class Promises:
     """The promises of one session, by queue.
 
-    A promise shrinks by what the group has placed since, and ends when its minimum is placed. What open statements do
-    counts once they are committed.
+    A promise ends when the group's minimum is placed, which is done as a whole. What open statements do counts once
+    they are committed.
 
     Args:
         committed: keys of the groups whose sums have changed for good; grows.
@@ -39,7 +38,7 @@ class Promises:
         """The group is in queue, and is promised so much beyond what it has."""
         self._catch_up()
         self._count(self._kept.pop(job.key, None), -1)
-        promise = self._kept[job.key] = _Promise(job, dict(amounts), dict(job.allocated), {})
+        promise = self._kept[job.key] = _Promise(job, dict(amounts), {})
         promise.left = _left(promise)
         self._count(promise, 1)
 
@@ -88,14 +87,7 @@ class Promises:
 
 def _left(promise: _Promise) -> Resources:
     job = promise.job
-    if not job.in_queue or not job.missing():
-        return {}
-    found: Resources = {}
-    for name, amount in promise.amounts.items():
-        more = amount - max(0, job.allocated.get(name, 0) - promise.then.get(name, 0))
-        if more > 0:
-            found[name] = more
-    return found
+    return promise.amounts if job.in_queue and job.missing() else {}
 
 
 def _subtract(vector: Resources, less: Mapping[str, int]) -> None:

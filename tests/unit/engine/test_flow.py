@@ -138,7 +138,9 @@ def test_without_a_half_life_only_what_runs_counts() -> None:
     assert bound(run(model, flow("halfTime: 0"), state=past(a=9.0))) == {"a": 1}
 
 
-def test_jobs_of_a_queue_go_by_priority_then_age() -> None:
+@pytest.mark.parametrize("actions", ["enqueue, allocate", "allocate"])
+def test_jobs_of_a_queue_go_by_priority_then_age(actions: str) -> None:
+    """Also where the plugin priority is not configured."""
     model = world(
         [queue("a"), priority_class("high", 10)],
         node("n", "2"),
@@ -146,7 +148,7 @@ def test_jobs_of_a_queue_go_by_priority_then_age() -> None:
         [group("older", queue="a", at=0), pod("older-0", of="older")],
         [group("young", queue="a", at=5, priority_class_name="high"), pod("young-0", of="young")],
     )
-    by = policy("actions: 'enqueue, allocate'\ntiers:\n- plugins: [{name: gang}, {name: predicates}, {name: flow}]\n")
+    by = policy(f"actions: '{actions}'\ntiers:\n- plugins: [{{name: gang}}, {{name: predicates}}, {{name: flow}}]\n")
     assert sorted(run(model, by).binds) == ["older-0", "young-0"]
 
 
@@ -290,6 +292,29 @@ def test_nobody_gives_to_who_has_used_more_until_that_has_faded() -> None:
     assert before.evicted == []
     late = (wake - EPOCH) // SECOND + 1
     assert len(run(model, flow("halfTime: 60"), now=late, state=state).evicted) == 2
+
+
+@pytest.mark.parametrize(("used", "comes_in"), [({}, True), ({"c": 8.0}, False)])
+def test_nobody_comes_in_queue_for_room_that_is_not_given(used: dict[str, float], comes_in: bool) -> None:
+    model = world(
+        [queue("a"), queue("c")],
+        node("n", "6"),
+        [pod(f"a-{at}", on="n", queue="a") for at in range(6)],
+        group("g", 2, queue="c", min_resources={"cpu": "2"}),
+    )
+    assert run(model, flow(), state=past(**used)).verdicts["ns/g"].enqueued is comes_in
+
+
+@pytest.mark.parametrize(("weights", "evicted"), [("{memory: 0}", 0), ("{cpu: 0, memory: 1}", 1)])
+def test_nobody_gives_to_who_would_have_more_with_what_it_asks(weights: str, evicted: int) -> None:
+    """a has more memory than it deserves, but little cpu; c has nothing, and asks for much of that."""
+    model = world(
+        [queue("a"), queue("c")],
+        node("n", "100", "4Gi"),
+        [pod(f"a-{at}", "100m", memory="1Gi", on="n", queue="a") for at in range(4)],
+        pod("c-0", "4", memory="1Gi", queue="c"),
+    )
+    assert len(run(model, flow(f"weights: {weights}")).evicted) == evicted
 
 
 def test_a_queue_that_is_not_reclaimable_gives_nothing() -> None:
