@@ -59,6 +59,10 @@ def validate(model: ClusterModel) -> None:
         _check(queue.holders.keys() == holders, queue.name)
         asked = add(*(job.request for job in queue.jobs.values()))
         _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
+        ending = [job for job in queue.jobs.values() if job.ends]
+        held = add(*(job.allocated for job in ending))
+        _check({k: v for k, v in held.items() if v} == queue.ending, queue.name)
+        _check(sum(job.charged for job in ending) == queue.charged, queue.name)
 
 
 def _bars(model: ClusterModel, job: Job) -> bool:

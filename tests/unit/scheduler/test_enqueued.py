@@ -47,6 +47,18 @@ def test_the_last_decision_counts() -> None:
     assert job.group.status.scheduling_attempts == 1
 
 
+def test_what_it_is_charged_counts_from_the_decision_on() -> None:
+    one = group(version="10")
+    one.spec.lifetime_seconds = 60
+    cache = cache_with(queue(), one)
+    cache.decided("ns/g", uid(cache), [IN], 0, "2.5")
+    assert cache.model.jobs["ns/g"].charged == 2_500_000
+    assert cache.model.queues["default"].charged == 2_500_000
+    cache.decided("ns/g", uid(cache), [OUT], 1)
+    cache.model.refresh()
+    assert cache.model.queues["default"].charged == 0
+
+
 def test_deciding_the_same_again_keeps_the_time_of_the_first() -> None:
     cache = cache_with(queue(), group(version="10"))
     cache.decided("ns/g", uid(cache), [IN], 0)

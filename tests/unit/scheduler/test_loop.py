@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from kbatch.engine import (
     Observer,
     Outcome,
     Policy,
+    QueueStanding,
     Report,
     Snapshot,
     Transaction,
@@ -124,6 +126,27 @@ async def test_the_first_cycle_runs_at_once_and_then_only_on_events() -> None:
         cache.receive(told(pod("a")))
         await until(lambda: scheduler.cycles == 2)
         assert script.memos[1].policy == "next", "the memo of one cycle goes into the next"
+
+
+def ran(scheduler: Scheduler, cycles: int) -> bool:
+    return scheduler.cycles == cycles
+
+
+async def test_what_a_cycle_says_of_queues_is_told_where_there_is_anything_new() -> None:
+    said: list[Any] = [{"a": QueueStanding(None, 1, 0, 0)}, None, {}]
+    heard: list[Any] = []
+
+    def decide(*_: Any) -> Generator[Transaction | Verdict, None, Outcome]:
+        yield from ()
+        return Outcome(Memo(), CycleState(), None, queues=said.pop(0))
+
+    cache = cache_with(node("n"))
+    async with running(cache, decide, queues=heard.append) as (scheduler, _, _):
+        for number in range(1, 4):
+            await until(partial(ran, scheduler, number))
+            if said:
+                cache.receive(told(pod(f"p{number}")))
+    assert heard == [{"a": QueueStanding(None, 1, 0, 0)}, {}], "None: nothing has happened"
 
 
 async def test_what_a_cycle_decided_before_it_failed_is_told_with_its_number(

@@ -63,6 +63,7 @@ def server(cache: Cache) -> Any:
         written.status.conditions = (*kept, *(msgspec.convert(one, Condition) for one in sent["conditions"]))
         written.status.scheduling_attempts = sent.get("schedulingAttempts", 0)
         written.status.estimated_start = msgspec.convert(sent.get("estimatedStart"), EstimatedStart | None)
+        written.status.excess_charged = sent.get("excessCharged")
         return msgspec.json.encode(written)
 
     return answer
@@ -120,6 +121,20 @@ async def test_conditions_are_applied_once_and_not_again() -> None:
         await asyncio.sleep(0.05)
         assert len(api.calls) == 1
         assert writer.pending == 0
+
+
+async def test_what_a_group_is_charged_is_written_and_taken_back() -> None:
+    api, cache = FakeApi(), cache_with(group())
+    async with writing(api, cache) as writer:
+        for charged, said in ((2_500_000, "2.5"), (2_500_000, "2.5"), (3_000_000, 3), (0, None)):
+            verdict = msgspec.structs.replace(waiting()["ns/g"], charged=charged)
+            finish(writer.report(Report({"ns/g": verdict})))
+            assert await writer.drain(2)
+            assert api.calls[-1].body["status"].get("excessCharged") == said
+            job = cache.model.jobs["ns/g"]
+            assert job.group is not None
+            assert job.group.status.excess_charged == said
+    assert len(api.calls) == 3
 
 
 async def test_a_flip_moves_the_time_and_new_words_do_not() -> None:
