@@ -10,6 +10,7 @@ import pytest
 
 from kbatch.api.objects import Node, Pod, PodCondition, Taint
 from kbatch.engine import Bind, Transaction
+from kbatch.kube.events import EventRecorder
 from kbatch.model.events import Delete, Unreadable
 from operators.scheduler.cache import Cache
 from tests.unit.scheduler.fakes import FakeApi, cache_with, conflict, group, node, pod, queue, told, until
@@ -149,3 +150,13 @@ async def test_of_a_pod_that_cannot_be_read_any_more_the_watch_tells() -> None:
 
 def _unknown(cache: Cache, key: str) -> bool:
     return key not in cache.model.tasks
+
+
+async def test_that_a_pod_is_scheduled_is_counted_where_there_is_no_room_to_tell_it() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("a"), pod("b"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher._binder._recorder = EventRecorder(api, controller="test", instance="test", remarks=1)
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: result(dispatcher, "ok") == 2)
+        assert dispatcher._metrics.events_dropped._value.get() == 1
