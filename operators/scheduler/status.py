@@ -26,17 +26,16 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Condition, EstimatedStart, PodGroup, RawQuantity, timestamp_us
+from kbatch.api.objects import EstimatedStart, PodGroup, timestamp_us
 from kbatch.api.reasons import BindFailed, NotEnoughTasks, Reason
-from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
+from kbatch.engine import Report, Verdict, verdict_conditions
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -51,6 +50,15 @@ from kbatch.times import SECOND
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
 from operators.scheduler.good_news import GoodNews
+from operators.scheduler.wanted import (
+    Difference,
+    Wanted,
+    conditions_differ,
+    difference,
+    manifest,
+    start_moved,
+    start_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -72,10 +80,6 @@ MESSAGES_A_SECOND: Final = 20
 START_SECONDS: Final = 30.0
 """When a group is to start is not rewritten sooner than this after it was written."""
 
-START_MOVED: Final = 30 * SECOND
-START_PART: Final = 10
-"""It is rewritten when it has moved by more than this (microseconds), and by more than such a part of the wait."""
-
 LOOK_SECONDS: Final = 0.05
 """How often it is seen whether binds have been confirmed."""
 
@@ -91,19 +95,6 @@ AGAIN_SECONDS: Final = 1.0
 
 GROUPS_AT_ONCE: Final = 50
 """To say how so many groups stand takes a millisecond or two."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a group's status should say: the conditions without times, how often it was sent back, its charge, and when
-    it is to start.
-    """
-
-    uid: str
-    conditions: tuple[Condition, ...]
-    attempts: int
-    charged: RawQuantity | None = None
-    estimate: StartEstimate | None = None
 
 
 class StatusWriter:
@@ -188,10 +179,10 @@ class StatusWriter:
             sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
             counts = conditions.of_types(wanted.conditions, sure)
             self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
-            difference = _difference(group, wanted)
-            if difference == _STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
+            apart = difference(group, wanted)
+            if apart is Difference.STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
                 # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
-                difference = _MESSAGE
+                apart = Difference.MESSAGE
                 self._wrote.setdefault(key, self._clock() - self._message_seconds + FIRST_SECONDS)
             self._first.pop(key, None)
             self._urgent.pop(key, None)
@@ -199,7 +190,7 @@ class StatusWriter:
             self._good.discard(key)
             self._held.pop(key, None)
             if self._makes_pods(key, group, wanted):
-                self._first[key] = wanted if not verdict.scheduled else _let_in(wanted)
+                self._first[key] = wanted if not verdict.scheduled else wanted.let_in
                 if not verdict.scheduled:
                     continue
             if not verdict.scheduled and self._cache.leaving(key):
@@ -211,9 +202,9 @@ class StatusWriter:
                 refused = standing is not None and standing.status == conditions.FALSE
                 if standing is None or not refused or standing.reason == BindFailed.code:
                     continue
-            if difference == _STATUS:
+            if apart is Difference.STATUS:
                 self._urgent[key] = wanted
-            elif difference == _MESSAGE:
+            elif apart is Difference.MESSAGE:
                 self._patient[key] = wanted
         if self._first or self._urgent or self._patient or self._held:
             self._work.set()
@@ -251,7 +242,7 @@ class StatusWriter:
                     waits = msgspec.structs.replace(verdict, scheduled=False, reason=reason)
                     said = verdict_conditions(waits, group.metadata.generation)
                     failed = Wanted(wanted.uid, said, wanted.attempts, wanted.charged)
-                    if _difference(group, failed) == _STATUS:
+                    if difference(group, failed) is Difference.STATUS:
                         self._urgent[key] = failed
         ended = self._clock()
         self._look_again = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - began))
@@ -358,17 +349,17 @@ class StatusWriter:
         group = self._cache.groups.get(key)
         if group is None or now - self._started.get(key, now - START_SECONDS) >= START_SECONDS:
             return False
-        return _conditions_differ(group, wanted) == _NOTHING
+        return conditions_differ(group, wanted) is Difference.NOTHING
 
     def _start(self, key: str, group: PodGroup, wanted: Wanted) -> EstimatedStart | None:
         """What is to be written now of when a group is to start: what stands, unless it moved and that may be said."""
         standing, now = group.status.estimated_start, self._wrote[key]
         rests = now - self._started.get(key, now - START_SECONDS) < START_SECONDS
-        moved = _start_moved(standing, wanted.estimate)
+        moved = start_moved(standing, wanted.estimate)
         if not moved or (rests and standing is not None and wanted.estimate is not None):
             return standing
         self._started[key] = now
-        return _start_of(wanted.estimate)
+        return start_of(wanted.estimate)
 
     async def _write(self, key: str, wanted: Wanted, since: float) -> bool:
         """Write one group's status; False if the server should be left alone for a moment."""
@@ -388,7 +379,7 @@ class StatusWriter:
     async def _apply(self, key: str, wanted: Wanted, since: float) -> bool:
         group = self._cache.groups.get(key)
         # By now the group may be gone, be another one, or say so already.
-        if group is None or group.metadata.uid != wanted.uid or _difference(group, wanted) == _NOTHING:
+        if group is None or group.metadata.uid != wanted.uid or difference(group, wanted) is Difference.NOTHING:
             return True
         if key in self._outdated:
             return await self._read(key, wanted)
@@ -398,8 +389,8 @@ class StatusWriter:
             self._wrote = {kept: at for kept, at in self._wrote.items() if kept in self._cache.groups}
             self._started = {kept: at for kept, at in self._started.items() if kept in self._cache.groups}
         try:
-            manifest = _manifest(group, wanted, start)
-            payload = await apply_status(self._api, PODGROUPS, manifest, FIELD_MANAGER, force=True)
+            wording = manifest(group, wanted, start)
+            payload = await apply_status(self._api, PODGROUPS, wording, FIELD_MANAGER, force=True)
         except NotLeadingError:
             return False
         except ApiError as error:
@@ -457,90 +448,10 @@ class StatusWriter:
         return True
 
 
-def _let_in(wanted: Wanted) -> Wanted:
-    """Of what a group should say, that it is in queue: the rest is not true yet."""
-    let_in = conditions.of_types(wanted.conditions, {conditions.ENQUEUED})
-    return Wanted(wanted.uid, let_in, wanted.attempts, wanted.charged, wanted.estimate)
-
-
-_NOTHING: Final = 0
-_MESSAGE: Final = 1
-_STATUS: Final = 2
-
-
 def _new(group: PodGroup) -> bool:
     """Whether nothing was said of the group yet, and it was made a moment ago."""
     created = timestamp_us(group.metadata.creation_timestamp)
     return not group.status.conditions and created is not None and time.time() - created / SECOND < 2 * FIRST_SECONDS
-
-
-def _difference(group: PodGroup, wanted: Wanted) -> int:
-    """How far a group's status is from what it should say: nothing, only words or its start, or a status or reason."""
-    moved = _start_moved(group.status.estimated_start, wanted.estimate)
-    return max(_conditions_differ(group, wanted), _MESSAGE if moved else _NOTHING)
-
-
-def _conditions_differ(group: PodGroup, wanted: Wanted) -> int:
-    """The same but for its start."""
-    present = {condition.type: condition for condition in group.status.conditions or ()}
-    numbers = group.status.scheduling_attempts, group.status.excess_charged
-    found = _NOTHING if numbers == (wanted.attempts, wanted.charged) else _STATUS
-    for condition in wanted.conditions:
-        now = present.get(condition.type)
-        if now is None or (now.status, now.reason) != (condition.status, condition.reason):
-            return _STATUS
-        if (now.message, now.observed_generation) != (condition.message, condition.observed_generation):
-            found = max(found, _MESSAGE)
-    return found
-
-
-def _start_moved(standing: EstimatedStart | None, estimate: StartEstimate | None) -> bool:
-    """Whether when a group is to start has changed so much that it is worth a write."""
-    if standing is None or estimate is None:
-        return standing is not None or estimate is not None
-    pairs = ((standing.time, estimate.time), (standing.latest, estimate.latest))
-    if standing.basis != estimate.basis or any((said is None) != (now is None) for said, now in pairs):
-        return True
-    least = START_MOVED
-    if estimate.time is not None:
-        least = max(least, (estimate.time - int(time.time() * SECOND)) // START_PART)
-    return any(
-        abs((timestamp_us(said) or 0) - now) > least for said, now in pairs if said is not None and now is not None
-    )
-
-
-def _start_of(estimate: StartEstimate | None) -> EstimatedStart | None:
-    if estimate is None:
-        return None
-    return EstimatedStart(time=_instant(estimate.time), latest=_instant(estimate.latest), basis=estimate.basis)
-
-
-def _instant(instant: int | None) -> str | None:
-    """An instant as Kubernetes writes times: in whole seconds, rounded up."""
-    if instant is None:
-        return None
-    return datetime.fromtimestamp(-(-instant // SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _manifest(group: PodGroup, wanted: Wanted, start: EstimatedStart | None) -> dict[str, Any]:
-    """All that this manager owns, every time: what an apply leaves out is removed."""
-    own = conditions.of_types(group.status.conditions, conditions.SCHEDULER_TYPES)
-    merged = conditions.merge(own, wanted.conditions, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-    status: dict[str, Any] = {"conditions": _plain(merged)}
-    if wanted.attempts:
-        status["schedulingAttempts"] = wanted.attempts
-    if wanted.charged is not None:
-        status["excessCharged"] = wanted.charged
-    if start is not None:
-        status["estimatedStart"] = msgspec.to_builtins(start)
-    meta = group.metadata
-    precondition = {"resourceVersion": meta.resource_version}
-    return {"metadata": {"name": meta.name, "namespace": meta.namespace, **precondition}, "status": status}
-
-
-def _plain(own: Sequence[Condition]) -> list[dict[str, Any]]:
-    """The conditions as JSON, with the empty reason and message that the schema wants spelled out."""
-    return [{"reason": "", "message": "", **msgspec.to_builtins(condition)} for condition in own]
 
 
 def _scheduled(group: PodGroup) -> bool:
