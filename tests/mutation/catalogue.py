@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tests.mutation import decisions, flows, quotas, reservations, victims
+from tests.mutation import decisions, flows, placement, quotas, reservations, victims
 from tests.mutation.mutant import Mutant
 
-ALL: Final = (*reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *quotas.MUTANTS, *flows.MUTANTS)
+ALL: Final = (
+    *reservations.MUTANTS, *victims.MUTANTS, *decisions.MUTANTS, *placement.MUTANTS, *quotas.MUTANTS, *flows.MUTANTS,
+)  # fmt: skip
 
 Stage: TypeAlias = "tuple[str, ...]"
 """Tests that are run together, by what pytest calls them."""
@@ -20,17 +22,18 @@ def _unit(*names: str) -> Stage:
 _KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue")
 _ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
-    *_unit("evictions", "victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
+    *_unit("evictions", "victims", "failing_victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
 )  # fmt: skip
 _PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
 _ELASTIC: Final = _unit("growth", "shrinking")
+_STANDING: Final = _unit("topology", "domain_choice", "node_sets", "whole_nodes")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
 _WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
 _CASES: Final[Stage] = tuple(
     f"tests/unit/simulator/test_{name}.py"
     for name in (
         "reservation_cases", "victim_cases", "gang_cases", "demand_cases", "more_cases", "model_cases", "cases",
-        "elastic_cases", "examples",
+        "elastic_cases", "topology_cases", "whole_node_cases", "examples",
     )
 )  # fmt: skip
 _PROPERTIES: Final[Stage] = ("tests/property",)
@@ -55,12 +58,21 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("kbatch/engine/carryover/awake.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/carryover/backlog.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/actions/enqueue.py", (_ADMITTED, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/model/domains.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/plugins/topology/", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/placement/together.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/placement/node_sets.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/placement/clearable.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/session/whole_nodes.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/preemption/closeness.py", (_STANDING, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/model/bad_nodes.py", (_unit("bad_nodes"), _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/session/hourly.py", (_unit("hourly"), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/preemption/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/plugins/", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/consent.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/session/voting.py", (_VICTIMS, _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/state/growth.py", (_ELASTIC, _ENGINE, _CASES, _PROPERTIES)),
-    ("kbatch/engine/state/shrinking.py", (_ELASTIC, _ENGINE, _CASES, _PROPERTIES)),
+    ("kbatch/engine/state/shrinking.py", ((*_ELASTIC, *_unit("lost_work")), _ENGINE, _CASES, _PROPERTIES)),
     ("kbatch/engine/", (_PLACED, _ENGINE, _CASES, _PROPERTIES)),
 )
 

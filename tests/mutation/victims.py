@@ -95,6 +95,11 @@ MUTANTS: Final = (
         "a group that may never be disrupted is",
     ),
     Mutant(
+        "failed-stay-candidates", _POOL,
+        "index.refresh(at_once=left_out)", "index.refresh(at_once=False)",
+        "the pods of a group that failed are asked for again, and nobody else is evicted in their stead",
+    ),
+    Mutant(
         "the-young-may-go", _POOL,
         "job.key == own or consent.too_young(job)", "job.key == own",
         "a group is evicted within its minRuntimeSeconds",
