@@ -10,6 +10,7 @@ from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, Queue
 from kbatch.engine import Memo, build_policy
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
     EPOCH,
@@ -264,6 +265,69 @@ def test_whole_nodes_are_kept_whole() -> None:
     found = run(model, EASY, now=10)
     assert planned(found, "wide") == 100
     assert list(found.binds) == ["b"]
+
+
+def test_the_part_of_a_hard_cap_that_a_planned_start_needs_is_kept() -> None:
+    hard = queue("default", capability={"cpu": "6"})
+    model = world(node("n1", "16"), hard, busy(100), pod("wide", "5", at=1), pod("a", "2", at=2), pod("b", "1", at=3))
+    found = run(model, EASY, now=10)
+    assert (planned(found, "wide"), found.binds) == (100, {"b": "n1"})
+
+
+# --- promises ---------------------------------------------------------------------------------------------------------
+
+
+def again(model: ClusterModel, before: Decisions, now: int) -> Decisions:
+    """The next cycle, which knows what was promised."""
+    assert before.outcome is not None
+    return run(model, CONSERVATIVE, now=now, state=before.outcome.state)
+
+
+def test_a_promise_is_made_again_when_something_has_ended() -> None:
+    model = world(node("n1"), node("n2"), busy(100), busy(50, on="n2", name="other"), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    assert planned(first, "wide") == 100
+    model.apply(Delete(Pod, "ns", "busy"))
+    assert planned(again(model, first, 20), "wide") == 50
+
+
+def test_a_promise_that_comes_due_beside_an_overrun_moves() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    second = again(model, first, 99)
+    assert planned(second, "wide") == 100
+    assert planned(again(model, second, 100), "wide") == 110
+
+
+def test_a_promise_that_counts_on_what_does_not_come_moves() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    model.apply(Upsert(busy(300)))
+    assert planned(again(model, first, 20), "wide") == 300
+
+
+def test_a_promise_keeps_its_nodes_and_its_place() -> None:
+    model = world(node("n1"), node("n2"), node("n3"), busy(100), busy(100, on="n2", name="other"), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    assert first.outcome is not None
+    assert [start.job for start in first.outcome.state.planned] == ["ns/wide"]
+    assert {node for _, node in first.outcome.state.planned[0].places} == {"n1", "n2"}
+    model.apply(Upsert(saying(pod("next", "4", at=2), 500)))
+    model.apply(Upsert(pod("long", "4", at=3)))
+    second = again(model, first, 20)
+    assert (planned(second, "wide"), second.binds) == (100, {"next": "n3"})
+    assert second.outcome is not None
+    assert second.outcome.state.planned[0] == first.outcome.state.planned[0]
+    assert [start.job.partition("#")[0] for start in second.outcome.state.planned] == ["ns/wide", "ns/long"]
+
+
+def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    model.apply(Upsert(pod("equal", "4", at=3)))
+    assert again(model, first, 20).binds == {}
+    model.apply(Upsert(pod("higher", "4", at=4, priority=10)))
+    assert again(model, first, 20).binds == {"higher": "n2"}
 
 
 def test_the_memo_changes_nothing() -> None:

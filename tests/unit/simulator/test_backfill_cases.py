@@ -110,3 +110,55 @@ def test_the_check_finds_nothing_where_ends_are_kept(mode: str, tmp_path: Path) 
     assert found["backfill"]["delayed"] == []
     assert found["backfill"]["beside"] >= 1
     assert "backfill" not in json.loads(CliRunner().invoke(app, [*command, "-o", "json"]).stdout)
+
+
+GROUPS = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '4'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: '4'}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: busy, annotations: {kbatch.dev/expected-seconds: '900', simulate.kbatch.dev/duration: '900'}}
+  spec: {schedulerName: kube-batch, nodeName: n1, containers: [{name: main, resources: {requests: {cpu: '4'}}}]}
+"""
+
+
+def group(name: str, arrival: int, pods: int, cpu: int, seconds: int) -> str:
+    """A PodGroup whose pods come when it is in queue, and which is sent back when it is not whole in time."""
+    return f"""
+- apiVersion: scheduling.incubator.k8s.io/v1alpha1
+  kind: PodGroup
+  metadata:
+    name: {name}
+    annotations: {{kbatch.dev/expected-seconds: '{seconds}', simulate.kbatch.dev/arrival: '{arrival}'}}
+  spec:
+    minMember: {pods}
+    scheduleTimeoutSeconds: 60
+    subGroups:
+    - name: w
+      minMember: {pods}
+      template:
+        metadata: {{annotations: {{simulate.kbatch.dev/duration: '{seconds}'}}}}
+        spec:
+          schedulerName: kube-batch
+          containers: [{{name: main, resources: {{requests: {{cpu: '{cpu}'}}}}}}]
+"""
+
+
+@planning
+def test_groups_come_in_queue_for_their_planned_starts_and_are_not_late_while_they_wait(
+    simulate: Callable[..., Any], mode: str
+) -> None:
+    text = GROUPS + group("wide", 5, 2, 4, 50) + group("next", 6, 2, 3, 50) + group("short", 20, 1, 2, 600)
+    outcome = simulate(text, MODES[mode])
+    enqueued = [
+        (name.removeprefix("default/"), cycle["time"]) for cycle in outcome.cycles for name in cycle["enqueued"]
+    ]
+    came = 6.0 if mode == "conservative" else 900.0
+    assert sorted(enqueued) == [("next", came), ("short", 20.0), ("wide", 5.0)]
+    found = starts(outcome)
+    assert {name: found[f"{name}-w-0"] for name in ("wide", "next", "short")} == {
+        "wide": 900.0, "next": 950.0, "short": 20.0,
+    }  # fmt: skip
