@@ -19,7 +19,7 @@ def _unit(*names: str) -> Stage:
     return tuple(f"tests/unit/engine/test_{name}.py" for name in names)
 
 
-_KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue")
+_KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue", "planned_starts")
 _ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
     *_unit("evictions", "victims", "failing_victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
@@ -33,7 +33,7 @@ _CASES: Final[Stage] = tuple(
     f"tests/unit/simulator/test_{name}.py"
     for name in (
         "reservation_cases", "victim_cases", "gang_cases", "demand_cases", "more_cases", "model_cases", "cases",
-        "elastic_cases", "topology_cases", "whole_node_cases", "examples",
+        "elastic_cases", "topology_cases", "whole_node_cases", "backfill_cases", "examples",
     )
 )  # fmt: skip
 _PROPERTIES: Final[Stage] = ("tests/property",)

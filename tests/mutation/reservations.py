@@ -14,6 +14,8 @@ _BELOW: Final = f"{_ROOM}/below_minimum.py"
 _NOMINATIONS: Final = f"{_ROOM}/nominations.py"
 _AGEING: Final = f"{_ROOM}/ageing.py"
 _CYCLE_STATE: Final = "kbatch/engine/state/cycle_state.py"
+_PLANNED: Final = "kbatch/engine/reservation/planned.py"
+_STARTS_KEPT: Final = "kbatch/engine/reservation/kept.py"
 _TIMELINE: Final = "kbatch/engine/state/timeline.py"
 
 MUTANTS: Final = (
@@ -240,5 +242,52 @@ MUTANTS: Final = (
         "stuck-off-by-one", _TIMELINE,
         "task.release_at + self._grace <= self._now", "task.release_at + self._grace < self._now",
         "at the instant for which the cycle asked to be woken the room is still expected",
+    ),
+    # --- planned starts -----------------------------------------------------------------------------------------------
+    Mutant(
+        "what-has-ended-counts-twice", _STARTS_KEPT,
+        "if since < end.at <= moment:", "if end.at <= moment:",
+        "room that is free already is taken for room that comes free",
+    ),
+    Mutant(
+        "gone-in-time-off-by-one", _PLANNED,
+        "return until is None or until > start.at", "return until is None or until >= start.at",
+        "who ends at the planned instant is kept out",
+    ),
+    Mutant(
+        "promise-before-priority", _PLANNED,
+        "job.priority > holder.priority:\n            return False",
+        "job.priority > holder.priority:\n            return True",
+        "a job of higher priority waits for a promise to a lower one",
+    ),
+    Mutant(
+        "in-time-and-waiting", _PLANNED,
+        "self.hurried = len(those) < len(minded)", "self.hurried = False",
+        "a job that is in time only if it starts now is nominated",
+    ),
+    Mutant(
+        "cap-not-kept", _PLANNED,
+        "+ freed - asked[name]", "+ freed",
+        "others take the part of a hard cap that a planned start needs",
+    ),
+    Mutant(
+        "neighbours-stay", "kbatch/engine/reservation/ahead.py",
+        "if not self._heeded:", "if True:",
+        "a gang is not planned onto nodes that its own kind is going to leave",
+    ),
+    Mutant(
+        "binds-of-the-cycle-forgotten", "kbatch/engine/reservation/ends.py",
+        "if length is not None:\n                    found.append", "if False:\n                    found.append",
+        "what this cycle has started never ends",
+    ),
+    Mutant(
+        "ends-improve-nothing", "kbatch/engine/reservation/promises.py",
+        "if ended or due or", "if due or",
+        "a promise stands although something has ended before its time",
+    ),
+    Mutant(
+        "promises-unconfirmed", "kbatch/engine/reservation/promises.py",
+        "if end.at <= start.at:", "if True:",
+        "a promise counts on pods that will not have ended",
     ),
 )  # fmt: skip
