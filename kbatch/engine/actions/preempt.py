@@ -49,6 +49,8 @@ class Preempt(Action):
 def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     """Run the action."""
     session = context.session
+    if context.planned is not None:
+        context.planned.lift()  # what is planned for a job is not what others were promised; each is told of it below
     lines = yield from lines_of(session)
     coming = _to_come(context)
     for job, _ in coming.values():
