@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, Queue
+from kbatch.decisions.state import read_state, write_state
 from kbatch.engine import Memo, build_policy
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
@@ -377,3 +379,14 @@ def test_quoted_arguments_mean_the_same() -> None:
     text = "actions: [allocate, {name: backfill, arguments: {mode: easy, depth: 2}}]" + TIERS
     one, other = (build_policy(parse(text.replace("2", depth), "f")) for depth in ("2", '"2"'))
     assert one.fingerprint == other.fingerprint != EASY.fingerprint
+
+
+def test_promises_go_through_a_decision_log_as_they_are() -> None:
+    model = world(node("n1"), node("n2"), busy(100), wide(), pod("after", "4", at=2))
+    found = run(model, CONSERVATIVE, now=10)
+    assert found.outcome is not None
+    state = found.outcome.state
+    assert len(state.planned) == 2
+    assert state.free is not None
+    text = msgspec.json.encode(write_state(state))
+    assert read_state(msgspec.json.decode(text), CONSERVATIVE) == state
