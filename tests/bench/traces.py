@@ -50,10 +50,10 @@ class Row:
 
 
 ROWS: Final = {
-    "easy": Row("easy", 0.45, 86_400, 60.0, 50),
-    "conservative": Row("conservative", 0.45, 86_400, 180.0, 50),
-    "easy-deep": Row("easy", 0.6, 4 * 86_400, None, 800),
-    "conservative-deep": Row("conservative", 0.6, 4 * 86_400, None, 800),
+    "easy": Row("easy", 0.52, 86_400, 60.0, 50),
+    "conservative": Row("conservative", 0.52, 86_400, 180.0, 50),
+    "easy-deep": Row("easy", 0.7, 7 * 86_400, None, 800),
+    "conservative-deep": Row("conservative", 0.7, 7 * 86_400, None, 800),
 }
 
 

@@ -201,9 +201,10 @@ class UnitTimeline(Timeline):
         if free and self._in_vain:
             begin = self.times[first]
             self._in_vain = [each for each in self._in_vain if each[2] <= begin and each[3] < begin]
+        change = placed.bit_count() if free else -placed.bit_count()
         for stretch in range(first, last):
-            rooms[stretch] = room = rooms[stretch] | placed if free else rooms[stretch] & ~placed
-            counts[stretch] = room.bit_count()
+            rooms[stretch] ^= placed  # all of it is taken, or none
+            counts[stretch] += change
 
     def _insert(self, stretch: int) -> None:
         self._free.insert(stretch, self._free[stretch - 1])
