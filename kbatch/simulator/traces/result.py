@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kbatch.resources import format_resources
+from kbatch.resources import CPU, canonical_quantity
 from kbatch.simulator.traces.check import Delay
 from kbatch.simulator.traces.cluster import Cluster
 from kbatch.simulator.traces.jobs import DIMENSIONS, Job
@@ -124,11 +124,11 @@ class TraceResult:
         """As it stands in `queues`: how the queues stand at the end."""
         if self.engine is not None:
             return self.engine.queues
-        name = DIMENSIONS[self.usage.dimension]
+        name = DIMENSIONS[self.usage.dimension]  # of what is told in thousandths, as of cores
         return {
             queue: {
-                "deserved": format_resources({name: use.deserved if use.asked else 0}),
-                "allocated": format_resources({name: use.held}),
+                "deserved": {name: canonical_quantity(CPU, use.deserved if use.asked else 0)},
+                "allocated": {name: canonical_quantity(CPU, use.held)},
                 "share": round(use.held / use.deserved, 6) if use.asked and use.deserved else 0.0,
             }
             for queue, use in self.usage.queues.items()

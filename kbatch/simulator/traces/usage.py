@@ -11,6 +11,8 @@ from kbatch.simulator.traces.cluster import Cluster
 from kbatch.simulator.traces.jobs import DIMENSIONS, Job
 
 _GPU: Final = 2
+_SCALE: Final = (1, 1, 1000)
+"""By dimension, to thousandths: cores come in these. The last whole GPU would be deserved by a queue for its name."""
 SLICES: Final = 1024
 """The finest that a picture shows; an even number."""
 
@@ -70,7 +72,7 @@ class Usage:
 
     Attributes:
         dimension: that shares are told of, by its place in `DIMENSIONS`.
-        capacity: what there is of it.
+        capacity: what there is of it; this and all amounts are in thousandths of cores or GPUs.
         slices: for pictures: first what is held in all, then for each queue, by name, what it holds, and how many wait.
     """
 
@@ -88,24 +90,28 @@ class Usage:
     def came(self, job: Job) -> None:
         """A job waits."""
         use = self.queues[job.queue]
-        use.asked += job.tasks * job.shape[self.dimension]
+        use.asked += self._amount(job)
         use.waiting += 1
         self._changed = True
 
     def started(self, job: Job) -> None:
         """A job that waited runs."""
         use = self.queues[job.queue]
-        use.held += job.tasks * job.shape[self.dimension]
+        use.held += self._amount(job)
         use.waiting -= 1
         self._changed = True
 
     def ended(self, job: Job) -> None:
         """A job that ran is over."""
         use = self.queues[job.queue]
-        amount = job.tasks * job.shape[self.dimension]
+        amount = self._amount(job)
         use.held -= amount
         use.asked -= amount
         self._changed = True
+
+    def _amount(self, job: Job) -> int:
+        """What a job takes."""
+        return job.tasks * job.shape[self.dimension] * _SCALE[self.dimension]
 
     def passed(self, now: int) -> None:
         """All that was told so far stood until now."""
@@ -156,4 +162,4 @@ def usage_of(jobs: Sequence[Job], cluster: Cluster, *, slices: bool) -> Usage:
     dimension = _GPU if any(job.shape.gpu for job in jobs) else 0
     names = sorted({job.queue for job in jobs})
     kept = Slices(jobs[0].submit, 1 + 2 * len(names)) if slices and jobs else None
-    return Usage(names, dimension, cluster.total(dimension), kept)
+    return Usage(names, dimension, cluster.total(dimension) * _SCALE[dimension], kept)

@@ -104,6 +104,23 @@ def test_where_jobs_ask_for_gpus_shares_are_of_these() -> None:
     }
 
 
+def test_one_gpu_is_deserved_by_all_queues_alike() -> None:
+    # Until 10 each deserves half of it, whatever their names; then the second has all that it asks for.
+    gpu = Shape(1000, 0, 1)
+    options = Options(until=5 * SECOND)
+    for first, second in ("xy", "yx"):
+        jobs = [job("a", 0, 10, 1, first, gpu), job("b", 0, 10, 1, second, gpu)]
+        summary = result(jobs, cluster=numbered(1, 2000, 1)).summary()
+        x, y = 10 / 5, 10 / 15
+        assert summary["greatest_lag"] == 0.5
+        assert summary["jain_index"] == pytest.approx((x + y) ** 2 / (2 * (x * x + y * y)), abs=1e-6)
+        jobs = [job("a", 0, 10, 1, first, gpu), job("b", 0, 10, 1, second, gpu)]
+        assert json_of(result(jobs, options=options, cluster=numbered(1, 2000, 1)))["queues"] == {
+            first: {"deserved": {"nvidia.com/gpu": "500m"}, "allocated": {"nvidia.com/gpu": "1"}, "share": 2.0},
+            second: {"deserved": {"nvidia.com/gpu": "500m"}, "allocated": {"nvidia.com/gpu": "0"}, "share": 0.0},
+        }
+
+
 def test_slices_keep_the_integral_and_a_bounded_number() -> None:
     slices = Slices(7, 2)
     now, total = 7, 0
