@@ -88,9 +88,9 @@ def run_trace(request: TraceRequest) -> None:
                 result = simulate(trace, cluster, options, progress)
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
+    _print(result, request.output)
     if request.plot is not None:
         _draw(result, request.plot)
-    _print(result, request.output)
     for delay in result.delays[:_MOST_DELAYS]:
         warn(str(delay))
     if result.delays:
@@ -118,9 +118,11 @@ def _cluster(request: TraceRequest) -> Cluster:
     nodes = request.nodes
     if nodes is None:
         _refuse("--nodes is missing: how many nodes there are, or a file that lists them")
-    if not nodes.isdecimal():
+    if not (nodes.isdecimal() and nodes.isascii()):
         if request.node_cpus is not None or request.node_gpus is not None:
             _refuse("--node-cpus and --node-gpus say nothing where --nodes names a file")
+        if not nodes or not Path(nodes).exists():
+            _refuse(f"--nodes {nodes}: neither a whole number nor a file that lists nodes")
     elif not 1 <= int(nodes) <= MOST_NODES:
         _refuse(f"--nodes {nodes}: there must be from 1 to {MOST_NODES} nodes")
     try:

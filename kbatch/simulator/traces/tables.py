@@ -25,11 +25,12 @@ MIB: Final = 2**20
 Row: TypeAlias = Mapping[str, str]
 
 
-def rows(lines: Lines, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
-    """Each line below the header by the names of its columns, with its number.
+def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> Iterator[tuple[int, Row]]:
+    """Each line below the header by the names of its columns, with its number. Columns not named here are of no use.
 
     Raises:
-        LineError: a needed column is not there, or a line has more or fewer columns than the header.
+        LineError: a needed column is not there, one of use is there twice, or a line has more or fewer columns than
+            the header.
     """
     at = 0
 
@@ -47,6 +48,9 @@ def rows(lines: Lines, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
                 near = difflib.get_close_matches(name, header, 1, 0.8)
                 meant = f"; there is {near[0]!r}" if near else ""
                 raise LineError(max(at, 1), "", f"the first line names no column {name!r}{meant}")
+        for name in (*needed, *known):
+            if header.count(name) > 1:
+                raise LineError(at, "", f"the first line names column {name!r} twice")
         for values in table:
             if not any(value.strip() for value in values):
                 continue
@@ -57,13 +61,17 @@ def rows(lines: Lines, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
         raise LineError(at, "", str(error)) from None
 
 
+_JOB: Final = ("arrival", "duration")
+_JOB_MORE: Final = ("estimate", "tasks", "cpu", "memory", "gpu", "queue", "priority")
+
+
 def parse(lines: Lines) -> Iterator[Job | str]:
     """The jobs of a table of ours.
 
     Raises:
         LineError: a line cannot be understood.
     """
-    for place, (number, row) in enumerate(rows(lines, ("arrival", "duration")), start=1):
+    for place, (number, row) in enumerate(rows(lines, _JOB, _JOB_MORE), start=1):
         submit = instant(number, "arrival", row["arrival"])
         if submit < 0:
             raise LineError(number, "arrival", f"{row['arrival'].strip()!r} is before the start")
@@ -71,7 +79,7 @@ def parse(lines: Lines) -> Iterator[Job | str]:
         estimate = _given(number, row, "estimate", seconds, -1)
         tasks = _given(number, row, "tasks", whole, 1)
         asked = [
-            _given(number, row, column, _amount, default)
+            _given(number, row, column, _amount, default, missing="-1")
             for column, default in (("cpu", 1000), ("memory", 0), ("gpu", 0))
         ]
         priority = _given(number, row, "priority", whole, 0)
@@ -86,16 +94,24 @@ def parse(lines: Lines) -> Iterator[Job | str]:
             )  # fmt: skip
 
 
-def _given(number: int, row: Row, column: str, read: Callable[[int, str, str], int], default: int) -> int:
-    """What a column says; the default where it is not there or empty."""
+def _given(
+    number: int, row: Row, column: str, read: Callable[[int, str, str], int], default: int, *, missing: str = ""
+) -> int:
+    """What a column says; the default where it is not there, empty or `missing`."""
     text = row.get(column, "").strip()
-    return read(number, column, text) if text else default
+    return default if text in ("", missing) else read(number, column, text)
+
+
+def _name(number: int, row: Row, column: str) -> str:
+    """What something is called."""
+    text = row[column].strip()
+    if not text:
+        raise LineError(number, column, "is empty")
+    return text
 
 
 def _amount(number: int, column: str, text: str) -> int:
-    """A quantity that is not negative; -1 (missing) is none."""
-    if text == "-1":
-        return 0
+    """A quantity that is not negative."""
     name = dict(zip(("cpu", "memory", "gpu"), DIMENSIONS, strict=True))[column]
     try:
         amount = parse_quantity(name, text)
@@ -107,6 +123,7 @@ def _amount(number: int, column: str, text: str) -> int:
 
 
 _POD: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time")
+_POD_MORE: Final = ("gpu_milli", "scheduled_time")
 _NODE: Final = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
@@ -116,7 +133,8 @@ def parse_openb(lines: Lines) -> Iterator[Job | str]:
     Raises:
         LineError: a line cannot be understood.
     """
-    for number, row in rows(lines, _POD):
+    for number, row in rows(lines, _POD, _POD_MORE):
+        name = _name(number, row, "name")
         created, scheduled, deleted = (
             _given(number, row, column, instant, -1) for column in ("creation_time", "scheduled_time", "deletion_time")
         )
@@ -133,7 +151,7 @@ def parse_openb(lines: Lines) -> Iterator[Job | str]:
         elif deleted < 0 or run <= 0:
             yield RUN_TIME
         else:
-            yield Job(0, row["name"].strip(), created, run, run, 1, shape, DEFAULT_QUEUE)
+            yield Job(0, name, created, run, run, 1, shape, DEFAULT_QUEUE)
 
 
 def parse_openb_nodes(lines: Lines) -> Iterator[tuple[str, Shape]]:
@@ -148,7 +166,7 @@ def parse_openb_nodes(lines: Lines) -> Iterator[tuple[str, Shape]]:
             _natural(number, row, "memory_mib") * MIB,
             _natural(number, row, "gpu"),
         )
-        yield row["sn"].strip(), offers
+        yield _name(number, row, "sn"), offers
 
 
 def _natural(number: int, row: Row, column: str) -> int:

@@ -105,7 +105,9 @@ def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
         ((), "--format is missing: swf, openb or csv"),
         (("--format", "csv"), "--nodes is missing: how many nodes there are, or a file that lists them"),
         (("--format", "csv", "--nodes", "0"), "--nodes 0: there must be from 1 to 1000000 nodes"),
-        (("--format", "csv", "--nodes", "none.csv"), "none.csv: cannot be read: No such file or directory"),
+        (("--format", "csv", "--nodes", "1.5"), "--nodes 1.5: neither a whole number nor a file that lists nodes"),
+        (("--format", "csv", "--nodes", "-1"), "--nodes -1: neither a whole number nor a file that lists nodes"),
+        (("--format", "csv", "--nodes", "none.csv"), "--nodes none.csv: neither a whole number nor a file that lists"),
         (("--format", "csv", "--nodes", "n.csv", "--node-cpus", "2"), "--node-cpus and --node-gpus say nothing where"),
         (
             ("--format", "csv", "--nodes", "4", "--node-cpus", "x"),
@@ -133,7 +135,8 @@ def test_what_cannot_be_meant_is_one_sentence_and_status_2(trace: str, options: 
 
 def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
     picture = str(tmp_path / "none" / "a.svg")
-    status, _, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", picture)
+    status, out, err = run("--trace", trace, "--format", "csv", "--nodes", "4", "--plot", picture)
+    assert out.startswith("Jobs")
     assert (status, err) == (1, f"kbatch: {picture}: cannot be written: No such file or directory\n")
 
 

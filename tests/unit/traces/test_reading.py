@@ -113,8 +113,13 @@ def test_tables_of_our_own(tmp_path: Path) -> None:
     assert (trace.dropped["run_time"], trace.dropped["processors"]) == (1, 1)
 
 
+def test_what_is_missing_in_a_table_may_be_minus_one(tmp_path: Path) -> None:
+    trace = load(tmp_path, TraceForm.CSV, "arrival,duration,estimate,cpu,memory,gpu\n0,5,-1,-1,-1,-1\n0,5,,,,\n")
+    assert [(job.estimate, job.shape) for job in trace.jobs] == [(5_000_000, Shape(1000, 0, 0))] * 2
+
+
 def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
-    assert told(load(tmp_path, TraceForm.CSV, "duration,arrival\n3,4\n").jobs) == [
+    assert told(load(tmp_path, TraceForm.CSV, "duration,x,arrival,x\n3,5,4,5\n").jobs) == [
         ("1", 4_000_000, 3_000_000, 3_000_000, 1)
     ]
 
@@ -141,6 +146,7 @@ def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
         ),
         (TraceForm.CSV, "", "line 1: the first line names no column 'arrival'"),
         (TraceForm.CSV, "arival,duration\n", "line 1: the first line names no column 'arrival'; there is 'arival'"),
+        (TraceForm.CSV, "a,a,arrival,duration,cpu,cpu\n", "line 1: the first line names column 'cpu' twice"),
         (TraceForm.CSV, "arrival,duration\n1,2\n1,2,3\n", "line 3: there are 3 columns, and the first line names 2"),
         (TraceForm.CSV, "arrival,duration\n1,\n", "line 2: duration: '' is no number of seconds"),
         (TraceForm.CSV, "arrival,duration\n-2,1\n", "line 2: arrival: '-2' is before the start"),
@@ -148,6 +154,7 @@ def test_a_table_needs_no_more_than_two_columns(tmp_path: Path) -> None:
         (TraceForm.CSV, "arrival,duration,memory\n1,2,-3\n", "line 2: memory: '-3' is negative"),
         (TraceForm.OPENB, "name,cpu_milli\n", "line 1: the first line names no column 'memory_mib'"),
         (TraceForm.OPENB, OPENB.replace("12000,", "-12000,", 1), "line 2: cpu_milli: '-12000' is negative"),
+        (TraceForm.OPENB, OPENB.replace("openb-pod-1,", " ,"), "line 3: name: is empty"),
     ],
 )
 def test_what_cannot_be_understood_is_told_with_file_and_line(
@@ -167,7 +174,11 @@ def test_a_damaged_or_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "sentence"),
-    [("", "names no node"), ("a,1,1,1\na,1,1,1\n", "line 3: sn: there is a node 'a' already")],
+    [
+        ("", "names no node"),
+        (" ,1,1,1\n", "line 2: sn: is empty"),
+        ("a,1,1,1\na,1,1,1\n", "line 3: sn: there is a node 'a' already"),
+    ],
 )
 def test_a_list_of_nodes_that_cannot_be_used(tmp_path: Path, rows: str, sentence: str) -> None:
     path = tmp_path / "nodes.csv"
