@@ -88,8 +88,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Day:
+    """Some hours of a cluster; `cap`: so many CPUs may the queue have, 0: any number."""
+
     nodes: tuple[int, ...]
     work: tuple[Work, ...]
+    cap: int = 0
 
     def manifests(self) -> Manifests:
         documents: list[Json] = [
@@ -99,6 +102,9 @@ class Day:
             }
             for number, cpu in enumerate(self.nodes)
         ]  # fmt: skip
+        if self.cap:
+            hard = {"capability": {"cpu": str(self.cap)}}
+            documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "default"}, "spec": hard})
         for number, work in enumerate(self.work):
             documents += work.documents(number)
         return from_documents(Document(Place("input", at), each) for at, each in enumerate(documents, start=1))
@@ -120,7 +126,8 @@ def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = Fa
                 seconds, estimate, draw(st.sampled_from(styles)),
             )
         )  # fmt: skip
-    return Day(nodes, tuple(sorted(work, key=lambda each: each.arrival)))
+    cap = draw(st.one_of(st.just(0), st.integers(2, 9)))
+    return Day(nodes, tuple(sorted(work, key=lambda each: each.arrival)), cap)
 
 
 def assert_promises(result: Result) -> None:

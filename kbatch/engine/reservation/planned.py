@@ -62,6 +62,7 @@ class PlannedStarts:
         self.rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
+        self._since = session.now
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
@@ -112,7 +113,7 @@ class PlannedStarts:
             for start in laid:
                 for task, row in start.places:
                     whole.hold(task, row, sign)
-        self._laid, self._kept = starts, NOTHING
+        self._laid, self._kept, self._since = starts, NOTHING, since
         if starts:
             for cls in {task.cls.id: task.cls for start in starts for task, _ in start.places}.values():
                 room.ensure(cls)
@@ -188,16 +189,18 @@ class PlannedStarts:
         queue = self.session.queues.get(job.queue) if self._laid else None
         if queue is None or not queue.record.capability:
             return None
+        mine = [start for start in self._laid if start.job.queue == job.queue and start.job.key != job.key]
+        asked = [total(task.cls.request for task, _ in start.places) for start in mine]
         least: int | None = None
-        for start in self._laid:
-            if start.job.queue != job.queue or start.job.key == job.key:
-                continue
-            asked = total(each.cls.request for each, _ in start.places)
+        for at in mine:  # when it is due, those stand beside it that have started before and have not ended
+            moment = self._since if at.at is None else max(self._since, at.at)
+            freed: Resources = {} if self.ahead else at.freed
+            theirs = total(needs for start, needs in zip(mine, asked, strict=True) if start.covers(moment))
             for name, hard in queue.record.capability.items():
                 amount = task.cls.request.get(name, 0)
-                if amount and asked.get(name):
-                    freed = 0 if self.ahead else start.freed.get(name, 0)
-                    more = max(0, (hard - queue.allocated.get(name, 0) + freed - asked[name]) // amount)
+                if amount and theirs.get(name):
+                    left = hard - queue.allocated.get(name, 0) + freed.get(name, 0) - theirs[name]
+                    more = max(0, left // amount)
                     least = more if least is None else min(least, more)
         return least
 

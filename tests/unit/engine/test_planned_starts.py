@@ -390,3 +390,24 @@ def test_promises_go_through_a_decision_log_as_they_are() -> None:
     assert state.free is not None
     text = msgspec.json.encode(write_state(state))
     assert read_state(msgspec.json.decode(text), CONSERVATIVE) == state
+
+
+def test_planned_starts_have_a_hard_cap_together() -> None:
+    model = world(
+        node("n1", "16"), queue("default", capability={"cpu": "6"}), busy(100), busy(200, "2", name="last"),
+        saying(pod("first", "3", at=1), 500), saying(pod("second", "3", at=2), 500),
+        saying(pod("third", "1", at=3), 400),
+    )  # fmt: skip
+    for by in (THREE, CONSERVATIVE):  # the second beside the first, and the third when one of these has ended
+        found = run(model, by, now=10)
+        assert (planned(found, "first"), planned(found, "second"), planned(found, "third")) == (100, 200, 600)
+
+
+def test_who_runs_on_leaves_planned_starts_what_they_take_of_a_hard_cap_together() -> None:
+    model = world(
+        node("n1", "16"), queue("default", capability={"cpu": "6"}), busy(100, "5"),
+        saying(pod("first", "3", at=1), 500), saying(pod("second", "3", at=2), 500), pod("third", "1", at=3),
+    )  # fmt: skip
+    found = run(model, TWO, now=10)
+    assert (planned(found, "first"), planned(found, "second")) == (100, 100)
+    assert found.binds == {}
