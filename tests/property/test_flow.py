@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from kbatch.api.objects import Pod, PodGroup, PodStatus, Queue
 from kbatch.engine import Policy
 from kbatch.engine.plugins.flow.arguments import FlowArguments
+from kbatch.engine.plugins.flow.instants import Curve, Pairs, first
 from kbatch.engine.plugins.flow.plugin import Flows
 from kbatch.model.events import Upsert
 from kbatch.model.usage import Anchor
@@ -100,6 +102,36 @@ def test_the_error_is_at_most_one_unit_for_each_change(
             exact, usage = max(exact, Decimal(following)), following
         exact = usage + faded(exact - usage, span)
         assert 0 <= exact - anchor.at(now + span, half_life)[0] <= len(history) + 1
+
+
+numbers = st.one_of(st.integers(0, 10), st.integers(0, 10**12))
+
+
+@st.composite
+def curves(draw: st.DrawFn, half_life: int) -> Curve:
+    usage = draw(numbers)
+    anchor = Anchor(usage + draw(numbers), 0, usage, 0, draw(st.integers(0, 50)))
+    return Curve(draw(st.sampled_from("ab")), anchor, half_life, draw(numbers), draw(st.integers(1, 3)))
+
+
+@given(st.data(), st.sampled_from([1, 7, 3600 * SECOND]))
+def test_the_first_of_many_pairs_is_that_of_each_pair_by_itself(data: st.DataObject, half_life: int) -> None:
+    now = 40
+    some = data.draw(st.lists(curves(half_life), min_size=1, max_size=4))
+    others = data.draw(st.lists(curves(half_life), min_size=1, max_size=4))
+    every = [(one, len(some) + other) for one in range(len(some)) for other in range(len(others))]
+
+    def gives(one: Curve, other: Curve, instant: int) -> bool:
+        return one.ratio(instant) <= other.ratio(instant)
+
+    expected = []
+    for one, other in ((one, other) for one in some for other in others):
+        end = max(one.end(now), other.end(now))
+        turns = [turn for each in (one, other) if (turn := each.turn(now, each.end(now))) is not None]
+        at = first(now, (*turns, end), partial(gives, one, other))
+        expected += [at] if at is not None else []
+    found = Pairs(now, [*some, *others], gives).first([one for one, _ in every], [other for _, other in every])
+    assert found == min(expected, default=None)
 
 
 # --- progressive filling ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.engine import build_policy
 from kbatch.engine.plugins.flow.arguments import FlowArguments
-from kbatch.engine.plugins.flow.instants import Curve, first, first_of_two, overtaking
+from kbatch.engine.plugins.flow.instants import Curve, Pairs, first, overtaking
 from kbatch.engine.plugins.flow.measure import Measure
 from kbatch.model.usage import Anchor
 from kbatch.resources import MILLION
@@ -179,11 +179,25 @@ def test_two_that_fade_together_never_change_places() -> None:
 
 def test_of_many_the_first_change_counts() -> None:
     curves = [curve("a", 1, usage=1), curve("b", 4, usage=4), curve("c", 16), curve("d", 5, usage=5)]
-    assert overtaking(0, curves) == first_of_two(
-        0, curves[2], curves[3], lambda instant: curves[2].key(instant) < curves[3].key(instant)
-    )
+    assert overtaking(0, curves) == overtaking(0, curves[2:])
 
 
 def test_without_a_half_life_nothing_changes_by_itself() -> None:
     some = Curve("a", Anchor(5, 5, 5, 5, 0), 0, 0, 1)
-    assert first_of_two(0, some, some, lambda _: True) is None
+    assert Pairs(0, [some], lambda *_: True).first([0], [0]) is None
+
+
+def test_of_very_many_only_those_are_looked_at_that_could_be_the_first() -> None:
+    many = [curve("some", 40 + at, least=1) for at in range(200)] + [curve("other", 8, usage=8)] * 200
+    asked = 0
+
+    def gives(some: Curve, other: Curve, instant: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return some.ratio(instant) <= other.ratio(instant)
+
+    every = [(some, other) for some in range(200) for other in range(200, 400)]
+    found = Pairs(0, many, gives).first([some for some, _ in every], [other for _, other in every])
+    alone = Pairs(0, many, gives).first([0], [200])
+    assert found == alone
+    assert asked < 500

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from kbatch.api.reasons import ExcessBudgetExceeded, InfiniteShareExceeded, Reason
 from kbatch.engine.plugin import Key, Plugin, Preemptor, QueueStanding, Unit, View, Vote
 from kbatch.engine.plugins.flow.arguments import FlowArguments, Score
-from kbatch.engine.plugins.flow.instants import Curve, first, first_of_two, overtaking, ratio
+from kbatch.engine.plugins.flow.instants import Curve, Pairs, first, overtaking, ratio
 from kbatch.engine.plugins.flow.measure import Measure
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_request
@@ -308,7 +308,7 @@ class Flow(Plugin):
         """
         if self._half <= 0:
             return None
-        found = [self._order_changes()]
+        found = self._order_changes()
         now, after = self.view.now, self._left()
         for name, most in self._fading.items():
             anchor = after.get(name, Anchor())
@@ -318,16 +318,25 @@ class Flow(Plugin):
 
             excess = max(0, anchor.at(now, self._half)[1] - anchor.unlimited_usage)
             end = max(now, anchor.time) + self._half * (excess.bit_length() + 1)
-            found.append(first(now, (end,), freed))
-        for (receiver, donor), least in sorted(self._outdone.items()):
-            some = self._curve(self.view.queue(receiver), least)
-            other = self._curve(self.view.queue(donor), self._measure.of(self.view.queue(donor).allocated))
+            found = first(now, (end if found is None else min(end, found),), freed) or found
+        return self._gives_next(found) or found
 
-            def gives(instant: int, some: Curve = some, other: Curve = other) -> bool:
-                return some.ratio(instant) <= other.ratio(instant)
+    def _gives_next(self, until: int | None) -> int | None:
+        """When a queue first gives to one that has had more flow, if that is before an instant."""
+        numbers: dict[tuple[str, int], int] = {}
+        curves: list[Curve] = []
 
-            found.append(first_of_two(now, some, other, gives))
-        return min((instant for instant in found if instant is not None), default=None)
+        def number(name: str, least: int) -> int:
+            known = numbers.get((name, least))
+            if known is None:
+                known = numbers[name, least] = len(curves)
+                curves.append(self._curve(self.view.queue(name), least))
+            return known
+
+        uses = {name: self._measure.of(self.view.queue(name).allocated) for _, name in self._outdone}
+        pairs = [(number(name, least), number(donor, uses[donor])) for (name, donor), least in self._outdone.items()]
+        gives = Pairs(self.view.now, curves, lambda some, other, at: some.ratio(at) <= other.ratio(at))
+        return gives.first([receiver for receiver, _ in pairs], [donor for _, donor in pairs], until)
 
     def _order_changes(self) -> int | None:
         """When the order of the queues' first waiting jobs changes next."""
