@@ -357,7 +357,7 @@ class _Line:
         found, planned = signature(job, tasks), self.context.planned
         if planned is None or not (planned.mark or planned.hurried):
             return found
-        return found, planned.mark, planned.shut_to(job), planned.hurried
+        return found, planned.kept, planned.shut_to(job), planned.hurried
 
     def _moments(self) -> Sequence[When]:
         """Whether room that comes free later will do: not for those that are gone in time only if they start now."""

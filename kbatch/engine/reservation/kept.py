@@ -60,19 +60,21 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What is kept of rows, all different: of each dimension a column with an element for each of the rows."""
+    """What is kept of rows, all different: of each dimension a column with an element for each of the rows; `mark` is
+    that in plain data.
+    """
 
     rows: Index
     amounts: Mapping[str, Column]
+    mark: tuple[object, ...]
 
 
 def columns_of(kept: Sequence[tuple[int, Resources]]) -> Kept:
     """What is kept, row by row, as columns."""
     names = sorted({name for _, amounts in kept for name in amounts})
-    return Kept(
-        np.array([row for row, _ in kept], np.intp),
-        {name: np.array([amounts.get(name, 0) for _, amounts in kept], np.int64) for name in names},
-    )
+    rows = np.array([row for row, _ in kept], np.intp)
+    columns = {name: np.array([amounts.get(name, 0) for _, amounts in kept], np.int64) for name in names}
+    return Kept(rows, columns, (rows.tobytes(), *[(name, columns[name].tobytes()) for name in names]))
 
 
 NOTHING = columns_of(())

@@ -99,6 +99,11 @@ class PlannedStarts:
             self.mark = mark
         self.turn_to(job)
 
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """What is kept just now, in plain data: for which starts, and how much; that depends on what ends, too."""
+        return self.mark, self._kept.mark
+
     def lift(self) -> None:
         """Keep nothing from anybody."""
         self.keep((), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import msgspec
@@ -347,6 +348,19 @@ def test_the_memo_changes_nothing() -> None:
             assert remembering.transactions == fresh.transactions
             assert remembering.outcome is not None
             memo, state = remembering.outcome.memo, remembering.outcome.state
+
+
+def test_the_memo_changes_nothing_where_an_end_becomes_known() -> None:
+    unknown = pod("unknown", "2", on="n1")
+    for by in (EASY, CONSERVATIVE):
+        some = busy(100), busy(100, "2", name="other"), unknown
+        model = world(node("n1", "10"), some, pod("wide", "8", at=1), pod("a", "2", at=2))
+        before = run(model, by, now=10)
+        assert (planned(before, "wide"), before.binds) == (100, {})
+        assert before.outcome is not None
+        model.apply(Upsert(saying(copy.deepcopy(unknown), 50)))
+        memo, state = before.outcome.memo, before.outcome.state
+        assert run(model, by, now=11, memo=memo, state=state).binds == {"a": "n1"}
 
 
 @pytest.mark.parametrize(
