@@ -228,6 +228,18 @@ def test_at_the_start_what_was_written_last_is_read_back() -> None:
     assert bound(later) == {"a": 1}, "what this process knows itself of b comes before what is written"
 
 
+def test_what_a_clock_wrote_that_was_ahead_fades_from_now_on() -> None:
+    found = queue("a")
+    found.status = QueueStatus(flow=QueueFlow(value=8, time=stamp(3000)))
+    model = world([found, queue("b")], node("n", "1"), ones("a", 1), ones("b", 1))
+    by, b = flow("halfTime: 60"), Anchor(4 * MILLION, 0, 0, 0, EPOCH)
+    first = run(model, by, now=60)
+    assert anchors(first)["a"] == Anchor(8 * MILLION, 0, 0, 0, EPOCH + 60 * SECOND)
+    kept = CycleState(plugins={"flow": Flows({**anchors(first), "b": b})})
+    assert bound(run(model, by, now=60, state=kept)) == {"b": 1}
+    assert bound(run(model, by, now=240, state=kept)) == {"a": 1}
+
+
 def test_what_is_to_be_written() -> None:
     model = world(
         [queue("a", 3, excess_budget=100), queue("b"), queue("shut", state="Closed"), queue("default", 4)],

@@ -425,3 +425,15 @@ def test_who_runs_on_leaves_planned_starts_what_they_take_of_a_hard_cap_together
     found = run(model, TWO, now=10)
     assert (planned(found, "first"), planned(found, "second")) == (100, 100)
     assert found.binds == {}
+
+
+def test_ends_of_groups_with_a_lifetime_give_nothing_to_those_without() -> None:
+    flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
+    by = policy(
+        "actions: [allocate, {name: backfill, arguments: {mode: easy}}]\ntiers:\n"
+        "- plugins: [{name: priority}, {name: gang}]\n" + flow
+    )
+    some = group("lasting", at=0, lifetime_seconds=900), saying(pod("old", "4", of="lasting", on="n1"), 100)
+    hard = queue("default", capability={"cpu": "16"}), queue("other")
+    model = world(node("n1", "8"), hard, some, pod("endless", "4", on="n1"), pod("wide", "4", at=1))
+    assert planned(run(model, by, now=10), "wide") is None  # both would hold 8, of a fair share of 4

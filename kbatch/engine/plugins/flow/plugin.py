@@ -86,6 +86,8 @@ class Flow(Plugin):
                 queue = self.view.queue(name).record.queue
                 flow = queue.status.flow if queue is not None else None
                 anchor = (read_anchor(flow) if flow is not None else None) or Anchor()
+            if anchor.time > self.view.now:  # by a clock that was ahead; else nothing would fade until then
+                anchor = msgspec.structs.replace(anchor, time=self.view.now)
             value, unlimited = anchor.at(self.view.now, self._half) if self._half > 0 else (0, 0)
             found = self._before[name] = anchor, value, unlimited
         return found
