@@ -340,7 +340,7 @@ class _Line:
             return False
         reason = context.planned.reason(context.rankings, job) if context.planned is not None else None
         if reason is not None:
-            if statement.searched and not (known or context.ledger):
+            if statement.searched and statement.refused is None and not (known or context.ledger):
                 failed.note(job, mark, tasks)
             session.refuse(job, reason, attempted=True)
             return False

@@ -8,6 +8,7 @@ come free.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from kbatch.engine.state.node_resources import Index
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, add_to
+from kbatch.resources import Resources, add_to, total
 
 
 @dataclass(eq=False, slots=True)
@@ -123,4 +124,31 @@ def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequen
         for name, amount in left.items():
             if amount > most.get(name, 0):
                 most[name] = amount
+    return most
+
+
+def most_at_once(starts: Sequence[PlannedStart], since: int, *, freed: bool) -> Resources:
+    """The most that the jobs of these starts hold together at any instant from `since` on; of each dimension by itself.
+
+    Args:
+        starts: of one queue.
+        since: see `kept_on`.
+        freed: take off what ends in the queue until then.
+    """
+    held: Resources = {}
+    most: Resources = {}
+    ends: list[tuple[int, int, Resources]] = []
+    for number, start in enumerate(sorted(starts, key=lambda start: since if start.at is None else start.at)):
+        moment = since if start.at is None else max(since, start.at)
+        while ends and ends[0][0] <= moment:
+            for name, amount in heapq.heappop(ends)[2].items():
+                held[name] -= amount
+        asked = total(task.cls.request for task, _ in start.places)
+        add_to(held, asked)
+        if start.until is not None:
+            heapq.heappush(ends, (start.until, number, asked))
+        for name, amount in held.items():
+            left = amount - (start.freed.get(name, 0) if freed else 0)
+            if amount and left > most.get(name, left - 1):
+                most[name] = left
     return most

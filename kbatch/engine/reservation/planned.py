@@ -22,7 +22,7 @@ from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.ends import Ends, count_until
-from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on
+from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on, most_at_once
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -63,6 +63,7 @@ class PlannedStarts:
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
         self._since = session.now
+        self._by_queue: dict[str, Resources] = {}
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
@@ -119,6 +120,7 @@ class PlannedStarts:
                 for task, row in start.places:
                     whole.hold(task, row, sign)
         self._laid, self._kept, self._since = starts, NOTHING, since
+        self._by_queue.clear()
         if starts:
             for cls in {task.cls.id: task.cls for start in starts for task, _ in start.places}.values():
                 room.ensure(cls)
@@ -194,20 +196,21 @@ class PlannedStarts:
         queue = self.session.queues.get(job.queue) if self._laid else None
         if queue is None or not queue.record.capability:
             return None
-        mine = [start for start in self._laid if start.job.queue == job.queue and start.job.key != job.key]
-        asked = [total(task.cls.request for task, _ in start.places) for start in mine]
+        kept = self._of_queue(job.queue)
         least: int | None = None
-        for at in mine:  # when it is due, those stand beside it that have started before and have not ended
-            moment = self._since if at.at is None else max(self._since, at.at)
-            freed: Resources = {} if self.ahead else at.freed
-            theirs = total(needs for start, needs in zip(mine, asked, strict=True) if start.covers(moment))
-            for name, hard in queue.record.capability.items():
-                amount = task.cls.request.get(name, 0)
-                if amount and theirs.get(name):
-                    left = hard - queue.allocated.get(name, 0) + freed.get(name, 0) - theirs[name]
-                    more = max(0, left // amount)
-                    least = more if least is None else min(least, more)
+        for name, hard in queue.record.capability.items():
+            amount = task.cls.request.get(name, 0)
+            if amount and name in kept:
+                more = max(0, (hard - queue.allocated.get(name, 0) - kept[name]) // amount)
+                least = more if least is None else min(least, more)
         return least
+
+    def _of_queue(self, queue: str) -> Resources:
+        """How much of a queue's hard cap the planned starts need that something is kept for just now."""
+        if queue not in self._by_queue:
+            mine = [start for start in self._laid if start.job.queue == queue]
+            self._by_queue[queue] = most_at_once(mine, self._since, freed=not self.ahead)
+        return self._by_queue[queue]
 
     def reserved(self) -> Reason:
         """What keeps a job from what is kept just now."""

@@ -363,6 +363,17 @@ def test_the_memo_changes_nothing_where_an_end_becomes_known() -> None:
         assert run(model, by, now=11, memo=memo, state=state).binds == {"a": "n1"}
 
 
+def test_the_memo_changes_nothing_where_a_hard_cap_is_raised() -> None:
+    hard = queue("default", capability={"cpu": "8"})
+    model = world(node("n1", "8"), node("n2"), hard, busy(100), pod("wide", "6", at=1), pod("a", "3", at=2))
+    before = run(model, EASY, now=10)
+    assert (planned(before, "wide"), before.binds, before.reason("a")) == (100, {}, "Reserved")
+    assert before.outcome is not None
+    model.apply(Upsert(queue("default", capability={"cpu": "80"})))
+    memo, state = before.outcome.memo, before.outcome.state
+    assert run(model, EASY, now=11, memo=memo, state=state).binds == {"a": "n2"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
