@@ -18,7 +18,7 @@ class Ahead:
 
     Args:
         session: what is taken ahead.
-        job: whose queue's hard cap is followed.
+        job: whose queue's sums are followed, where there is a limit to them.
         releases: the pods that end, in the order in which they do; none of them the job's own.
         heeded: whether it matters to the job which pods stand on nodes, besides the room that they take.
     """
@@ -28,7 +28,8 @@ class Ahead:
         self._releases = releases
         self._heeded = heeded or session.whole_nodes.active
         queue = session.queues.get(job.queue)
-        self._capped = queue if queue is not None and queue.record.capability else None
+        limited = queue is not None and (queue.record.capability or session.by_plugins is not None)
+        self._capped = queue if limited else None
         self._jobs = session.model.jobs
         self._undos: list[Sequence[Callable[[], None]]] = []
         self.gone = 0

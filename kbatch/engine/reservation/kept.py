@@ -32,7 +32,8 @@ class PlannedStart:
         until: when the job is expected to have ended; None: nobody knows.
         places: its pods with their rows.
         coming: what else comes free for this job alone: pods of groups whose lifetime is over, by row.
-        freed: what ends in the job's queue by then, where that has a hard cap.
+        freed: what ends in the job's queue by then, where it has a hard cap or plugins limit what it has; and of that
+            what groups with a lifetime (True) and without one hold.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.
         place: in the order in which starts were planned.
@@ -43,7 +44,7 @@ class PlannedStart:
     until: int | None
     places: tuple[tuple[Task, int], ...]
     coming: Mapping[int, Sequence[Release]] = field(default_factory=dict)
-    freed: Resources = field(default_factory=dict)
+    freed: Mapping[bool | None, Resources] = field(default_factory=dict)
     heeds: bool = False
     needs: dict[int, Resources] = field(default_factory=dict)
     mark: tuple[object, ...] = ()
@@ -127,13 +128,13 @@ def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequen
     return most
 
 
-def most_at_once(starts: Sequence[PlannedStart], since: int, *, freed: bool) -> Resources:
+def most_at_once(starts: Sequence[PlannedStart], since: int, freed: Callable[[PlannedStart], Resources]) -> Resources:
     """The most that the jobs of these starts hold together at any instant from `since` on; of each dimension by itself.
 
     Args:
         starts: of one queue.
         since: see `kept_on`.
-        freed: take off what ends in the queue until then.
+        freed: what is taken off for what ends in the queue until then.
     """
     held: Resources = {}
     most: Resources = {}
@@ -147,8 +148,9 @@ def most_at_once(starts: Sequence[PlannedStart], since: int, *, freed: bool) -> 
         add_to(held, asked)
         if start.until is not None:
             heapq.heappush(ends, (start.until, number, asked))
+        gone = freed(start)
         for name, amount in held.items():
-            left = amount - (start.freed.get(name, 0) if freed else 0)
+            left = amount - gone.get(name, 0)
             if amount and left > most.get(name, left - 1):
                 most[name] = left
     return most

@@ -27,6 +27,7 @@ from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
@@ -64,6 +65,7 @@ class PlannedStarts:
         self._kept = NOTHING
         self._since = session.now
         self._by_queue: dict[str, Resources] = {}
+        self._besides: dict[str, Mapping[tuple[str, bool], Resources]] = {}
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
@@ -121,6 +123,7 @@ class PlannedStarts:
                     whole.hold(task, row, sign)
         self._laid, self._kept, self._since = starts, NOTHING, since
         self._by_queue.clear()
+        self._besides.clear()
         if starts:
             for cls in {task.cls.id: task.cls for start in starts for task, _ in start.places}.values():
                 room.ensure(cls)
@@ -192,11 +195,37 @@ class PlannedStarts:
         return self._shut and self._for is not None and job.key == self._for.key
 
     def headroom(self, job: JobState, task: Task) -> int | None:
-        """How many more such tasks the job may place without taking its queue's hard cap from planned starts."""
+        """How many more such tasks the job may place without taking from planned starts what they need of its queue's
+        hard cap, or of what plugins leave to the queue.
+        """
         queue = self.session.queues.get(job.queue) if self._laid else None
-        if queue is None or not queue.record.capability:
+        if queue is None:
             return None
-        kept = self._of_queue(job.queue)
+        least, by_plugins = self._of_cap(queue, task), self._by_plugins(job, task)
+        return by_plugins if least is None or (by_plugins is not None and by_plugins < least) else least
+
+    def _by_plugins(self, job: JobState, task: Task) -> int | None:
+        """The same of what plugins leave to the queue."""
+        limit, promises = self.session.by_plugins, self.session.promises
+        if limit is None:
+            return None
+        besides = self._besides.get(job.queue)
+        if besides is None:
+            mine = [each for each in self._laid if each.job.queue == job.queue and each.job.key not in promises]
+            besides = self._besides[job.queue] = {
+                (job.queue, ends): self._most([each for each in mine if each.job.ends == ends], ends)
+                for ends in (False, True)
+            }
+        promises.besides = besides
+        try:
+            return limit.headroom(job, task)
+        finally:
+            promises.besides = {}
+
+    def _of_cap(self, queue: QueueState, task: Task) -> int | None:
+        if not queue.record.capability:
+            return None
+        kept = self._of_queue(queue.name)
         least: int | None = None
         for name, hard in queue.record.capability.items():
             amount = task.cls.request.get(name, 0)
@@ -209,8 +238,14 @@ class PlannedStarts:
         """How much of a queue's hard cap the planned starts need that something is kept for just now."""
         if queue not in self._by_queue:
             mine = [start for start in self._laid if start.job.queue == queue]
-            self._by_queue[queue] = most_at_once(mine, self._since, freed=not self.ahead)
+            self._by_queue[queue] = self._most(mine, None)
         return self._by_queue[queue]
+
+    def _most(self, starts: Sequence[PlannedStart], ends: bool | None) -> Resources:
+        nothing: Resources = {}
+        return most_at_once(
+            starts, self._since, lambda start: nothing if self.ahead else start.freed.get(ends, nothing)
+        )
 
     def reserved(self) -> Reason:
         """What keeps a job from what is kept just now."""
@@ -264,13 +299,15 @@ class PlannedStarts:
             return PlannedStart(job, None, None, places, heeds=heeds)
         if ends is None or coming is None:
             ends, coming = self.ends.for_job(job)
-        freed: Resources = {}
+        freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}
         queue = self.session.queues.get(job.queue)
-        if queue is not None and queue.record.capability:
+        if queue is not None and (queue.record.capability or self.session.by_plugins is not None):
             jobs = self.session.model.jobs
             for end in ends[: count_until(ends, at)]:
-                if jobs[end.task.job].queue == job.queue:
-                    add_to(freed, end.task.cls.request)
+                owner = jobs[end.task.job]
+                if owner.queue == job.queue:
+                    add_to(freed[None], end.task.cls.request)
+                    add_to(freed[owner.ends], end.task.cls.request)
         return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)
 
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:

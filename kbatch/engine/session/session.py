@@ -85,6 +85,7 @@ class Session:
         chooses_donors: `may_give` may say no.
         by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
         promises: what groups in queue were promised and do not hold yet.
+        by_plugins: what plugins say of sums beyond capability; None: nothing.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -167,9 +168,9 @@ class Session:
         self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
         self.by_job = not self._admission and all(plugin.by_job for plugin in asked)
         headroom = [plugin for plugin in limiting if plugin.answers("headroom")]
-        self._by_plugins = ByPlugins(headroom, lambda: self.restoring) if headroom else None
-        if self._by_plugins is not None:
-            self.limits.append(self._by_plugins)
+        self.by_plugins = ByPlugins(headroom, lambda: self.restoring) if headroom else None
+        if self.by_plugins is not None:
+            self.limits.append(self.by_plugins)
         self._charges = [plugin.charge for plugin in those("charge")] if not self.emptied else []
         self._may_give = [plugin.may_give for plugin in those("may_give")]
         self.chooses_donors = bool(self._may_give)
@@ -428,11 +429,11 @@ class Session:
 
     def over_limits(self, job: JobState, tasks: Sequence[Task]) -> bool:
         """Whether plugins let the job place fewer tasks than these, of some class."""
-        if self._by_plugins is None:
+        if self.by_plugins is None:
             return False
         kinds = Counter((task.cls.id, task.role) for task in tasks)
         first = {(task.cls.id, task.role): task for task in reversed(tasks)}
-        headrooms = ((self._by_plugins.headroom(job, task), kinds[kind]) for kind, task in first.items())
+        headrooms = ((self.by_plugins.headroom(job, task), kinds[kind]) for kind, task in first.items())
         return any(most is not None and most < count for most, count in headrooms)
 
     def may_give(self, donor: QueueState, receiver: QueueState) -> bool:

@@ -26,6 +26,9 @@ class Promises:
 
     Args:
         committed: keys of the groups whose sums have changed for good; grows.
+
+    Attributes:
+        besides: what counts as promised besides, to groups with a lifetime (True) and without one, by queue.
     """
 
     def __init__(self, committed: Sequence[str]) -> None:
@@ -33,6 +36,7 @@ class Promises:
         self._cursor = 0
         self._kept: dict[str, _Promise] = {}
         self._sums: dict[tuple[str, bool], Resources] = {}
+        self.besides: Mapping[tuple[str, bool], Mapping[str, int]] = {}
 
     def keep(self, job: JobState, amounts: Mapping[str, int]) -> None:
         """The group is in queue, and is promised so much beyond what it has."""
@@ -61,6 +65,8 @@ class Promises:
         own = self._kept.get(besides.key) if besides is not None else None
         if own is not None:
             _subtract(ending if own.job.ends else endless, own.left)
+        for sums, ends in ((endless, False), (ending, True)):
+            add_to(sums, self.besides.get((queue, ends), {}))
         return endless, ending
 
     def _catch_up(self) -> None:

@@ -438,6 +438,30 @@ def test_who_runs_on_leaves_planned_starts_what_they_take_of_a_hard_cap_together
     assert found.binds == {}
 
 
+def test_what_a_plugin_leaves_to_a_queue_is_kept_for_planned_starts() -> None:
+    flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
+    for mode in ("easy, depth: 2", "conservative"):
+        by = policy(
+            f"actions: [allocate, {{name: backfill, arguments: {{mode: {mode}}}}}]\ntiers:\n"
+            f"- plugins: [{{name: priority}}, {{name: gang}}]\n{flow}"
+        )
+        queues = queue("default"), queue("other")  # a fair share of 10 each
+        model = world(
+            node("n1", "12"), node("n2"), node("n3"), queues, group("of-other", queue="other"),
+            saying(pod("x", "12", of="of-other", on="n1"), 100), saying(pod("wide", "8", at=1), 300),
+            pod("long", "3", at=2), saying(pod("short", "3", at=4), 90), pod("last", "2", at=5),
+        )  # fmt: skip
+        found = run(model, by, now=10)
+        assert (planned(found, "wide"), planned(found, "long")) == (100, 400)
+        assert list(found.binds) == ["short"]
+        assert found.reason("long") == "Reserved"
+        model.apply(Upsert(saying(pod("short", "3", at=4, on="n2"), 90)))
+        assert found.outcome is not None
+        after = run(model, by, now=20, state=found.outcome.state)
+        assert (planned(after, "wide"), planned(after, "long")) == (100, 400)
+        assert list(after.binds) == ["last"]  # beside it from then on, and `short` has ended before
+
+
 def test_ends_of_groups_with_a_lifetime_give_nothing_to_those_without() -> None:
     flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
     by = policy(
