@@ -142,6 +142,15 @@ def test_an_overrun_moves_the_instant_by_tenths() -> None:
     assert late.outcome.next_wake == EPOCH + 110 * SECOND
 
 
+def test_a_tiny_estimate_keeps_nobody_busy() -> None:
+    tiny = pod("tiny", "4", on="n1")
+    tiny.metadata.annotations = {**(tiny.metadata.annotations or {}), EXPECTED: "0.05"}
+    found = run(world(node("n1"), node("n2"), tiny, wide()), EASY, now=10)
+    assert found.outcome is not None
+    assert found.outcome.next_wake is not None
+    assert found.outcome.next_wake == EPOCH + 10 * SECOND + SECOND // 20, "by tenths of seconds from its end on"
+
+
 def test_the_earliest_instant_at_which_all_fits() -> None:
     model = world(
         node("n1"), node("n2"), node("n3"),
