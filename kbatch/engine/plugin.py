@@ -482,7 +482,9 @@ class Plugin:
         return None
 
     def admission(self, job: JobState, asked: Mapping[str, int]) -> Reason | None:
-        """Why the job must not come in queue yet, where it would be promised so much."""
+        """Why the job must not come in queue yet, where it would be promised so much. It depends on the sums of its
+        queue, and of the job on its queue, its lifetime and its charge alone.
+        """
         return None
 
     def headroom(self, job: JobState, task: Task) -> int | None:

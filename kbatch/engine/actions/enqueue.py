@@ -235,6 +235,7 @@ class _Admission:
             choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
             stated=bool(model.min_resources),
             attempts=job.attempts,
+            limit=session.limit_of(job, wanted.kept),
             due=model.created + self._ageing,
             back=back,
         )
@@ -425,7 +426,7 @@ class _Admission:
                 return True
             plain = self._plain(job)
             entry = self._entry(job, wanted, plain=plain)
-        refused = session.enqueueable(job, entry.kept) if comer.fresh is not None else None
+        refused = session.enqueueable(job) if comer.fresh is not None else None
         standing = Standing.UNKNOWN
         if refused is None:
             standing = yield from self.sums.of(entry)
@@ -458,7 +459,8 @@ class _Admission:
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
             or self.sums.short(wanted.least, {}) is not None
-            or session.enqueueable(job, wanted.kept) is not None
+            or session.enqueueable(job) is not None
+            or session.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
         )  # fmt: skip
 

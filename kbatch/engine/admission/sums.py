@@ -19,7 +19,7 @@ from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standin
 from kbatch.engine.carryover.giving import Giving
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.session.guarding import working
+from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.quota import Excess
@@ -63,6 +63,8 @@ class Sums:
         if self.over_quota(entry) is not None:
             return Standing.QUOTA
         job = session.job(entry.job.key)
+        if session.admission(job, entry.kept) is not None:
+            return Standing.LIMITED
         if self._feasibility.hopeless(job):
             return Standing.HOPELESS
         if entry.stated and any(amount > session.total.get(name, 0) for name, amount in least.items()):
@@ -189,6 +191,9 @@ class Sums:
         found[backlog.stated[rows] & (least > total).any(axis=1)] = Standing.TOO_LARGE
         yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.hopeless, self._is_hopeless, 5)
         found[backlog.hopeless[backlog.shape[rows]] == 1] = Standing.HOPELESS
+        if len(backlog.limits):
+            found[self._limited(backlog, rows)] = Standing.LIMITED
+            yield TURN
         asked = yield from self._over_quota(backlog, rows)
         if asked is not None:
             found[asked] = Standing.QUOTA
@@ -197,6 +202,19 @@ class Sums:
             beyond = (least > over[queue] + freed[giving]) & (over[queue] < _LIMIT) & (least > 0)
             found[beyond.any(axis=1)] = Standing.CAPABILITY
         found[backlog.fixed[rows]] = Standing.FIXED
+        return found
+
+    def _limited(self, backlog: Backlog, rows: Index) -> npt.NDArray[np.bool_]:
+        """Which of the rows plugins keep out of the queue: they are asked once for all that are alike to them."""
+        session = self._session
+        numbers, first = np.unique(backlog.limit[rows], return_index=True)
+        out = np.zeros(len(backlog.limits) + 1, np.bool_)  # the last is of those that nobody limits: its number is -1
+        for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
+            if number >= 0:
+                entry = backlog.entry(row)
+                job = session.job(entry.job.key)
+                out[number] = attempt(session, job, partial(session.admission, job, entry.kept), None) is not None
+        found: npt.NDArray[np.bool_] = out[backlog.limit[rows]]
         return found
 
     def _within_reach(self, queue: QueueState | None, names: list[str]) -> list[int]:

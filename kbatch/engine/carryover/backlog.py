@@ -54,10 +54,12 @@ class Standing(IntEnum):
     UNFIT = 4
     TOO_LARGE = 5
     HOPELESS = 6
-    QUOTA = 7
-    CAPABILITY = 8
-    FIXED = 9
-    UNKNOWN = 10
+    LIMITED = 7
+    """By plugins, by what its queue has."""
+    QUOTA = 8
+    CAPABILITY = 9
+    FIXED = 10
+    UNKNOWN = 11
     """Nobody has looked yet."""
 
 
@@ -83,6 +85,7 @@ class Entry(msgspec.Struct, eq=False):
         triable: whether that can be tried. tried: whether it counts as tried where there is no room.
         choosing: what is asked for depends on which of its pods the nodes could hold.
         stated: it says its minResources itself. attempts: how often it was sent back.
+        limit: what decides, besides sums, whether plugins let it in; None: they let in all.
         due: when room is to gather for it. back: until when it stays out (microseconds; 0: it need not).
     """
 
@@ -99,6 +102,7 @@ class Entry(msgspec.Struct, eq=False):
     choosing: bool
     stated: bool
     attempts: int
+    limit: Hashable
     due: int
     back: int
 
@@ -171,10 +175,10 @@ class Backlog:
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         paced: until which instant so many were told again as `ROUND` says.
         levels: what the groups of queues could give up, by queue. freed: what that is for each of `givings`.
-        queues, namespaces, givings, asks, quotas, shapes: what rows share.
+        queues, namespaces, givings, asks, quotas, shapes, limits: what rows share.
         least: by dimension what rows ask for.
-        queue, namespace, giving, ask, quota, shape: numbers of what rows share; of quotas -1 where nobody has asked yet
-            what the group asks of them. created, due, back, told: instants.
+        queue, namespace, giving, ask, quota, shape, limit: numbers of what rows share; of quotas -1 where nobody has
+            asked yet what the group asks of them, of limits where there is none. created, due, back, told: instants.
         priority: of their groups.
         standing: what was last told of them. triable, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
@@ -198,6 +202,8 @@ class Backlog:
         self.asks: Registry[tuple[str, tuple[str, ...]]] = Registry()
         self.quotas: Registry[Asked] = Registry()
         self.shapes: Registry[Hashable] = Registry()
+        self.limits: Registry[Hashable] = Registry()
+        self.limit: Index = np.full(FIRST, -1, np.intp)
         self.least: dict[str, npt.NDArray[np.int64]] = {}
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
@@ -269,6 +275,7 @@ class Backlog:
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
+        self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         self.created[row], self.told[row] = entry.job.created, 0
         insort(self._lines.setdefault(queue, []), self._age(row))
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
@@ -297,6 +304,8 @@ class Backlog:
         quota = int(self.quota[row])
         if quota >= 0 and self.quotas.drop(quota) and quota < len(self._over):
             self._over[quota] = -1
+        if self.limit[row] >= 0:
+            self.limits.drop(int(self.limit[row]))
         shape = int(self.shape[row])
         if self.shapes.drop(shape):
             self.hopeless[shape] = self.unfit[shape] = -1
@@ -407,6 +416,7 @@ class Backlog:
         for name, column in self.least.items():
             self.least[name] = _longer(column, 0)
         self._live = _longer(self._live, 0)
+        self.limit = _longer(self.limit, -1)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
             _longer(column, 0) for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
@@ -166,7 +166,7 @@ class Session:
         asked = (*those("job_valid"), *those("job_enqueueable"), *those("task_order_key"))
         limiting = [plugin for plugin in self._plugins if not self.emptied and plugin.limits()]
         self._admission = [plugin.admission for plugin in limiting if plugin.answers("admission")]
-        self.by_job = not self._admission and all(plugin.by_job for plugin in asked)
+        self.by_job = all(plugin.by_job for plugin in asked)
         headroom = [plugin for plugin in limiting if plugin.answers("headroom")]
         self.by_plugins = ByPlugins(headroom, lambda: self.restoring) if headroom else None
         if self.by_plugins is not None:
@@ -393,14 +393,20 @@ class Session:
         """Why the job cannot be tried at all."""
         return most_specific([ask(job) for ask in self._valid])
 
-    def enqueueable(self, job: JobState, asked: Mapping[str, int] | None = None) -> Reason | None:
-        """Why plugins keep the job out of the queue, where it would be promised so much (None: that is not known)."""
-        if not (self._enqueueable or self._admission):
+    def enqueueable(self, job: JobState) -> Reason | None:
+        """Why plugins keep the job out of the queue."""
+        return most_specific([ask(job) for ask in self._enqueueable]) if self._enqueueable else None
+
+    def admission(self, job: JobState, asked: Mapping[str, int]) -> Reason | None:
+        """Why plugins keep the job out of the queue where it would be promised so much."""
+        return most_specific([admit(job, asked) for admit in self._admission]) if self._admission else None
+
+    def limit_of(self, job: JobState, asked: Mapping[str, int]) -> Hashable:
+        """What `admission` depends on besides the sums of queues; None where no plugin limits anything."""
+        if not self._admission:
             return None
-        found = [ask(job) for ask in self._enqueueable]
-        if asked is not None:
-            found += [admit(job, asked) for admit in self._admission]
-        return most_specific(found)
+        lifetime = job.job.group.spec.lifetime_seconds if job.job.group is not None else None
+        return job.queue, lifetime, job.charged, tuple(sorted(asked.items()))
 
     def promise(self, job: JobState, amounts: Mapping[str, int]) -> None:
         """The job is in queue, and is promised so much beyond what it has."""

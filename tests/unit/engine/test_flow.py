@@ -556,3 +556,22 @@ def test_older_than_its_lifetime_it_goes_for_another_queue() -> None:
     )
     assert run(model, flow(), now=59).evicted == []
     assert len(run(model, flow(), now=60).evicted) == 4
+
+
+def test_groups_that_a_limit_keeps_out_are_rows_of_the_backlog() -> None:
+    """They are not looked at one by one in each cycle, and come in when there is more to be had."""
+    sim = Simulation(
+        world([queue("a"), queue("b")], node("n", "10"), ones("a", 8)), flow("infiniteFactor: 1.2, halfTime: 0")
+    )
+    sim.settle()
+    sim.cycle()
+    backlog = sim.memo.backlog
+    assert backlog is not None
+    assert sorted(backlog[0].keys()) == ["ns/a6", "ns/a7"]
+    assert [sim.last.reason(f"a{at}") for at in (6, 7)] == ["InfiniteShareExceeded"] * 2
+    sim.tick()
+    sim.model.apply(Delete(type(pod("x")), "ns", "a0-0"))
+    sim.model.apply(Delete(type(group("x")), "ns", "a0"))
+    sim.settle()
+    assert sim.running() == [f"a{at}-0" for at in range(1, 7)]
+    assert sim.last.reason("a7") == "InfiniteShareExceeded"
