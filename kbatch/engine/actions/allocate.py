@@ -35,6 +35,7 @@ from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import reserve
+from kbatch.engine.reservation.promises import taken_over
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
@@ -249,13 +250,15 @@ class _Line:
             yield TURN
         return done
 
-    def _plan(self, planned: PlannedStarts, job: JobState) -> Generator[Turn, None, None]:
+    def _plan(self, planned: PlannedStarts, job: JobState) -> Iterator[Transaction | Turn]:
         """Plan the start of a job that was tried in vain, if it lacks nothing but room."""
         feasibility = self.context.feasibility
         if job.key in self._kept_out or self.session.valid(job) is not None or feasibility.hopeless(job):
             return
         if len(next_tasks(job, unplaced(job))) >= job.missing():
             yield from reserve(planned, feasibility, self.context.ledger, job)
+            if planned.keeps:
+                yield from taken_over(planned, feasibility, self.context.ledger, self.context.rankings, job)
 
     def _preempt_before(self, job: JobState) -> Generator[Transaction | Turn, None, None]:
         """Make room inside the queue for those that matter more than the job; each is tried once."""

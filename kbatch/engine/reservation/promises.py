@@ -54,13 +54,45 @@ def renew(
         if session.due(5):
             yield TURN
     ended = state.free is not None and free_of(session) > state.free
-    for start in list(planned.starts.values()):
+    for key in list(planned.starts):
+        start = planned.starts.get(key)
+        if start is None:
+            continue  # what it was promised has been taken over
         due = start.at is not None and start.at <= session.now
         if ended or due or start.job.key in broken:
             sure = not (due or start.job.key in broken)
             again = partial(_again, planned, feasibility, ledger, rankings, start, sure=sure)
             yield from working(session, start.job, again, None)
             yield TURN
+            if planned.starts.get(key) is not start:
+                yield from taken_over(planned, feasibility, ledger, rankings, start.job)
+
+
+def taken_over(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, rankings: NodeRankings, by: JobState
+) -> Iterator[Transaction | Turn]:
+    """Promise others starts that they can keep, whose rooms a job of a higher priority in their queue was promised."""
+    taken = planned.starts.get(by.key)
+    if taken is None:
+        return
+    for start in list(planned.starts.values()):
+        job = start.job
+        if job.queue != by.queue or job.priority >= by.priority or taken.needs.keys().isdisjoint(start.needs):
+            continue
+        if planned.stands(start) and not _confirmed(planned, rankings, start):
+            again = partial(_anew, planned, feasibility, ledger, start)
+            yield from working(planned.session, job, again, None)
+            yield TURN
+
+
+def _anew(
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, start: PlannedStart
+) -> Generator[Transaction | Turn, None, None]:
+    found = yield from plan(planned, feasibility, ledger, start.job)
+    if found is not None:
+        planned.put(found)
+    else:
+        del planned.starts[start.job.key]
 
 
 def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:

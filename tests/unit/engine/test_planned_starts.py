@@ -471,6 +471,23 @@ def test_what_a_plugin_leaves_to_a_queue_is_kept_for_planned_starts() -> None:
         assert list(after.binds) == ["last"]  # beside it from then on, and `short` has ended before
 
 
+def test_whose_promise_is_taken_over_is_promised_a_later_start() -> None:
+    low = priority_class("low", 1), saying(pod("low", "4", at=1, priority=1), 50)
+    model = world(node("n1"), node("n2", "1"), busy(100), low, saying(pod("other", "1", at=2), 900))
+    before = run(model, CONSERVATIVE, now=10)
+    assert planned(before, "low") == 100
+    assert before.outcome is not None
+    model.apply(Upsert(saying(pod("high", "4", at=3, priority=10), 70)))
+    found = run(model, CONSERVATIVE, now=20, state=before.outcome.state)
+    assert (planned(found, "low"), planned(found, "high")) == (170, 100)
+    assert found.outcome is not None
+    found = run(model, CONSERVATIVE, now=30, state=found.outcome.state)
+    assert (planned(found, "low"), planned(found, "high")) == (170, 100)
+    assert found.outcome is not None
+    found = run(model, CONSERVATIVE, now=105, state=found.outcome.state)  # what runs there has not ended
+    assert (planned(found, "low"), planned(found, "high")) == (180, 110)
+
+
 def test_ends_of_groups_with_a_lifetime_give_nothing_to_those_without() -> None:
     flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
     by = policy(
