@@ -267,7 +267,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "cap-not-kept", _PLANNED,
-        "+ freed - asked[name]", "+ freed",
+        "mine = [start for start in self._laid if start.job.queue == queue]", "mine: list[PlannedStart] = []",
         "others take the part of a hard cap that a planned start needs",
     ),
     Mutant(

@@ -215,7 +215,7 @@ def test_sums_rule_out_no_instant_at_which_a_job_could_start(day: Day, mode: str
 @relaxed
 @given(days())
 def test_the_first_of_all_is_promised_the_earliest_instant(day: Day) -> None:
-    """For the first job that waits, of pods that only want room: room is counted instant by instant."""
+    """For the first job that waits, of pods that only want room: room, and what the hard cap leaves, are counted instant by instant."""
     result = simulate(day.manifests(), EASY, LIMITS)
     for each in result.planned:
         number = int(each.group.removeprefix("default/j"))
@@ -228,7 +228,11 @@ def test_the_first_of_all_is_promised_the_earliest_instant(day: Day) -> None:
         ends = sorted({bound + other.seconds * SECOND for _, bound, other in standing if bound is not None})
         for instant in (end for end in ends if each.told < end < each.start):
             free = list(day.nodes)
+            left = day.cap or sum(day.nodes)
             for node, bound, other in standing:
                 if bound is not None and bound + other.seconds * SECOND > instant:
                     free[int(node.removeprefix("n"))] -= other.cpu
+                    left -= other.cpu
+            if work.pods * work.cpu > left:
+                continue
             assert sum(max(0, cpu) // work.cpu for cpu in free) < work.pods, (each, instant)

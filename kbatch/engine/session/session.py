@@ -425,7 +425,8 @@ class Session:
 
     def placed(self, job: JobState) -> None:
         """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""
-        if not (job.key in self.promises and job.pipelined <= job.minimum):
+        promised = job.key in self.promises and job.pipelined <= job.minimum
+        if not promised or self.promises.exceeded(job):
             self.charge(job)
 
     @property

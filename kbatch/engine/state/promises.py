@@ -55,6 +55,16 @@ class Promises:
         promise = self._kept.get(job.key)
         return _left(promise) if promise is not None else {}
 
+    def terms(self, job: JobState) -> tuple[Resources, Resources]:
+        """What the group had when it was promised room, and how much that was."""
+        promise = self._kept[job.key]
+        return promise.then, promise.amounts
+
+    def exceeded(self, job: JobState) -> bool:
+        """Whether the group holds more than it had and was promised, of anything."""
+        had, more = self.terms(job)
+        return any(amount > had.get(name, 0) + more.get(name, 0) for name, amount in job.allocated.items())
+
     def sums(self, queue: str, besides: JobState | None = None) -> tuple[Resources, Resources]:
         """What the queue's groups without a lifetime, and those with one, were promised and have not placed yet; but
         for one group.

@@ -575,3 +575,28 @@ def test_groups_that_a_limit_keeps_out_are_rows_of_the_backlog() -> None:
     sim.settle()
     assert sim.running() == [f"a{at}-0" for at in range(1, 7)]
     assert sim.last.reason("a7") == "InfiniteShareExceeded"
+
+
+def test_who_asks_for_more_than_it_was_promised_is_charged_for_that() -> None:
+    """minResources say less than the pods need."""
+    by = flow("infiniteFactor: 1")
+    for budget, placed in ((9, {}), (80, {"a": 1})):
+        model = world(
+            [queue("a", excess_budget=budget), queue("b")], node("n", "10"),
+            [group("a0", queue="a", lifetime_seconds=600, min_resources={"cpu": "1"}), pod("a0-0", "8", of="a0")],
+        )  # fmt: skip
+        found = run(model, by)
+        assert bound(found) == placed
+        assert found.verdicts["ns/a0"].charged == (80 * MILLION if placed else 0)
+
+
+def test_what_was_promised_free_of_charge_is_placed_free_of_charge() -> None:
+    """Others have come in meanwhile, and what minResources do not name counts for nothing."""
+    told = group("a0", queue="a", at=0, lifetime_seconds=600, min_resources={"cpu": "3"})
+    model = world(
+        [queue("a", excess_budget=90), queue("b")], node("n", "10"), told, members("a0", 1, "3"),
+        [group("a1", queue="a", at=1, lifetime_seconds=600), pod("a1-0", "4", of="a1")],
+    )  # fmt: skip
+    found = run(model, flow())
+    assert bound(found) == {"a": 2}
+    assert (found.verdicts["ns/a0"].charged, found.verdicts["ns/a1"].charged) == (0, 40 * MILLION)

@@ -195,7 +195,7 @@ class Flow(Plugin):
         return self._beyond_budget(queue, job, charge) if charge > self._budget_left(queue, job) else None
 
     def headroom(self, job: JobState, task: Task) -> int | None:
-        """By the same limits. What was promised is within the budget already."""
+        """By the same limits. What was promised is within the budget already, as far as the promise goes."""
         queue, request = self.view.queue(job.queue), task.cls.request
         if not job.ends:
             if self.arguments.infinite_factor is None:
@@ -208,14 +208,17 @@ class Flow(Plugin):
             return more
         if not _lifetime(job) or queue.record.excess_budget is None:
             return None
+        promised: int | None = 0
         if job.key in self.view.promises and job.missing():
-            return None
+            promised = self._measure.most({}, request, self._measure.of(self.view.promises.of(job)))
         usage = self._budget_left(queue, job) * _MINUTE // _lifetime(job)
         charged = self._measure.most(job.allocated, request, usage)
-        if job.charged or charged is None:
-            return charged
+        if charged is None or promised is None:
+            return None
+        if job.charged:
+            return max(charged, promised)
         free = self._measure.most(self._all(queue, job), request, self._part(queue))
-        return None if free is None else max(charged, free)
+        return None if free is None else max(charged, free, promised)
 
     def too_much(self, job: JobState, task: Task) -> Reason:
         """Which of the limits, with the numbers."""
@@ -239,13 +242,22 @@ class Flow(Plugin):
         if not _lifetime(job):
             return 0
         queue = self.view.queue(job.queue)
-        if not job.charged and self._measure.of(self._all(queue)) <= self._part(queue):
+        if not job.charged and (
+            self._measure.of(self._all(queue)) <= self._part(queue) or self._within_promise(job)
+        ):  # fmt: skip
             return 0
         return max(job.charged, _charge(job, self._measure.of(job.allocated, self.view.promises.of(job))))
 
     @cached_property
     def _factor(self) -> Fraction:
         return Fraction(self.arguments.infinite_factor or 0)
+
+    def _within_promise(self, job: JobState) -> bool:
+        """Whether the group has placed something since it was promised room, and no more than that."""
+        if not (job.key in self.view.promises and job.pipelined <= job.minimum):
+            return False
+        had, promised = self.view.promises.terms(job)
+        return self._measure.of(had) < self._measure.of(job.allocated) <= self._measure.of(had, promised)
 
     def _most(self, queue: QueueState) -> int:
         """The most that the flow of its groups without a lifetime may be."""
