@@ -106,8 +106,8 @@ MUTANTS: Final = (
     Mutant(
         "charged-within-the-share",
         _PLUGIN,
-        "        if not job.charged and self._measure.of(self._all(queue)) <= self._part(queue):\n",
-        "        if job.ends is None:\n",
+        "self._measure.of(self._all(queue)) <= self._part(queue) or self._within_promise(job)",
+        "self._within_promise(job)",
         "who stays within the fair share is charged",
     ),
     Mutant(

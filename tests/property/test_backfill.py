@@ -215,7 +215,7 @@ def test_sums_rule_out_no_instant_at_which_a_job_could_start(day: Day, mode: str
 @relaxed
 @given(days())
 def test_the_first_of_all_is_promised_the_earliest_instant(day: Day) -> None:
-    """For the first job that waits, of pods that only want room: room, and what the hard cap leaves, are counted instant by instant."""
+    """For the first job that waits, of pods that only want room: that, and what is left of the hard cap, is counted."""
     result = simulate(day.manifests(), EASY, LIMITS)
     for each in result.planned:
         number = int(each.group.removeprefix("default/j"))

@@ -11,9 +11,10 @@ from kbatch.resources import Resources, add_to
 
 @dataclass(slots=True)
 class _Promise:
-    """One group's; `left` is what of `amounts` is counted now."""
+    """One group's; `then` is what it had when it was made, `left` what of `amounts` is counted now."""
 
     job: JobState
+    then: Resources
     amounts: Resources
     left: Resources
 
@@ -42,7 +43,7 @@ class Promises:
         """The group is in queue, and is promised so much beyond what it has."""
         self._catch_up()
         self._count(self._kept.pop(job.key, None), -1)
-        promise = self._kept[job.key] = _Promise(job, dict(amounts), {})
+        promise = self._kept[job.key] = _Promise(job, dict(job.allocated), dict(amounts), {})
         promise.left = _left(promise)
         self._count(promise, 1)
 
