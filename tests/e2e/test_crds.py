@@ -357,7 +357,12 @@ def test_a_whole_status_of_either_kind_is_stored_as_sent(api: Api) -> None:
         "allocated": {"cpu": "1500m", "memory": "2Gi"},
         "conditions": [_condition("Scheduled") | {"observedGeneration": 3}],
         "schedulingAttempts": 4,
-        "estimatedStart": "2026-01-01T00:00:00Z if PodGroup ns/a ends within its lifetime",
+        "excessCharged": "12.5",
+        "estimatedStart": {
+            "time": "2026-01-01T00:00:00Z",
+            "latest": "2026-01-01T00:10:00Z",
+            "basis": "reservation",
+        },
     }
     _create(api, _group({}))
     assert _apply_status(api, f"{GROUPS}/g", "test", _status("g", **group))["status"] == group
@@ -384,11 +389,17 @@ def test_a_whole_status_of_either_kind_is_stored_as_sent(api: Api) -> None:
 
 def test_kubectl_shows_phase_numbers_queue_and_reason(cluster: ControlPlane, api: Api) -> None:
     _create(api, _group({"minMember": 3, "queue": "team"}))
+    start = {"time": "2126-01-01T00:00:00Z", "latest": "2126-01-01T00:00:00Z", "basis": "reservation"}
     waiting = _condition("Scheduled", "False", "NotEnoughResources") | {"message": "2 of 3 pods can be placed"}
-    _apply_status(api, f"{GROUPS}/g", "test", _status("g", phase="Pending", running=0, pending=3, conditions=[waiting]))
+    _apply_status(
+        api,
+        f"{GROUPS}/g",
+        "test",
+        _status("g", phase="Pending", running=0, pending=3, conditions=[waiting], estimatedStart=start),
+    )
     lines = cluster.run_kubectl("-n", NAMESPACE, "get", "pg").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "PHASE", "MIN", "RUNNING", "QUEUE", "REASON", "AGE"]
-    assert lines[1].split()[:-1] == ["g", "Pending", "3", "0", "team", "NotEnoughResources"]
+    assert lines[0].split() == ["NAME", "PHASE", "MIN", "RUNNING", "QUEUE", "REASON", "START", "AGE"]
+    assert lines[1].split()[:-1] == ["g", "Pending", "3", "0", "team", "NotEnoughResources", "2126-01-01T00:00:00Z"]
     wide = cluster.run_kubectl("-n", NAMESPACE, "get", "podgroup", "g", "-o", "wide").stdout
     assert "2 of 3 pods can be placed" in wide
 
