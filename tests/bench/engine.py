@@ -105,7 +105,10 @@ def node(index: int) -> Node:
 _RESOURCES = ResourceRequirements(requests={"cpu": "1", "memory": "2Gi"})
 
 
-def pod(group: str, index: int, *, on: str = "", cpu: str = "1", affinity: Affinity | None = None) -> Pod:
+def pod(
+    group: str, index: int, *, on: str = "", cpu: str = "1", affinity: Affinity | None = None, priority: int = 0
+) -> Pod:
+    """A pod as the API server keeps it; `priority` is that of its class, which bounds what its group's is worth."""
     name = f"{group}-{index}"
     wanted = _RESOURCES if cpu == "1" else ResourceRequirements(requests={"cpu": cpu, "memory": "2Gi"})
     return Pod(
@@ -114,7 +117,7 @@ def pod(group: str, index: int, *, on: str = "", cpu: str = "1", affinity: Affin
             annotations={GROUP_NAME_ANNOTATION: group},
         ),
         spec=PodSpec(
-            scheduler_name="kube-batch", node_name=on, priority=0, affinity=affinity,
+            scheduler_name="kube-batch", node_name=on, priority=priority, affinity=affinity,
             containers=(Container(name="main", image="busybox", resources=wanted),),
         ),
         status=PodStatus(phase="Running" if on else "Pending"),
@@ -264,10 +267,10 @@ def preempt() -> Iterator[Figure]:
         for at in range(51):
             yield group(f"r{at}", 1, "q0", "low")
             for index in range(100 if at < 50 else 120):
-                yield pod(f"r{at}", index, on=f"n{(at * 100 + index) % 160:05}")
+                yield pod(f"r{at}", index, on=f"n{(at * 100 + index) % 160:05}", priority=1)
         for at in range(500):
             yield group(f"h{at}", 1, "q0", "high")
-            yield pod(f"h{at}", 0)
+            yield pod(f"h{at}", 0, priority=100)
 
     model, building = build(objects())
     result = decide(model, build_policy(DEFAULT))

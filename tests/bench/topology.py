@@ -103,7 +103,7 @@ def _busy(nodes: int, *, used: int, priority: str = "") -> Iterator[AnyObject]:
         yield group(f"r{index:05}", 1, "q0", priority)
         free = priority == "" and 1024 <= index < 1152
         for at in range(8 if free else used):
-            yield pod(f"r{index:05}", at, on=f"n{index:05}", cpu="1")
+            yield pod(f"r{index:05}", at, on=f"n{index:05}", cpu="1", priority=1 if priority == "low" else 0)
 
 
 def full() -> Iterator[Figure]:
@@ -134,7 +134,7 @@ def victims() -> Iterator[Figure]:
         yield from _busy(5000, used=29, priority="low")
         yield close(group("big", 512, "q0", "high"), 4)
         for index in range(512):
-            yield pod("big", index, cpu="4")
+            yield pod("big", index, cpu="4", priority=100)
 
     model, building = build(objects())
     result = decide(model, policy())
