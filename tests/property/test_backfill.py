@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,8 @@ CONSERVATIVE = by("[allocate, {name: backfill, arguments: {mode: conservative}}]
 ENQUEUE = by("[enqueue, allocate, {name: backfill, arguments: {mode: easy}}, preempt]")
 MODES = {"easy": EASY, "deeper": DEEPER, "conservative": CONSERVATIVE}
 LIMITS = Limits(max_cycles=2_000)
+pytestmark = pytest.mark.many
+
 relaxed = settings(max_examples=examples(60), deadline=None)
 
 

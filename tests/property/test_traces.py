@@ -20,6 +20,8 @@ from kbatch.times import SECOND
 from tests.examples import examples
 from tests.reference.traces import Plain, Work
 
+pytestmark = pytest.mark.many
+
 
 @dataclass(frozen=True)
 class World:
