@@ -114,7 +114,7 @@ async def until(condition: Callable[[], bool], *, within: float = 20.0) -> None:
     def holds() -> bool:
         try:
             return condition()
-        except urllib.error.URLError:  # asked just as it was ended, to be started anew
+        except (urllib.error.URLError, ConnectionError):  # asked just as it was ended, to be started anew
             return False
 
     deadline = time.monotonic() + within
