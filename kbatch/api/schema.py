@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -69,17 +71,21 @@ class ApiModel(BaseModel):
         return schema
 
 
+def _int_or_text(pattern: str) -> FieldInfo:
+    """The schema of a bare integer, or a text that matches."""
+    extra: JsonDict = {
+        "x-kubernetes-int-or-string": True,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "maxLength": 32,
+        "pattern": pattern,
+    }
+    found: FieldInfo = Field(json_schema_extra=extra)
+    return found
+
+
+# As `kbatch.resources` reads it: the whole grammar of Kubernetes' quantities, without a sign that is odd.
 Quantity: TypeAlias = Annotated[
-    int | str,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "maxLength": 32,
-            # As `kbatch.resources` reads it: the whole grammar of Kubernetes' quantities, without a sign that is odd.
-            "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$",
-        }
-    ),
+    int | str, _int_or_text(r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$")
 ]
 
 _NOT_NEGATIVE: Final = Rule(
@@ -108,17 +114,7 @@ ResourceList: TypeAlias = Annotated[
 ]
 """Amounts by resource name, as a pod's requests are written; none negative, none beyond what kbatch counts exactly."""
 
-Usage: TypeAlias = Annotated[
-    int | str,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "maxLength": 32,
-            "pattern": r"^[0-9]+(\.[0-9]{1,6})?$",
-        }
-    ),
-]
+Usage: TypeAlias = Annotated[int | str, _int_or_text(r"^[0-9]+(\.[0-9]{1,6})?$")]
 """A number with up to six decimals: a bare integer where it is whole, else a text."""
 
 StatusResourceList: TypeAlias = dict[str, Quantity]

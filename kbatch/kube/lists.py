@@ -56,6 +56,12 @@ async def list_all(
     return found
 
 
+async def list_named(api: Api, kind: Kind[T], *, namespace: str, name: str) -> T | None:
+    """The object of that name; None where there is none. By the right to list, for who has none to read by name."""
+    found = await list_all(api, kind, namespace=namespace, field_selector=f"metadata.name={name}")
+    return found[0] if found else None
+
+
 async def current_version(api: Api, kind: Kind[T]) -> int:
     """The version at which a kind stands now: no change of it that was made before this call is younger.
 

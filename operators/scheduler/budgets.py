@@ -14,7 +14,7 @@ from kbatch.engine import Eviction
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, Cause, KubeError
 from kbatch.kube.kinds import PODDISRUPTIONBUDGETS
-from kbatch.kube.lists import list_all
+from kbatch.kube.lists import list_named
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.selectors import selector_matches
 
@@ -50,14 +50,13 @@ def _by_budget(model: ClusterModel, victims: Sequence[Eviction]) -> dict[tuple[s
 
 async def _refused(api: Api, key: tuple[str, str], victims: Sequence[Eviction]) -> list[tuple[Eviction, KubeError]]:
     namespace, name = key
-    selector = f"metadata.name={name}"  # by the right to list, which is there anyway
     try:
-        found = await list_all(api, PODDISRUPTIONBUDGETS, namespace=namespace, field_selector=selector)
+        found = await list_named(api, PODDISRUPTIONBUDGETS, namespace=namespace, name=name)
     except KubeError as error:
         return [(victims[0], error)]
-    if not found:
+    if found is None:
         return []
-    status = found[0].status
+    status = found.status
     allowed = status.disruptions_allowed if status is not None else 0
     why = f"budget {name} lets {allowed} pods go, and {len(victims)} are to"
     return [(victim, ApiError(429, REASON, why, (Cause("DisruptionBudget", why),))) for victim in victims[allowed:]]

@@ -41,7 +41,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NoAnswerError, NotLeadingError
 from kbatch.kube.kinds import PODGROUPS, split_key
-from kbatch.kube.lists import list_all
+from kbatch.kube.lists import list_named
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import SchedulerMetrics
 from kbatch.model.events import Event, Upsert
@@ -434,14 +434,13 @@ class StatusWriter:
     async def _read(self, key: str, wanted: Wanted) -> bool:
         """The watch has not told of a version that the server has: ask for it, and write then."""
         namespace, name = split_key(key)
-        selector = f"metadata.name={name}"  # by the right to list, which is there anyway
         try:
-            found = await list_all(self._api, PODGROUPS, namespace=namespace, field_selector=selector)
+            group = await list_named(self._api, PODGROUPS, namespace=namespace, name=name)
         except KubeError as error:
             _log.info("reading %s: %s", key, error)
             return False
         self._outdated.pop(key, None)
-        for group in found:
+        if group is not None:
             self._cache.observed(group)
             if group.metadata.uid == wanted.uid:
                 self._again(key, wanted)

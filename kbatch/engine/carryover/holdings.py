@@ -178,7 +178,7 @@ class QueueHoldings:
             row = row_of.get(task.node, -1)
             if row >= 0 and open_[row]:  # nothing is placed on a row that is not open
                 places.append((row, needs))
-        if may_go_whole(job):
+        if _may_go_whole(job):
             units.update(whole.items())
         return _Group(_holder(job), tuple(places), frozenset(units)) if places else None
 
@@ -306,14 +306,14 @@ def _holder(job: Job) -> Holder:
     )
 
 
-def may_go_whole(job: Job) -> bool:
+def _may_go_whole(job: Job) -> bool:
     """Whether it is a gang that may go as a whole: it says so, or its lifetime may end."""
     return job.gang and (job.disruption == "Whole" or _ends(job))
 
 
 def _in_parts(job: Job) -> bool:
     """Whether it is a gang that never goes as a whole."""
-    return job.gang and not may_go_whole(job)
+    return job.gang and not _may_go_whole(job)
 
 
 def _ends(job: Job) -> bool:
