@@ -209,7 +209,7 @@ class _Reader:
         self._source = source
 
     def configuration(self, text: str) -> SchedulerConfiguration:
-        fields = root_of(text).fields("configuration")
+        fields = root_of(text, "actions and tiers").fields("configuration")
         for key in fields:
             if key.value not in ("actions", "tiers"):
                 raise self._entry(key).unknown("key", ("actions", "tiers"))

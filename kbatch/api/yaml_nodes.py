@@ -90,8 +90,8 @@ class MappingNode:
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def root_of(text: str) -> MappingNode:
-    """The one document of `text`, which must be a mapping.
+def root_of(text: str, of: str) -> MappingNode:
+    """The one document of `text`, which must be a mapping; `of` says in a message what its keys are.
 
     Raises:
         YamlError: not YAML, more than one document, an alias, or beyond the bounds.
@@ -107,7 +107,7 @@ def root_of(text: str) -> MappingNode:
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(None, f"not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(node, yaml.MappingNode):
-        raise YamlError(None if node is None else node.start_mark.line + 1, "must be a mapping with actions and tiers")
+        raise YamlError(None if node is None else node.start_mark.line + 1, f"must be a mapping with {of}")
     wrapped = _wrap(node)
     assert isinstance(wrapped, MappingNode)  # noqa: S101 -- what a yaml.MappingNode is wrapped as
     return wrapped

@@ -1,4 +1,4 @@
-"""`kbatch simulate`: the engine in virtual time, on ordinary manifests; or a trace of jobs."""
+"""`kbatch simulate`: the engine in virtual time, on ordinary manifests; or a trace of jobs, found or made."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ def simulate(
     ] = 0,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="A log of jobs to run, in the place of manifests.")
+    ] = None,
+    generate: Annotated[
+        Path | None,
+        typer.Option("--generate", metavar="SPEC", help="Make days of jobs as this file describes them, and run them."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="For --generate, in the place of the file's own.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE.csv", help="Keep the jobs of --generate as a trace.")
     ] = None,
     form: Annotated[TraceForm | None, typer.Option("--format", help="The format of the trace.")] = None,
     nodes: Annotated[
@@ -88,7 +98,9 @@ def simulate(
     off, and 1 where --check-backfill found a job that was delayed.
     """
     given = _given(context)
-    if trace is not None:
+    if trace is not None and generate is not None:
+        fail("--trace and --generate: a run takes one or the other", BAD_INPUT)
+    if trace is not None or generate is not None:
         if paths:
             fail("there are manifests beside a trace: a run takes one or the other", BAD_INPUT)
         for option in _MANIFESTS:
@@ -96,15 +108,15 @@ def simulate(
                 fail(f"{option} says nothing of a trace", BAD_INPUT)
         run_trace(
             TraceRequest(
-                trace, form, nodes, node_cpus, node_gpus, policy, backfill, depth, shape, until, job_nodes, plot,
-                check_backfill, scheduler_conf, output,
+                trace, generate, seed, write, form, nodes, node_cpus, node_gpus, policy, backfill, depth, shape, until,
+                job_nodes, plot, check_backfill, scheduler_conf, output,
             )
         )  # fmt: skip
         return
     if not paths:
-        raise typer.BadParameter("manifests, or --trace FILE, are missing", param_hint="PATH...")
+        raise typer.BadParameter("manifests, --trace FILE or --generate SPEC are missing", param_hint="PATH...")
     for option in sorted(given - {*_MANIFESTS, *_BOTH}):
-        fail(f"{option} says nothing without --trace", BAD_INPUT)
+        fail(f"{option} says nothing without --trace or --generate", BAD_INPUT)
     _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, check_backfill, output)
 
 

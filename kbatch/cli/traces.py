@@ -1,4 +1,4 @@
-"""`kbatch simulate --trace`: a workload log in virtual time."""
+"""`kbatch simulate --trace` and `--generate`: a workload log, or days that are made, in virtual time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kbatch.times import SECOND
 if TYPE_CHECKING:
     from kbatch.engine import Policy as EnginePolicy
     from kbatch.simulator.traces.cluster import Cluster
+    from kbatch.simulator.traces.jobs import Trace
     from kbatch.simulator.traces.result import TraceResult
 
 MOST_NODES: Final = 1_000_000
@@ -24,14 +25,19 @@ _MOST_DELAYS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """What the command line says of a trace; None: it says nothing.
+    """What the command line says of a trace; None: it says nothing. There is either a file or a specification.
 
     Attributes:
+        trace: the file of a log; generate: the specification of days to be made.
+        write: where to keep the jobs that were made.
         nodes: a number, or a file that lists them.
         until: in seconds.
     """
 
-    trace: Path
+    trace: Path | None
+    generate: Path | None
+    seed: int | None
+    write: Path | None
     form: TraceForm | None
     nodes: str | None
     node_cpus: str | None
@@ -52,21 +58,17 @@ def run_trace(request: TraceRequest) -> None:
     """Run a trace and print what became of it. Status 1 where the check of backfilling finds a delay."""
     from kbatch.api.configuration import ConfigurationError
     from kbatch.simulator.errors import InputError
-    from kbatch.simulator.traces.files import load_trace
     from kbatch.simulator.traces.options import Options
     from kbatch.simulator.traces.run import simulate
 
     gc.set_threshold(200_000, 50, 100)
     try:
-        if request.form is None:
-            _refuse("--format is missing: swf, openb or csv")
         if request.policy is TracePolicy.CONF:
             _refuse_list_scheduling(request)
         elif request.scheduler_conf is not None:
             _refuse("--scheduler-conf says nothing of a trace without --policy conf")
         if request.depth is not None and request.backfill is Backfill.NONE:
             _refuse("--depth says nothing without --backfill easy or --backfill conservative")
-        cluster = _cluster(request)
         options = Options(
             policy=request.policy,
             backfill=request.backfill,
@@ -77,8 +79,8 @@ def run_trace(request: TraceRequest) -> None:
             slices=request.plot is not None,
             check=request.check,
         )
-        trace = load_trace(str(request.trace), request.form)
         policy = _engine_policy(request)
+        trace, cluster = _generated(request) if request.trace is None else _logged(request, str(request.trace))
         with shown() as progress:
             if policy is not None:
                 from kbatch.simulator.traces.engine import simulate_by_engine
@@ -95,6 +97,44 @@ def run_trace(request: TraceRequest) -> None:
         warn(str(delay))
     if result.delays:
         fail(f"{len(result.delays)} reservations were put off by jobs that were let in before them", FAILED)
+
+
+def _logged(request: TraceRequest, path: str) -> tuple[Trace, Cluster]:
+    """A log, and the nodes that the command line names."""
+    from kbatch.simulator.traces.files import load_trace
+
+    if request.form is None:
+        _refuse("--format is missing: swf, openb or csv")
+    for option, given in (("--seed", request.seed), ("--write", request.write)):
+        if given is not None:
+            _refuse(f"{option} says nothing without --generate")
+    cluster = _cluster(request)
+    return load_trace(path, request.form), cluster
+
+
+def _generated(request: TraceRequest) -> tuple[Trace, Cluster]:
+    """Days as the specification describes them, and its nodes."""
+    from kbatch.simulator.traces.day import read_day
+    from kbatch.simulator.traces.generation import cluster_of, generate, written
+
+    assert request.generate is not None  # noqa: S101 -- there is one or the other
+    for option, given in (
+        ("--format", request.form),
+        ("--nodes", request.nodes),
+        ("--node-cpus", request.node_cpus),
+        ("--node-gpus", request.node_gpus),
+    ):
+        if given is not None:
+            _refuse(f"{option} says nothing with --generate: the specification names the nodes")
+    spec = read_day(request.generate)
+    trace = generate(spec, request.seed, str(request.generate))
+    if request.write is not None:
+        try:
+            with request.write.open("w", encoding="utf-8") as file:
+                file.writelines(written(trace.jobs))
+        except OSError as error:
+            fail(f"{request.write}: cannot be written: {error.strerror or error}")
+    return trace, cluster_of(spec)
 
 
 def _refuse_list_scheduling(request: TraceRequest) -> None:

@@ -14,6 +14,11 @@ from kbatch.times import SECOND
 _MOST_SECONDS: Final = 10 * 366 * 24 * 3600
 
 
+def seconds_text(duration: int) -> str:
+    """Microseconds as a number of seconds, without needless zeros."""
+    return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
+
+
 def with_times_as_text(content: dict[str, Any]) -> dict[str, Any]:
     """The document, with the simulation's own annotations as text where they were written as numbers."""
     changed = _metadata_with_text(content)

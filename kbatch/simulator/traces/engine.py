@@ -21,6 +21,7 @@ from kbatch.api.objects import (
     PodTemplate,
     PriorityClass,
     Queue,
+    QueueSpec,
     ResourceRequirements,
     SubGroup,
 )
@@ -33,13 +34,13 @@ from kbatch.simulator.records import EVICTED
 from kbatch.simulator.result import PodResult, Result
 from kbatch.simulator.run import Limits
 from kbatch.simulator.run import simulate as simulate_manifests
+from kbatch.simulator.times import seconds_text
 from kbatch.simulator.traces.cluster import UNLIMITED, Cluster
 from kbatch.simulator.traces.jobs import DIMENSIONS, Job, Shape, Trace
 from kbatch.simulator.traces.options import Options, Progress
 from kbatch.simulator.traces.result import Engine, TraceResult
 from kbatch.simulator.traces.run import fit
 from kbatch.simulator.traces.usage import Usage, usage_of
-from kbatch.times import SECOND
 
 EXPECTED: Final = "kbatch.dev/expected-seconds"
 _ROLE: Final = "task"
@@ -54,15 +55,15 @@ def simulate_by_engine(
 ) -> TraceResult:
     """Run the jobs of a trace; they keep what became of them.
 
-    Queues count alike, of each priority there is a class, and the estimate stands on the group.
+    Queues have the weights of the trace, of each priority there is a class, and the estimate stands on the group.
     """
     fit(trace, cluster, options.shape)
     jobs = trace.jobs
-    objects = list(_objects(jobs, cluster))
+    objects = list(_objects(trace, cluster))
     manifests = Manifests(tuple(objects), pods=sum(job.tasks for job in jobs))
     result = simulate_manifests(manifests, policy, Limits(options.until, _NO_LIMIT), progress=progress)
     engine = _take(jobs, cluster, options, result)
-    usage = _usage(jobs, cluster, options, result.makespan)
+    usage = _usage(trace, cluster, options, result.makespan)
     return TraceResult(
         jobs=jobs,
         dropped=trace.dropped,
@@ -82,13 +83,17 @@ def simulate_by_engine(
 # --- what goes in -----------------------------------------------------------------------------------------------------
 
 
-def _objects(jobs: Sequence[Job], cluster: Cluster) -> Iterator[Declared]:
+def _objects(trace: Trace, cluster: Cluster) -> Iterator[Declared]:
     """Nodes, queues and classes, then the jobs as they come."""
+    jobs = trace.jobs
     standing: list[AnyObject] = [
         Node(metadata=Metadata(name=_node_name(cluster, at)), status=NodeStatus(allocatable=_offered(offer)))
         for at, offer in enumerate(cluster.offers)
     ]
-    standing += [Queue(metadata=Metadata(name=name)) for name in sorted({job.queue for job in jobs})]
+    standing += [
+        Queue(metadata=Metadata(name=name), spec=QueueSpec(weight=trace.weights.get(name, 1)))
+        for name in sorted({job.queue for job in jobs})
+    ]
     standing += [
         PriorityClass(metadata=Metadata(name=_class_name(value)), value=value)
         for value in sorted({job.priority for job in jobs if job.priority})
@@ -121,7 +126,7 @@ def _offered(offer: Shape) -> dict[str, str | int | float]:
 def _group(job: Job) -> PodGroup:
     """A job as a group that gets its pods when it comes in queue."""
     template = PodTemplate(
-        metadata=Metadata(annotations={DURATION: _text(job.run)}),
+        metadata=Metadata(annotations={DURATION: seconds_text(job.run)}),
         spec=PodSpec(
             scheduler_name=DEFAULT_SCHEDULER_NAME,
             containers=(Container(name="main", resources=ResourceRequirements(requests=_amounts(job.shape))),),
@@ -130,7 +135,7 @@ def _group(job: Job) -> PodGroup:
     role = SubGroup(name=_ROLE, min_member=job.tasks, template=msgspec.to_builtins(template))
     return PodGroup(
         metadata=Metadata(
-            name=f"job-{job.number}", namespace=DEFAULT_NAMESPACE, annotations={EXPECTED: _text(job.estimate)}
+            name=f"job-{job.number}", namespace=DEFAULT_NAMESPACE, annotations={EXPECTED: seconds_text(job.estimate)}
         ),
         spec=PodGroupSpec(
             min_member=job.tasks,
@@ -140,10 +145,6 @@ def _group(job: Job) -> PodGroup:
             sub_groups=(role,),
         ),
     )
-
-
-def _text(duration: int) -> str:
-    return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
 # --- what comes out ---------------------------------------------------------------------------------------------------
@@ -192,9 +193,10 @@ def _runs(nodes: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _usage(jobs: Sequence[Job], cluster: Cluster, options: Options, last: int) -> Usage:
+def _usage(trace: Trace, cluster: Cluster, options: Options, last: int) -> Usage:
     """The sums over time of jobs that hold all that they ask for from their first start to their end."""
-    usage = usage_of(jobs, cluster, slices=options.slices)
+    jobs = trace.jobs
+    usage = usage_of(jobs, cluster, trace.weights, slices=options.slices)
     changes: list[tuple[int, int, int]] = []
     for job in jobs:
         for kind, instant in enumerate((job.finish, job.submit, job.start)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -68,10 +69,13 @@ class Job:
 
 @dataclass(slots=True)
 class Trace:
-    """The jobs of a file in the order of submission, and how many were left out for which of `REASONS`."""
+    """The jobs of a file in the order of submission, how many were left out for which of `REASONS`, and what queues
+    count beside one another (1 where nothing is said).
+    """
 
     jobs: list[Job]
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    weights: Mapping[str, int] = field(default_factory=dict)
 
 
 def as_one_pod(job: Job) -> None:

@@ -44,9 +44,9 @@ def fit(trace: Trace, cluster: Cluster, shape: PodShape) -> None:
 def simulate(trace: Trace, cluster: Cluster, options: Options, progress: Progress | None = None) -> TraceResult:
     """Run the jobs of a trace; they keep what became of them."""
     fit(trace, cluster, options.shape)
-    run = _Run(trace.jobs, cluster, options, progress)
+    run = _Run(trace, cluster, options, progress)
     run.go()
-    return run.result(trace)
+    return run.result()
 
 
 def timeline_of(cluster: Cluster, jobs: Sequence[Job]) -> Timeline:
@@ -65,12 +65,13 @@ def scheduler_of(options: Options, timeline: Timeline) -> Scheduler:
 class _Run:
     """One run; times in microseconds."""
 
-    def __init__(self, jobs: list[Job], cluster: Cluster, options: Options, progress: Progress | None) -> None:
+    def __init__(self, trace: Trace, cluster: Cluster, options: Options, progress: Progress | None) -> None:
+        self.trace, jobs = trace, trace.jobs
         self.jobs, self.cluster, self.options, self.progress = jobs, cluster, options, progress
         self.timeline = timeline_of(cluster, jobs)
         self.scheduler = scheduler_of(options, self.timeline)
         self.check = BackfillCheck(cluster, self.timeline, self.scheduler.order) if options.check else None
-        self.usage = usage_of(jobs, cluster, slices=options.slices)
+        self.usage = usage_of(jobs, cluster, trace.weights, slices=options.slices)
         self.ends: list[tuple[int, int]] = []
         self.arrivals = 0
         self.over = 0
@@ -138,12 +139,12 @@ class _Run:
         if self.options.nodes:
             job.nodes = runs
 
-    def result(self, trace: Trace) -> TraceResult:
+    def result(self) -> TraceResult:
         """All that there is to say."""
         used = [dimension for dimension in range(len(DIMENSIONS)) if self.cluster.total(dimension)]
         return TraceResult(
-            jobs=trace.jobs,
-            dropped=trace.dropped,
+            jobs=self.jobs,
+            dropped=self.trace.dropped,
             cluster=self.cluster,
             usage=self.usage,
             dimensions=tuple(used),

@@ -63,6 +63,8 @@ def rows(lines: Lines, needed: tuple[str, ...], known: tuple[str, ...] = ()) -> 
 
 _JOB: Final = ("arrival", "duration")
 _JOB_MORE: Final = ("estimate", "tasks", "cpu", "memory", "gpu", "queue", "priority")
+COLUMNS: Final = (*_JOB, *_JOB_MORE)
+"""Of a table of ours."""
 
 
 def parse(lines: Lines) -> Iterator[Job | str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,7 @@ class QueueUse:
     Attributes:
         held: by its jobs that run; asked: by these and by those that wait.
         waiting: how many of its jobs wait.
-        deserved: of what there is, if every queue counts alike and gets no more than it asks for.
+        deserved: of what there is, by the weights of the queues, and no more than it asks for.
         had, owed: held and deserved, over the time so far.
         lag: the most that it held less than it deserved, at any time.
     """
@@ -73,12 +73,14 @@ class Usage:
     Attributes:
         dimension: that shares are told of, by its place in `DIMENSIONS`.
         capacity: what there is of it; this and all amounts are in thousandths of cores or GPUs.
+        weights: what queues count; 1 where nothing is said.
         slices: for pictures: first what is held in all, then for each queue, by name, what it holds, and how many wait.
     """
 
     names: Sequence[str]
     dimension: int
     capacity: int
+    weights: Mapping[str, int]
     slices: Slices | None = None
     queues: dict[str, QueueUse] = field(default_factory=dict)
     _since: int | None = None
@@ -137,7 +139,7 @@ class Usage:
         if len(uses) == 1:
             uses[0].deserved = min(uses[0].asked, self.capacity)
             return
-        claims = [Claim(name, 1, {}) for name in self.queues]
+        claims = [Claim(name, self.weights.get(name, 1), {}) for name in self.queues]
         shares = fill(DIMENSIONS[self.dimension], self.capacity, claims, [use.asked for use in uses])
         for use, share in zip(uses, shares, strict=True):
             use.deserved = share
@@ -157,9 +159,9 @@ class Usage:
         return max((use.lag for use in self.queues.values()), default=0) / self.capacity if self.capacity else 0.0
 
 
-def usage_of(jobs: Sequence[Job], cluster: Cluster, *, slices: bool) -> Usage:
+def usage_of(jobs: Sequence[Job], cluster: Cluster, weights: Mapping[str, int], *, slices: bool) -> Usage:
     """Sums for these jobs, none of which has come yet. Shares are told of GPUs where any job asks for these."""
     dimension = _GPU if any(job.shape.gpu for job in jobs) else 0
     names = sorted({job.queue for job in jobs})
     kept = Slices(jobs[0].submit, 1 + 2 * len(names)) if slices and jobs else None
-    return Usage(names, dimension, cluster.total(dimension) * _SCALE[dimension], kept)
+    return Usage(names, dimension, cluster.total(dimension) * _SCALE[dimension], weights, kept)

@@ -11,6 +11,7 @@ from kbatch.simulator.traces.easy import ListScheduler
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = str(ROOT / "examples" / "trace" / "jobs.swf")
+DAY = str(ROOT / "examples" / "trace" / "day.yaml")
 CSV = "arrival,duration,estimate,tasks\n0,10,10,2\n1,5,5,4\n2,9,9,2\n2,8,8,2\n"
 
 
@@ -144,7 +145,7 @@ def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--plot", "a.svg")])
 def test_options_of_traces_say_nothing_of_manifests(option: tuple[str, ...]) -> None:
     status, _, err = run(str(ROOT / "examples" / "gang"), *option)
-    assert (status, err) == (2, f"kbatch: {option[0]} says nothing without --trace\n")
+    assert (status, err) == (2, f"kbatch: {option[0]} says nothing without --trace or --generate\n")
 
 
 def test_equal_input_gives_equal_output_but_for_the_time(trace: str) -> None:
@@ -155,3 +156,44 @@ def test_equal_input_gives_equal_output_but_for_the_time(trace: str) -> None:
         found["summary"].pop("engine_seconds")
         outputs.append(found)
     assert outputs[0] == outputs[1]
+
+
+def test_days_that_are_made(tmp_path: Path) -> None:
+    kept = tmp_path / "day.csv"
+    status, out, err = run("--generate", DAY, "--seed", "3", "--write", str(kept), "--backfill", "easy", "-o", "json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    again = json.loads(run("--generate", DAY, "--seed", "3", "--backfill", "easy", "-o", "json")[1])
+    assert again["jobs"] == found["jobs"]
+    assert len(kept.read_text("utf-8").splitlines()) == found["summary"]["jobs"] + 1
+
+
+def test_the_weights_of_made_days_hold_in_every_policy(tmp_path: Path) -> None:
+    """Two queues of weights 3 and 1, both with more than the cluster takes."""
+    path = tmp_path / "day.yaml"
+    path.write_text(
+        "days: 0.2\nload: 8\nnodes: {count: 2, cpu: 4}\nqueues: {a: {weight: 3}, b: {}}\n"
+        "kinds:\n- {name: k, run: {median: 600, p90: 900}}\n"
+    )
+    for policy in ("fcfs", "conf"):
+        status, out, _ = run("--generate", str(path), "--until", "17000", "--policy", policy, "-o", "json")
+        assert status == 0
+        queues = json.loads(out)["queues"]
+        assert [queue["deserved"]["cpu"] for queue in queues.values()][:2] == ["6", "2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--generate", DAY, "--nodes", "4"), "--nodes says nothing with --generate"),
+        (("--generate", DAY, "--format", "csv"), "--format says nothing with --generate"),
+        (("--generate", DAY, "--trace", EXAMPLE), "one or the other"),
+        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--seed", "1"), "--seed says nothing without"),
+        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--write", "x"), "--write says nothing without"),
+        (("--generate", "none.yaml"), "none.yaml: cannot be read"),
+    ],
+)
+def test_options_of_made_days_that_do_not_belong_together(options: tuple[str, ...], message: str) -> None:
+    status, _, err = run(*options)
+    assert status == 2
+    assert message in " ".join(err.split())
