@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kbatch.simulator.traces.generation import ROUND_ESTIMATES
 from tests.bench.engine import keep
 from tests.bench.simulate import MEASURED
 
@@ -33,8 +34,6 @@ JOBS: Final = 100_000
 LOAD: Final = 0.9
 SIZES: Final = ((1, 0.581), (2, 0.14), (4, 0.12), (8, 0.09), (16, 0.05), (32, 0.0125), (64, 0.004), (128, 0.0015))
 """Processors of a job, and how often; what is left to 1 asks for 256."""
-ROUND: Final = (60, 300, 600, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800, 345_600)
-"""The estimates that people give, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +73,17 @@ class Figure:
     met: bool
 
 
-def lines(jobs: int, seed: int, swing: float, period: float) -> Iterator[str]:
+def lines(jobs: int, seed: int, swing: float, period: float, nodes: int = NODES) -> Iterator[str]:
     """The trace, line by line."""
     chance = random.Random(seed)
     sizes, weights = zip(*SIZES, (256, 1 - sum(part for _, part in SIZES)), strict=True)
     drawn = [(size, _run(chance)) for size in chance.choices(sizes, weights, k=jobs)]
     # Sizes and times as they happened to come out are stretched so that the load is what it should be.
-    span = sum(size * run for size, run in drawn) / (LOAD * NODES)
+    span = sum(size * run for size, run in drawn) / (LOAD * nodes)
     instants = sorted(_arrival(chance, span, swing, period) for _ in drawn)
     for number, ((size, run), submit) in enumerate(zip(drawn, instants, strict=True), start=1):
         asked = run * chance.uniform(1, 5)
-        estimate = next((each for each in ROUND if each >= asked), math.ceil(asked))
+        estimate = next((each for each in ROUND_ESTIMATES if each >= asked), math.ceil(asked))
         queue = 1 + (size > 4) + (size > 32)
         yield f"{number} {submit:.2f} -1 {run} {size} -1 -1 {size} {estimate} -1 1 1 1 -1 {queue} -1 -1 -1\n"
 
