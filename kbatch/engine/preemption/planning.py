@@ -12,9 +12,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.placement.filling import fill
 from kbatch.engine.placement.gang import comparing, placing
+from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.together import Choice, keeping_to
 from kbatch.engine.plugin import Unit
@@ -128,6 +132,8 @@ class _Plan:
         found = yield from self._node_by_node(search)
         if not found:
             search.over = True  # what it found out held with victims that stay after all
+            again = yield from self._again(choice)
+            search, found = again if again is not None else (search, False)
         units = search.poll.units
         if found and self._attempt.coupled and units:
             statement.rollback()  # pods were placed before the last had gone, and some may have been their company
@@ -201,6 +207,49 @@ class _Plan:
                     return False
             yield TURN
         return True
+
+    def _again(self, choice: Choice | None) -> Generator[Turn, None, tuple[Search, bool] | None]:
+        """Begin anew for a minimum of several kinds of pods, kind by kind: easy pods may have taken the only room that
+        could be made for hard ones. The search that was made, and whether all is placed; None: that helps nobody.
+        """
+        goal, statement = self._goal, self._statement
+        kinds = {(task.cls.id, task.role) for task in goal.preemptor.tasks}
+        if goal.single is not None or self._attempt.coupled or len(kinds) < 2:
+            return None
+        statement.rollback()
+        yield TURN
+        search = yield from self._searches.search(goal.preemptor, self._donors, choice)
+        found = yield from self._kind_by_kind(search)
+        search.over = search.over or not found
+        return search, found
+
+    def _kind_by_kind(self, search: Search) -> Generator[Turn, None, bool]:
+        """Place the hardest kind first, with room or victims, and only then the next."""
+        rankings, statement, goal = self._context.rankings, self._statement, self._goal
+        if not self._free(search, {}):
+            return False
+        job, keys = statement.job, {task.key for task in goal.preemptor.tasks}
+        kinds = [Kind(kind.cls, kind.role, [task for task in kind.tasks if task.key in keys]) for kind in kinds_of(job)]
+        order = hardest_first(rankings, statement, [kind for kind in kinds if kind.tasks])
+        for kind in sorted(order, key=self._width):
+            while kind.tasks:
+                yield from fill(rankings, statement, kind, len(kind.tasks), When.LATER)
+                if not self._attempt.within_share() or not self._free(search, {}):
+                    return False
+                if kind.tasks:
+                    if not (yield from self._one(search, kind.tasks[0])):
+                        return False
+                    del kind.tasks[0]
+                yield TURN
+        return not job.missing()
+
+    def _width(self, kind: Kind) -> int:
+        """To how many rows the statement keeps a kind; 0 where it keeps none to any."""
+        within = self._statement.within
+        mask = within(kind.tasks[0]) if within is not None else None
+        if mask is None:
+            return len(self._context.rankings.every) if within is not None else 0
+        return int(np.count_nonzero(mask & self._context.rankings.allowed(kind.cls)))
 
     def _place(self, when: Sequence[When]) -> Generator[Turn, None, bool]:
         """Place what there is room for; whether the minimum is complete."""
