@@ -191,6 +191,8 @@ class Together:
                 if (id(each), number) not in seen:
                     seen.add((id(each), number))
                     yield _mask(each, number, whole)
+        if not (unit.least or seen):
+            yield np.zeros(len(self._rankings.every), np.bool_)  # its pods are not needed: none of them stands here
 
     def _now(self, at: int, whole: Mask | None) -> Counted:
         """The room for a unit's pods, within the rows of the job, beside what is placed on trial."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kbatch.api.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm
+from kbatch.api.objects import Affinity, GroupTopology, LabelSelector, PodAffinity, PodAffinityTerm
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -347,3 +347,14 @@ def test_victims_are_sought_although_pods_of_another_role_that_nobody_needs_fit_
     pods.append(pod("g-b", of="g", role="b", at=5, node_selector={"no": "where"}))
     model = world(queue(), classes, nodes, standing, made, pods)
     assert len(run(model, wired(EVERYTHING.replace("enqueue, ", ""))).evicted) == 2
+
+
+def test_a_role_that_the_minimum_needs_nothing_of_keeps_no_group_from_its_domain() -> None:
+    """The pods of role b have room in the second rack alone, and those of role a in the first."""
+    made = close(group("g", 2, roles={"a": 2, "b": 0}), b=(0, ""))
+    made.spec = msgspec.structs.replace(made.spec, topology=GroupTopology(max_hops=2))
+    other = [pod(f"g-b{at}", "500m", of="g", role="b", node_selector={"rack": "r2"}) for at in range(2)]
+    pods = [*members("g", 2, role="a"), *other]
+    found = run(world(queue(), nodes_at("z1/b1/r1/a1", "z1/b1/r1/a2", "z1/b1/r2/b1"), made, pods), wired(ALLOCATE))
+    assert sorted(found.binds) == ["g-0", "g-1"]
+    assert racks(found.binds.values()) == {"a"}
