@@ -19,10 +19,10 @@ from kbatch.engine.plugin import NodeSet, NodeSets
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.nodes import Column
-from kbatch.model.tasks import Task, TaskClass
+from kbatch.model.tasks import Task
 
-Capacity: TypeAlias = Callable[[TaskClass], Column]
-"""How many pods of a class each row has room for."""
+Capacity: TypeAlias = Callable[[Kind], Column]
+"""How many pods of a kind each row has room for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ def units_of(
 ) -> list[Unit] | None:
     """What is to stand together for the job's minimum: the job first, then roles, the largest first; None: nothing.
 
-    With `capacity` there is room for so many pods of each class on each row.
+    With `capacity` there is room for so many pods of each kind on each row.
     """
     if job.together is None or not session.gathering:
         return None
@@ -175,7 +175,7 @@ def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: 
     largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
     room = np.zeros(len(rankings.every), np.int64)
     for kind in kinds:
-        there = capacity(kind.cls) if capacity is not None else rankings.of(kind.cls, when).capacity()
+        there = capacity(kind) if capacity is not None else rankings.of(kind.cls, when).capacity()
         if kind is largest:
             room = there
         some = np.minimum(there, len(kind.tasks))

@@ -14,6 +14,7 @@ import numpy as np
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.clearable import clearable
+from kbatch.engine.placement.kinds import Kind
 from kbatch.engine.placement.together import Choice
 from kbatch.engine.preemption.candidate_index import CandidateIndex
 from kbatch.engine.preemption.candidates import Candidate
@@ -31,10 +32,14 @@ def choosing(context: CycleContext, job: JobState, index: CandidateIndex) -> Gen
     """The rows in which room is sought for the job's minimum, one choice after the other; none if no set holds it."""
     gains = yield from _gains(context, {task.cls.id: task.cls for task in unplaced(job)}.values(), index)
 
-    def emptied(cls: TaskClass) -> Column:
-        """How many pods of a class each row would hold were all candidates gone."""
-        found = np.where(context.rankings.static(cls)[0], np.int64(1) << 32, np.int64(0))
-        for name, amount in cls.needs:
+    def emptied(kind: Kind) -> Column:
+        """How many pods of a kind each row would hold were all candidates gone."""
+        allowed = context.rankings.static(kind.cls)[0]
+        standing = context.session.whole_nodes.in_the_way(job, kind.role)
+        if standing is not None:
+            allowed = allowed & (standing <= gains[PODS])
+        found = np.where(allowed, np.int64(1) << 32, np.int64(0))
+        for name, amount in kind.cls.needs:
             free = np.maximum(context.session.room.future[name], 0) + gains[name]
             found = np.minimum(found, free // amount)
         return found

@@ -19,6 +19,7 @@ from kbatch.engine.placement.clearable import clearable
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.gang import comparing, placing
+from kbatch.engine.placement.kinds import Kind
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.together import keeping_to
 from kbatch.engine.reservation.ledger import Ledger
@@ -199,10 +200,16 @@ def places_to_gather(
         statement.apart = True
         return (yield from _places_within(session, feasibility, rankings, statement))
 
-    def capacity(cls: TaskClass) -> Column:
+    open_ = session.whole_nodes.gatherable(job)
+
+    def capacity(kind: Kind) -> Column:
+        cls = kind.cls
         session.room.ensure(cls)
         none = np.zeros(len(session.nodes), np.int64)
-        found = np.where(rankings.static(cls)[0] & _undisturbed(session, rankings, cls), np.int64(1) << 32, none)
+        allowed = rankings.static(cls)[0] & _undisturbed(session, rankings, cls)
+        if open_ is not None:
+            allowed &= open_
+        found = np.where(allowed, np.int64(1) << 32, none)
         for name, amount in cls.needs:
             found = np.minimum(found, session.nodes.capacity.get(name, none) // amount)
         return found

@@ -40,12 +40,16 @@ class _Counts:
         mine[0] += sign
         mine[1] += sign * exclusive
 
-    def others(self, job: str, *, of_all: bool) -> Mask:
-        """The rows on which other groups have pods: any, or exclusive ones."""
+    def besides(self, job: str, *, of_all: bool) -> Column:
+        """How many pods other groups have by row: all, or the exclusive ones."""
         column = (self.every if of_all else self.exclusive).copy()
         for row, counts in self.own.get(job, {}).items():
             column[row] -= counts[0 if of_all else 1]
-        found: Mask = column > 0
+        return column
+
+    def others(self, job: str, *, of_all: bool) -> Mask:
+        """The rows on which other groups have pods: any, or exclusive ones."""
+        found: Mask = self.besides(job, of_all=of_all) > 0
         return found
 
 
@@ -120,6 +124,10 @@ class WholeNodes(Limit):
             return None
         counts = self._later if waits else self._now
         return ~counts.others(job.key, of_all=job.job.exclusive(task.role) and not self._gathers)
+
+    def in_the_way(self, job: JobState, role: str) -> Column | None:
+        """By row how many pods must go before one of the role may stand there; None: nobody asks for whole nodes."""
+        return self._later.besides(job.key, of_all=job.job.exclusive(role)) if self.active else None
 
     def gatherable(self, job: JobState) -> Mask | None:
         """The rows without exclusive pods of others: room may gather there, whoever else stands there now."""

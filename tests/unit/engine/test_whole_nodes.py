@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.model.events import Upsert
+from tests.unit.engine.closeness import close, nodes_at, wired
 from tests.unit.engine.worlds import (
     ALLOCATE,
     EVERYTHING,
@@ -189,3 +191,35 @@ def test_room_that_gathers_moves_where_another_group_has_its_node_to_itself() ->
     found = run(model, policy(ALLOCATE), now=700, state=CycleState(gathered=kept))
     assert found.outcome is not None
     assert found.outcome.state.gathered == GatheredRoom("ns/g", (("ns/g-0", "n1"),))
+
+
+def _held_racks(count: int, *, alone: bool) -> list[Any]:
+    """Racks of two nodes; on the first of each stands a pod that stays, whether or not it is `alone`."""
+    found: list[Any] = nodes_at(*(f"z/b/r{at:02}/n{at:02}-{side}" for at in range(count) for side in "ab"), cpu="4")
+    for at in range(count):
+        holder = group(f"s{at:02}", disruption="Never")
+        holder.spec = msgspec.structs.replace(holder.spec, exclusive=alone)
+        found += [holder, pod(f"s{at:02}-0", of=f"s{at:02}", on=f"n{at:02}-a")]
+    return found
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_room_is_made_in_the_one_rack_whose_nodes_can_be_cleared_however_many_cannot(alone: bool) -> None:
+    """Who stays asks for next to nothing: in all racks there would be room, were it not for whole nodes."""
+    taker = close(group("g", 2, priority_class_name="high", at=5), 2)
+    taker.spec = msgspec.structs.replace(taker.spec, exclusive=not alone)
+    gives = [*nodes_at("z/b/s/z-a", "z/b/s/z-b", cpu="4"), group("v"), pod("v-0", "2", of="v", on="z-a")]
+    objects = (queue(), priority_class("high", 9), _held_racks(20, alone=alone), gives, taker, members("g", 2, "3"))
+    found = run(world(*objects), wired(NO_ENQUEUE))
+    assert found.evicted == ["v-0"]
+    assert set(found.nominated.values()) == {"z-a", "z-b"}
+
+
+def test_room_gathers_in_the_one_rack_without_exclusive_pods_however_many_there_are() -> None:
+    stays = [*nodes_at("z/b/s/z-a", "z/b/s/z-b", cpu="4"), group("v", disruption="Never"), pod("v-0", of="v", on="z-a")]
+    waits = [close(group("g", 2), 2), *members("g", 2, "4")]
+    found = run(world(queue(), _held_racks(70, alone=True), stays, waits), wired(ALLOCATE), now=700)
+    assert found.outcome is not None
+    gathered = found.outcome.state.gathered
+    assert gathered is not None
+    assert {where for _, where in gathered.places} == {"z-a", "z-b"}
