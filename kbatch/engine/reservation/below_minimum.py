@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from kbatch.api import conditions
-from kbatch.api.reasons import MinimumLost
+from kbatch.api.reasons import MinimumLost, Suspended
 from kbatch.engine.decisions import MINIMUM_LOST, TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -23,12 +23,15 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
+from kbatch.model.demand import BY_GROUP
 from kbatch.model.jobs import Job
 from kbatch.times import SECOND
 
 
 def mend(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
     """Place what replaces the lost members of a gang, before others are asked; or give it up, if its time is over."""
+    if _held_back(job.job):
+        return  # what it loses meanwhile is taken by its user: nobody is evicted for that
     until = _until(session, job.job)
     if until is not None and session.now >= until:
         given_up = _give_up(session, job)
@@ -78,11 +81,11 @@ def broken_after(session: Session) -> Generator[Turn, None, dict[str, int]]:
     for job in session.live():
         if session.due():
             yield TURN
-        if job.members_lost and _limit(job.job) is not None:
+        if job.members_lost and _limit(job.job) is not None and not _held_back(job.job):
             found[job.key] = _since(session, job.job)
     for key, since in known.items():
         model = jobs.get(key)
-        if key in found or model is None or _limit(model) is None:
+        if key in found or model is None or _limit(model) is None or (model.holding and _held_back(model)):
             continue
         if model.holding and not confirmed(model):
             found[key] = since
@@ -93,6 +96,11 @@ def broken_after(session: Session) -> Generator[Turn, None, dict[str, int]]:
         elif not model.whole() and (model.is_true(conditions.ENQUEUED) or model.tasks.keys() & under_way.keys()):
             found[key] = since  # until it is written that it was sent back, and no eviction can be refused any more
     return dict(sorted(found.items()))
+
+
+def _held_back(job: Job) -> bool:
+    """Whether the group is suspended and lacks its minimum: no time runs until it is resumed."""
+    return job.suspended_by == BY_GROUP
 
 
 def _limit(job: Job) -> int | None:
@@ -112,6 +120,6 @@ def _since(session: Session, job: Job) -> int:
     if known is not None:
         return known
     scheduled = job.condition(conditions.SCHEDULED)
-    if scheduled is None or scheduled.status != conditions.FALSE:
-        return session.now
+    if scheduled is None or scheduled.status != conditions.FALSE or scheduled.reason == Suspended.code:
+        return session.now  # its time begins
     return transition(session, scheduled) or session.now  # a date in the future says nothing but that it is wrong

@@ -300,6 +300,25 @@ def test_a_closed_queue_keeps_no_broken_gang() -> None:
     assert len(simulation.evictions) == 3
 
 
+def test_nobody_is_evicted_of_a_group_that_is_suspended_and_its_time_begins_when_it_is_resumed() -> None:
+    simulation = running_gang(minimum_lost_seconds=2)
+    held = copy.deepcopy(simulation.model.jobs["ns/g"].group)
+    assert held is not None
+    held.spec.suspend = True
+    simulation.model.apply(Upsert(held))
+    lose(simulation)
+    simulation.run(5)
+    assert simulation.evictions == []
+    held = copy.deepcopy(simulation.model.jobs["ns/g"].group)
+    assert held is not None
+    held.spec.suspend = False
+    simulation.model.apply(Upsert(held))
+    simulation.run(1)
+    assert simulation.evictions == []
+    simulation.run(2)
+    assert len(simulation.evictions) == 3
+
+
 def test_without_enqueue_it_starts_again_when_its_pods_are_there() -> None:
     simulation = running_gang(nodes=5, minimum_lost_seconds=0)
     simulation.policy = policy()
