@@ -101,7 +101,7 @@ class UnschedulableCache:
     @property
     def _beside(self) -> Hashable:
         """What matters to any pods besides what stands on the nodes."""
-        return self._session.stuck, self._session.whole_nodes.mark
+        return self._session.stuck, self._session.whole_nodes.mark, tuple(sorted(self._session.kept_rooms.items()))
 
     def _compared(self, job: JobState, mark: object) -> object:
         """With what the emptied nodes offer, where that decides how far apart the job's pods may stand."""

@@ -11,21 +11,28 @@ the condition Scheduled became False. It is over once the API server has bound t
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
+from typing import Final
 
 from kbatch.api import conditions
 from kbatch.api.reasons import MinimumLost, Suspended
 from kbatch.engine.decisions import MINIMUM_LOST, TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import send_back, transition
+from kbatch.engine.reservation.clocks import send_back, transition, used_up
 from kbatch.engine.reservation.partial import confirmed
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
+from kbatch.engine.state.to_come import pod_to_come, tasks_to_come
 from kbatch.model.demand import BY_GROUP
 from kbatch.model.jobs import Job
+from kbatch.model.tasks import Task
 from kbatch.times import SECOND
+
+_MOST_KEPT: Final = 2_000
+"""For more pods of one group no room is kept on nodes before they exist."""
 
 
 def mend(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:
@@ -40,13 +47,40 @@ def mend(session: Session, rankings: NodeRankings, job: JobState) -> Generator[T
             return
     elif until is not None:
         session.wake.append(until)
-    if not (job.in_queue and job.possible and unplaced(job)):
+    if not (job.in_queue and job.possible):
         return
-    statement = Statement(session, job)
-    if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
-        yield from statement.commit()
-    else:
+    if unplaced(job):
+        statement = Statement(session, job)
+        if (yield from placing(rankings, statement, (When.NOW, When.LATER))):
+            yield from statement.commit()
+            return
         statement.rollback()  # whose turn it is when room is made, and why there is none, the actions say
+    yield from _keep_room(session, rankings, job)
+
+
+def _keep_room(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Turn, None, None]:
+    """Keep, until the cycle ends, the room of replacements that are still to be made, where there is room for all that
+    the minimum lacks: a sum is promised for them in any case, and this says on which nodes.
+    """
+    demand = session.model.demand(job.job)
+    if demand.short or not demand.needed or demand.uncreated > _MOST_KEPT or used_up(session, job):
+        return
+    ready = {task.key for task in job.waiting}
+    gated = sorted((task for task in job.job.waiting if task.key not in ready), key=lambda task: task.key)
+    awaited: list[Task] = []
+    for pods in demand.needed:
+        cls = pods.template.task_class(session.model.classes, job.job.namespace)
+        pod = pod_to_come(job, pods.template, cls.spec)
+        numbers = range(len(awaited), len(awaited) + pods.count)
+        awaited += tasks_to_come(job, pods.template.role, pod, cls, numbers, session.now)
+    whole = replace(job, waiting=[*job.waiting, *gated, *awaited])  # the same sums
+    before = job.nominated.keys() | job.placed.keys()
+    statement = Statement(session, whole)
+    done = yield from placing(rankings, statement, (When.NOW, When.LATER), search=())
+    found = [place for key, place in (*job.placed.items(), *job.nominated.items()) if key not in before]
+    statement.rollback()
+    if done:
+        session.keep_room(job, found)
 
 
 def _give_up(session: Session, job: JobState) -> list[Transaction] | None:

@@ -48,6 +48,25 @@ def fell(session: Session, job: JobState) -> int | None:
     return lost if let_in is not None and lost is not None and lost > let_in else None
 
 
+def used_up(session: Session, job: JobState) -> bool:
+    """Whether what the group was promised is kept no longer, since it has run for too long without using it.
+
+    A group of which nothing runs is sent back in time, which ends its promise.
+    """
+    group = job.job.group
+    if group is None or not job.bound:
+        return False
+    scheduled = job.job.condition(conditions.SCHEDULED)
+    if scheduled is None or scheduled.status == conditions.TRUE:
+        return False  # it has lost something only now
+    lost = transition(session, scheduled)
+    until = max(enqueued_since(session, job) or 0, lost or 0) + group.spec.schedule_timeout_seconds * SECOND
+    if session.now < until:
+        session.wake.append(until)
+        return False
+    return True
+
+
 def ousted(session: Session, job: JobState) -> bool:
     """Whether the group ran since it came in queue, and all its pods were taken from it: it is in queue by a decision
     on a cluster that held its pods, and which says nothing of the one without them.

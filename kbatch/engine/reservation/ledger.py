@@ -15,19 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kbatch.api import conditions
 from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.reservation.clocks import enqueued_since, transition
+from kbatch.engine.reservation.clocks import used_up
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
-from kbatch.times import SECOND
 
 
 class Ledger:
@@ -82,23 +80,8 @@ class Ledger:
             self.released += 1
 
     def expired(self, job: JobState) -> bool:
-        """Whether what the group was promised is kept no longer, since it has run for too long without using it.
-
-        A group of which nothing runs is sent back in time, which ends its promise.
-        """
-        group = job.job.group
-        if group is None or not job.bound:
-            return False
-        since = enqueued_since(self.session, job)
-        scheduled = job.job.condition(conditions.SCHEDULED)
-        if scheduled is None or scheduled.status == conditions.TRUE:
-            return False  # it has lost something only now
-        lost = transition(self.session, scheduled)
-        until = max(since or 0, lost or 0) + group.spec.schedule_timeout_seconds * SECOND
-        if self.session.now < until:
-            self.session.wake.append(until)
-            return False
-        return True
+        """Whether what the group was promised is kept no longer, since it has run for too long without using it."""
+        return used_up(self.session, job)
 
     def _refusal(self, job: JobState, request: Resources, free: Mapping[str, int]) -> Reason | None:
         own = self._kept().get(job.key)

@@ -31,7 +31,7 @@ from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Mask, NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
-from kbatch.resources import Resources
+from kbatch.resources import Resources, add_to
 from kbatch.times import SECOND
 
 _task_age: Final = attrgetter("created", "key")
@@ -63,6 +63,8 @@ class Session:
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
         attempted: keys of groups that were tried against the nodes, in this cycle or before with the same outcome.
         set_aside: whether room that looks free is kept from some jobs just now (see `kbatch.engine.reservation`).
+        kept_rooms: room that is kept, until the cycle ends, for pods that do not exist yet: by key of the group the
+            classes and rows.
         settling: pods are bound to the nodes that they were nominated to.
         leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
@@ -120,6 +122,8 @@ class Session:
         self.due = Pace().due
         self.unfit: set[str] = set()
         self.set_aside = False
+        self.kept_rooms: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._kept_sum: Resources = {}
         self.settling = False
         self.told: dict[str, str] = {}
         self.withdrawn: dict[str, Task] = {}
@@ -362,8 +366,22 @@ class Session:
         return exact_sum(np.maximum(column[self._usable], 0)) if column is not None else 0
 
     def usable(self) -> Resources:
-        """Idle and releasing room, less what is nominated, over all nodes that may be used."""
-        return {name: exact_sum(np.maximum(column[self._usable], 0)) for name, column in self.room.future.items()}
+        """Idle and releasing room, less what is nominated, over all nodes that may be used; with what is kept for pods
+        that do not exist yet: those are promised a sum besides.
+        """
+        kept = self._kept_sum
+        return {
+            name: exact_sum(np.maximum(column[self._usable], 0)) + kept.get(name, 0)
+            for name, column in self.room.future.items()
+        }
+
+    def keep_room(self, job: JobState, places: Sequence[tuple[Task, int]]) -> None:
+        """Keep these rows until the cycle ends for these pods of the job, which do not exist yet."""
+        for task, row in places:
+            self.room.pipeline(task.cls, row)
+            self.whole_nodes.hold(task, row, 1)
+            add_to(self._kept_sum, dict(task.cls.needs))
+        self.kept_rooms[job.key] = tuple([(task.cls.id, row) for task, row in places])
 
     # --- what plugins say ---------------------------------------------------------------------------------------------
 
