@@ -16,11 +16,14 @@ from kbatch.api.objects import Node, Pod, PodGroup
 from kbatch.engine import Policy
 from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRanking
-from kbatch.engine.plugin import Preemptor
+from kbatch.engine.placement.together import Choice
+from kbatch.engine.plugin import Preemptor, Unit
+from kbatch.engine.preemption import planning
 from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.preemption.node_search import NodeSearch
 from kbatch.engine.preemption.polling import Victim
+from kbatch.engine.preemption.reach import within_reach
 from kbatch.engine.preemption.search import cost_of
 from tests.examples import examples
 from tests.property.test_engine import POLICIES, World, worlds
@@ -172,7 +175,27 @@ def sought_all_the_same() -> Iterator[None]:
             module: Any = importlib.import_module(f"kbatch.engine.{name}")
             stack.enter_context(mock.patch.object(module, "within_reach", ask(module.within_reach)))
             stack.enter_context(mock.patch.object(module, "making_room", make(module.making_room)))
+        stack.enter_context(mock.patch.object(planning, "within_reach", _noted))
+        stack.enter_context(mock.patch.object(planning._Plan, "_units", _compared))
         yield
+
+
+_TOLD_NO: list[bool] = []
+_UNITS = planning._Plan._units
+
+
+def _noted(*arguments: Any) -> bool:
+    """Go on seeking victims for the rest of a minimum, whatever sums say of it."""
+    _TOLD_NO[-1] = not within_reach(*arguments)
+    return True
+
+
+def _compared(plan: planning._Plan, choice: Choice | None = None) -> Generator[Turn, None, list[Unit] | None]:
+    """Make a plan; where sums say no there must be none."""
+    _TOLD_NO.append(False)
+    found = yield from _UNITS(plan, choice)
+    assert not (_TOLD_NO.pop() and found), "room was made where sums said that none could be"
+    return found
 
 
 @relaxed

@@ -27,6 +27,7 @@ from kbatch.engine.preemption.clearing import clearing
 from kbatch.engine.preemption.closeness import choosing
 from kbatch.engine.preemption.goal import Attempt, Goal
 from kbatch.engine.preemption.polling import Evictor, Poll
+from kbatch.engine.preemption.reach import within_reach
 from kbatch.engine.preemption.reprieve import reprieve
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.search import Search
@@ -53,7 +54,7 @@ def planning(
     `searches` is the action's own store of searches that may go on.
     """
     statement = Statement(context.session, goal.preemptor.job)
-    plan = _Plan(Attempt(context, statement, goal, evictor.name, searches.budget), donors, searches)
+    plan = _Plan(Attempt(context, statement, goal, evictor.name, searches.budget), evictor, donors, searches)
     units = yield from plan.units()
     if units is None:
         statement.rollback()
@@ -86,8 +87,9 @@ def making_room(
 class _Plan:
     """One plan in the making."""
 
-    def __init__(self, attempt: Attempt, donors: Donors, searches: Searches) -> None:
+    def __init__(self, attempt: Attempt, evictor: Evictor, donors: Donors, searches: Searches) -> None:
         self._attempt = attempt
+        self._evictor = evictor
         self._context = attempt.context
         self._statement = attempt.statement
         self._goal = attempt.goal
@@ -125,6 +127,8 @@ class _Plan:
         if placed and self._attempt.within():
             return None  # it fits as things are: nobody needs to go
         statement.pipeline_all()
+        if not (placed or goal.single is not None or self._attempt.coupled) and not self._within_reach():
+            return None  # beside the pods that are placed now there is no room for the others, whoever goes
         search = yield from self._searches.search(goal.preemptor, self._donors, choice)
         if search.empty:
             return None
@@ -153,6 +157,10 @@ class _Plan:
             stands = yield from sequence(self._context.rankings, self._statement, When.LATER)
             return left if stands is not None else None  # one of the victims is company to who waits already
         return left
+
+    def _within_reach(self) -> bool:
+        goal, ballot = self._goal, self._evictor.ballot
+        return within_reach(self._context, ballot, goal.preemptor, None, self._donors.queues)
 
     def _clear(self, search: Search) -> Generator[Turn, None, list[Unit]]:
         """The other way, for pods that heed others; the plan is in the statement then."""

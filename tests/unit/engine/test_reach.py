@@ -103,6 +103,48 @@ def test_what_a_queue_gives_before_it_is_down_to_its_share(above: int, evicted: 
     assert len(found.evicted) == evicted
 
 
+@pytest.mark.parametrize(("beside", "evicted"), [("kept", 0), ("given", 1)])
+def test_only_rows_that_could_be_cleared_count(beside: str, evicted: int) -> None:
+    """A queue gives one pod. Beside it a CPU is free on n0, where it helps, or where who stands there may not go."""
+    owners = [beside, "given", "given", "kept", "kept", "given", "kept" if beside == "given" else "given"]
+    rooms = ["n0", "n1", "n1", *(f"n{at}" for at in range(2, 6))]
+    searches, found = tried(
+        RECLAIM, node("n0", "2"), node("n1", "2"), *(node(f"n{at}", "1") for at in range(2, 6)),
+        *(queue(name) for name in ("default", "given")), queue("kept", reclaimable=False),
+        *(group(name, queue=name) for name in ("kept", "given")),
+        *(pod(f"p{at}", of=of, on=on) for at, (of, on) in enumerate(zip(owners, rooms, strict=True))),
+        group("h"), *members("h", 1, "2"),
+    )  # fmt: skip
+    assert (searches > 0) == (evicted > 0)
+    assert len(found.evicted) == evicted
+
+
+@pytest.mark.parametrize(("few", "evicted"), [(5, 0), (6, 4)])
+def test_a_queue_that_gives_much_does_not_make_up_for_one_that_gives_little(few: int, evicted: int) -> None:
+    """On the two nodes that could take its pods one pod each is of a queue that is above its share by one, or two."""
+    rest = [f"r{at}" for at in range(8)]
+    there = [("few", "n0"), ("few", "n1"), ("many", "n0"), ("many", "n1")]
+    there += [("few" if at < few - 2 else "many", name) for at, name in enumerate(rest)]
+    searches, found = tried(
+        RECLAIM, node("n0", "2"), node("n1", "2"), *(node(name, "1") for name in rest),
+        *(queue(name) for name in ("default", "few", "many")), *(group(name, queue=name) for name in ("few", "many")),
+        *(pod(f"p{at}", of=of, on=on) for at, (of, on) in enumerate(there)), group("h", 2), *members("h", 2, "2"),
+    )  # fmt: skip
+    assert (searches > 0) == (evicted > 0)
+    assert len(found.evicted) == evicted
+
+
+def test_pods_that_have_room_take_it_from_the_others() -> None:
+    """Master and worker could each stand on n0, were nobody there, and the sums are enough for both."""
+    there: list[AnyObject] = [node("n0", "2", labels={"kind": "a"}), node("n1", "1"), queue()]
+    there += [group("a", **LOW), pod("a-0", of="a", on="n0")]
+    roles = group("h", 0, roles=ROLES, priority_class_name="high")
+    master = pod("m", "2", of="h", role="master")
+    worker = pod("w", "1", of="h", role="worker", node_selector={"kind": "a"})
+    searches, found = tried(PREEMPT, *there, roles, master, worker)
+    assert (searches, found.evicted) == (0, [])
+
+
 def test_what_a_queue_holds_is_found_out_group_by_group_and_once() -> None:
     groups = [[group(f"g{at}"), *members(f"g{at}", 2 + at, on="n0")] for at in range(3)]
     model = world(queue(), node("n0", "20"), *groups)
