@@ -25,7 +25,7 @@ from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
-from kbatch.kube.kinds import NAMESPACES, PODGROUPS, RESOURCEQUOTAS, Kind
+from kbatch.kube.kinds import CONFIGMAPS, NAMESPACES, PODGROUPS, RESOURCEQUOTAS
 from kbatch.kube.lists import list_all
 from kbatch.metrics import LedgerMetrics
 from webhooks.ledger import ENTRIES_KEY, FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, without
@@ -33,7 +33,6 @@ from webhooks.world import Groups, World
 
 _log = logging.getLogger(__name__)
 
-CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=True)
 SECONDS: Final = 3.5
 """Within this time a claim without a deadline is decided."""
 MOST_AT_ONCE: Final = 256

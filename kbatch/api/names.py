@@ -57,5 +57,8 @@ EVICTED_BY_ANNOTATION: Final = "kbatch.dev/evicted-by"
 QUOTA_GUARD_LABEL: Final = "kbatch.dev/quota-guard"
 """On a namespace, with the value `enforce`: pods of other schedulers are held to reservations too."""
 
+QUOTA_LABEL: Final = "kbatch.dev/quota"
+"""On a namespace that has a ResourceQuota, by the queue operator: new pods of ours there are shown to the webhook."""
+
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """On each namespace, by the API server: its own name."""

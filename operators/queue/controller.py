@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from kbatch.api.objects import Queue
+from kbatch.api.objects import Queue, ResourceQuota
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError
@@ -20,11 +20,10 @@ from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert
 from kbatch.resources import CPU, Resources
-from operators.queue.status import Report, manifest, reports, same
+from operators.queue.status import FIELD_MANAGER, Report, manifest, reports, same
 
 _log = logging.getLogger(__name__)
 
-FIELD_MANAGER: Final = "kbatch-queue"
 GAP_SECONDS: Final = 0.4
 """Between two rounds: a thousand pods that start are a few writes for each queue."""
 TURN_SECONDS: Final = 0.01
@@ -52,12 +51,16 @@ class Controller:
         self._held: list[Event] | None = None
 
     def receive(self, batch: Batch) -> None:
-        """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided."""
+        """Take in what an informer saw: at once, or as soon as the shares are divided that are being divided.
+
+        Quotas change with each pod and say nothing about shares.
+        """
+        events = [event for event in batch.events if not _is_quota(event)]
         if self._held is not None:
-            self._held += batch.events
+            self._held += events
         else:
-            self._apply(batch.events)
-        if batch.events:
+            self._apply(events)
+        if events:
             self._dirty.set()
 
     def hint(self) -> None:
@@ -173,6 +176,10 @@ class Controller:
             self._shares.share.labels(name).set(float(report.share))
             for phase, count in report.groups.items():
                 self._shares.groups.labels(name, phase).set(count)
+
+
+def _is_quota(event: Event) -> bool:
+    return (type(event.obj) if isinstance(event, Upsert) else event.kind) is ResourceQuota
 
 
 def _amount(vector: Resources, dimension: str) -> float:

@@ -12,16 +12,18 @@ from typing import Final, NoReturn
 
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.kube.errors import KubeError
-from kbatch.kube.informer import Informer
-from kbatch.kube.kinds import JOBS, NAMESPACES, NODES, PODGROUPS, PODS, QUEUES
+from kbatch.kube.informer import Batch, Informer
+from kbatch.kube.kinds import JOBS, NAMESPACES, NODES, PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS, split_key
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.process.operator import Ground, Operator, serve_operator
 from kbatch.process.run import Runtime
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
+from operators.queue.access import AccessTable
 from operators.queue.controller import Controller
 from operators.queue.handlers import DOMAIN, make_registry
+from operators.queue.marks import QuotaMarks
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +35,12 @@ class QueueSettings(LeaderSettings):
     """The queue operator: reports what each Queue deserves, holds and asks for."""
 
     default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups that name none; made at the start if absent")
+    access_table: str = flag(
+        "", "NAMESPACE/NAME of the ConfigMap that says for policies which namespaces may use which Queue; empty: none"
+    )
+    mark_quotas: bool = flag(
+        default=False, text="namespaces with a ResourceQuota get a label, by which pods are shown to the webhook"
+    )
 
 
 def main() -> NoReturn:
@@ -48,12 +56,11 @@ async def serve(runtime: Runtime[QueueSettings]) -> None:
 def assemble(ground: Ground[QueueSettings]) -> Operator:
     """Everything that works while this process leads."""
     runtime, settings = ground.runtime, ground.runtime.settings
-    controller = Controller(
-        ground.api,
-        ClusterModel(settings.scheduler_name, settings.default_queue),
-        QueueMetrics(runtime.registry),
-        ReconcileMetrics(runtime.registry),
-    )
+    metrics = ReconcileMetrics(runtime.registry)
+    model = ClusterModel(settings.scheduler_name, settings.default_queue)
+    controller = Controller(ground.api, model, QueueMetrics(runtime.registry), metrics)
+    access = AccessTable(ground.api, *split_key(settings.access_table), metrics) if settings.access_table else None
+    marks = QuotaMarks(ground.api, metrics) if settings.mark_quotas else None
 
     async def ensure_default() -> None:
         while True:
@@ -65,9 +72,18 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
             else:
                 return
 
+    keepers = [keeper for keeper in (access, marks) if keeper is not None]
+
+    def receive(batch: Batch) -> None:
+        for keeper in keepers:
+            keeper.receive(batch)
+        controller.receive(batch)
+
     async def work() -> None:
         _log.info("synced: %d Queues", len(controller.model.queues))
-        await controller.run()
+        async with asyncio.TaskGroup() as group:
+            for one in (controller, *keepers):
+                group.create_task(one.run(), name=type(one).__name__)
 
     return Operator(
         domain=DOMAIN,
@@ -76,8 +92,11 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
         # Finished pods too, as the scheduler: what a group still asks for depends on what of it has succeeded. And
         # Jobs: a group asks for the pods that they will make. And namespaces: a group asks for nothing in a queue that
         # is not open to its own.
-        informers=[Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS, NAMESPACES)],
-        receive=controller.receive,
+        informers=[
+            *(Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS, NAMESPACES)),
+            *([Informer(ground.client, RESOURCEQUOTAS)] if marks is not None else []),
+        ],
+        receive=receive,
         work=work,
         first=ensure_default,
     )

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.control_plane
 
 SECONDS = 30.0
+MARKED_SECONDS = 2.0
+"""Within this time after a quota is made the webhook is asked."""
 PAIRS = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{}/podgroups"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
@@ -122,7 +124,7 @@ class Space:
 def replicas(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     if control_plane.components is None:
         pytest.skip("the API server of a foreign cluster does not reach this machine")
-    with Replicas(control_plane, tmp_path_factory.mktemp("webhook")) as replicas:
+    with Replicas(control_plane, tmp_path_factory.mktemp("webhook")) as replicas, replicas.operator():
         yield replicas
 
 
@@ -290,6 +292,44 @@ def test_what_is_reserved_is_not_used_by_others(queueing: Space, control_plane: 
     eventually(lambda: _try(lambda: queueing.create(PODS, foreign, dry_run=True)), SECONDS, "foreign pods are reviewed")
     for index in (4, 5):
         queueing.create(PODS, pod(f"holder-{index}", group="holder"))
+
+
+def marked(space: Space) -> bool:
+    labels = space.api.get(f"/api/v1/namespaces/{space.name}")["metadata"]["labels"]
+    return bool(labels.get("kbatch.dev/quota") == "true")
+
+
+def reviews(space: Space) -> int:
+    """How often the API server has asked about pods, by its own count."""
+    name = "apiserver_admission_webhook_admission_duration_seconds_count"
+    lines = [line for line in str(space.api.request("GET", "/metrics")).splitlines() if line.startswith(name)]
+    return sum(int(line.rpartition(" ")[2]) for line in lines if 'name="pod-reservations.kbatch.dev"' in line)
+
+
+def test_only_pods_of_namespaces_with_a_quota_are_shown_to_the_webhook(queueing: Space) -> None:
+    """From the quota to the label of its namespace, to the webhook being asked, and back."""
+
+    def asked() -> bool:
+        before = reviews(queueing)
+        queueing.create(PODS, pod("probe"), dry_run=True)
+        return reviews(queueing) > before
+
+    assert not marked(queueing)
+    assert not asked()
+    queueing.create(
+        "/api/v1/namespaces/{}/resourcequotas",
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "9"}}},
+    )
+    began = time.monotonic()
+    eventually(lambda: marked(queueing), SECONDS, "the namespace is labelled")
+    eventually(asked, SECONDS, "the webhook is asked")
+    assert time.monotonic() - began < MARKED_SECONDS
+    # What an owner of the namespace takes away comes again.
+    queueing.control_plane.run_kubectl("label", "namespace", queueing.name, "kbatch.dev/quota-")
+    eventually(lambda: marked(queueing), SECONDS, "it is labelled again")
+    queueing.api.request("DELETE", f"/api/v1/namespaces/{queueing.name}/resourcequotas/q")
+    eventually(lambda: not marked(queueing), SECONDS, "the label is gone")
+    eventually(lambda: not asked(), SECONDS, "the webhook is not asked")
 
 
 def test_a_queue_is_deleted_only_when_its_groups_are_gone(queueing: Space) -> None:

@@ -1,6 +1,7 @@
-"""What one tenant may do to the others, held by the API server itself: no process of kbatch runs in these tests.
+"""What one tenant may do to the others, held by the API server itself.
 
-The chart is installed with its policies and webhook entries, and no webhook answers.
+The chart is installed with its policies and webhook entries, and no webhook answers. Of kbatch's processes only the
+queue operator runs, which says for the policies which namespaces may use which Queue.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     """The chart with the failure policies of its own, and nothing behind its webhook's address."""
-    with Replicas(control_plane, tmp_path_factory.mktemp("tenancy")) as replicas:
+    with Replicas(control_plane, tmp_path_factory.mktemp("tenancy")) as replicas, replicas.operator() as operator:
+        operator.wait_leading()
         yield replicas
 
 
@@ -187,6 +189,26 @@ def test_a_selector_without_values_is_refused(space: Space) -> None:
         assert "In and NotIn need values" in str(error)
 
 
+def test_a_table_that_is_not_there_keeps_nobody_from_working(space: Space) -> None:
+    """The scheduler lets nobody into a queue that is not for him, whatever the API server has taken."""
+    queue = make_queue(space, "untold", namespaceSelector={"matchLabels": {"team": "research"}})
+    bodies = ((GROUPS, podgroup("g", queue=queue)), (PODS, queued_pod("p", queue)))
+    for path, body in bodies:
+        eventually(partial(tried, space, path, body), SECONDS, "it is refused")
+    table = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-kbatch-queue-access"
+    kept = space.api.get(table)
+    space.api.request("DELETE", table)
+    try:
+        for path, body in bodies:
+            eventually(partial(allowed, space, path, body), SECONDS, "it is taken")
+    finally:
+        # As an upgrade makes it: the operator fills it again.
+        metadata = {key: kept["metadata"][key] for key in ("name", "labels", "annotations")}
+        space.api.post(table.rpartition("/")[0], {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    for path, body in bodies:
+        eventually(partial(tried, space, path, body), 90, "it is refused again")
+
+
 # --- priorities -------------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +314,41 @@ def test_with_the_operators_token_one_gets_no_pods_but_members_of_groups(space: 
     assert as_operator(space, "delete", "pod", "g-w-0", "-n", space.name, "--wait=false").returncode == 0
 
 
+def test_with_the_queue_operators_token_one_changes_nothing_of_namespaces_but_its_label(space: Space) -> None:
+    run = space.control_plane.run_kubectl
+    run("create", "clusterrole", "peek-namespaces", "--verb=get", "--resource=namespaces")
+    account = f"--serviceaccount={NAMESPACE}:{RELEASE}-kbatch-queue"
+    run("create", "clusterrolebinding", "peek-namespaces", "--clusterrole=peek-namespaces", account)
+
+    def patch(change: dict[str, Any], name: str = space.name) -> str:
+        ran = run(
+            "--as", f"system:serviceaccount:{NAMESPACE}:{RELEASE}-kbatch-queue", "patch", "namespace", name,
+            "--type=merge", "-p", json.dumps({"metadata": change}), check=False,
+        )  # fmt: skip
+        return "" if ran.returncode == 0 else ran.stderr
+
+    try:
+        label(space, "team=a")
+        refused = "changes nothing of namespaces but their label kbatch.dev/quota"
+        eventually(lambda: refused in patch({"annotations": {"a": "b"}}), SECONDS, "the policy is in force")
+        for change in (
+            {"labels": {"team": "b"}}, {"labels": {"team": None}}, {"labels": {"new": "x"}},
+            {"labels": {"pod-security.kubernetes.io/enforce": "privileged", "kbatch.dev/quota": "true"}},
+            {"finalizers": ["kbatch.dev/x"]},
+        ):  # fmt: skip
+            assert refused in patch(change), change
+        assert patch({"labels": {"kbatch.dev/quota": "true"}}) == ""
+        assert patch({"labels": {"kbatch.dev/quota": None}}) == ""
+        for verb in ("create", "update", "delete"):
+            ran = run(
+                "auth", "can-i", verb, "namespaces", "--as",
+                f"system:serviceaccount:{NAMESPACE}:{RELEASE}-kbatch-queue", check=False,
+            )  # fmt: skip
+            assert ran.stdout.strip() == "no", verb
+    finally:
+        run("delete", "clusterrolebinding,clusterrole", "peek-namespaces")
+
+
 def test_others_make_and_change_pods_as_ever(space: Space) -> None:
     space.create(PODS, pod("plain", scheduler="default-scheduler"))
     space.patch(PODS, "plain", {"metadata": {"labels": {"app": "x"}}})
@@ -343,7 +400,8 @@ def checking(space: Space, name: str) -> Any:
 def test_the_expressions_are_right_in_the_api_servers_own_view(space: Space) -> None:
     """Its controller checks their types against the kinds that they are for."""
     names = [
-        f"{RELEASE}-kbatch-{name}" for name in ("podgroup", "podgroup-members", "queue", "queue-labels", "scheduler")
+        f"{RELEASE}-kbatch-{name}"
+        for name in ("podgroup", "podgroup-members", "queue", "queue-labels", "queue-namespaces", "scheduler")
     ]
     for name in names:
         checked = eventually(

@@ -1,4 +1,7 @@
-"""Replicas of `kbatch-webhook` on this host, behind one address, with the chart's arguments, rights and certificate."""
+"""Replicas of `kbatch-webhook` on this host, behind one address, with the chart's arguments, rights and certificate.
+
+And the queue operator, without which no policy knows of a Queue, and no pod is shown to the webhook.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +108,8 @@ class Replicas:
         """Upgrade to these values, and run replicas until `stop`; returns when the API server calls them."""
         self.stop()
         self.helm("upgrade", **webhook)
-        arguments = self._arguments()
-        kubeconfig = self._kubeconfig()
+        arguments = self._arguments("webhook")
+        kubeconfig = self._kubeconfig("webhook")
         self.mount()
         ports = _free_ports(count)
         for port in ports:
@@ -118,6 +121,10 @@ class Replicas:
             eventually(lambda one=process: one.health()[0] == 200, 60, process.log)  # type: ignore[misc]
         self.balancer.targets = ports
         self.values = webhook
+
+    def operator(self) -> OperatorProcess:
+        """The queue operator as the chart describes it, for a `with`."""
+        return OperatorProcess("queue", self._kubeconfig("queue"), self.folder, *self._arguments("queue"))
 
     def stop(self) -> None:
         self.values = None
@@ -137,32 +144,35 @@ class Replicas:
             for name, text in secret["data"].items():
                 (folder / name).write_bytes(base64.b64decode(text))
 
-    def _arguments(self) -> list[str]:
+    def _arguments(self, component: str) -> list[str]:
         """The container's own arguments, its variables and mounts as they are here."""
-        deployment = self.control_plane.kubectl_json("get", "deployment", f"{RELEASE}-kbatch-webhook", "-n", NAMESPACE)
+        name = f"{RELEASE}-kbatch-{component}"
+        deployment = self.control_plane.kubectl_json("get", "deployment", name, "-n", NAMESPACE)
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         here = {f"/etc/kbatch/{volume}": str(self.folder / volume) for volume in ("certificates", "path")}
+        here["$(POD_NAMESPACE)"] = NAMESPACE
         arguments = []
         for argument in container["args"]:
             for name, value in here.items():
                 argument = argument.replace(name, value)
-            if "$(" not in argument:  # addresses and ports are chosen here
+            if "$(" not in argument:  # addresses, ports and identities are chosen here
                 arguments.append(argument)
         return arguments
 
-    def _kubeconfig(self) -> Path:
+    def _kubeconfig(self, component: str) -> Path:
         """A kubeconfig with the rights of the chart's ServiceAccount, and no others."""
         with self.control_plane.api() as api:
             authority = self.folder / "authority.crt"
             authority.write_bytes(api.certificate_authority)
-        token = self.control_plane.run_kubectl("create", "token", f"{RELEASE}-kbatch-webhook", "-n", NAMESPACE).stdout
-        (self.folder / "token").write_text(token.strip())
-        path = self.folder / "kubeconfig.yaml"
+        account = f"{RELEASE}-kbatch-{component}"
+        token = self.folder / f"{component}.token"
+        token.write_text(self.control_plane.run_kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip())
+        path = self.folder / f"{component}.yaml"
         write_kubeconfig(
             path,
             server=self.control_plane.server,
             authority=authority,
-            token=self.folder / "token",
+            token=token,
             namespace=NAMESPACE,
         )
         return path

@@ -4,9 +4,9 @@
 {{- end -}}
 
 {{/*
-What one process may do: a ClusterRole from "rules", a Role for its own Lease, and their bindings.
+What one process may do: a ClusterRole from "rules", a Role for its own Lease and what "own" says, and their bindings.
 
-Takes (dict "root" $ "component" "queue" "rules" YAML). A Lease can be created only by a right without a name, as the
+Takes (dict "root" $ "component" "queue" "rules" YAML), and "own" where there is more in the release's namespace. A Lease can be created only by a right without a name, as the
 name is not known to the authoriser at that moment; all the rest is the right to this one Lease.
 */}}
 {{- define "kbatch.rbac" -}}
@@ -30,7 +30,7 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
-{{- if $root.Values.leaderElection.enabled }}
+{{- if or $root.Values.leaderElection.enabled .own }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -40,6 +40,7 @@ metadata:
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 rules:
+  {{- if $root.Values.leaderElection.enabled }}
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
     verbs: [create]
@@ -47,6 +48,10 @@ rules:
     resources: [leases]
     resourceNames: [kbatch-{{ .component }}]
     verbs: [get, update]
+  {{- end }}
+  {{- with .own }}
+  {{- . | nindent 2 }}
+  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -261,6 +263,42 @@ def test_a_group_whose_quota_others_use_up_goes_back_and_is_let_in_again(kbatch:
         kbatch.wait_phase("promised", "InQueue")
     finally:
         kbatch.run("delete", "resourcequota", "shared")
+
+
+def test_until_a_new_quota_is_marked_its_promises_end_in_words_and_from_then_on_they_are_kept(
+    kbatch: Installed,
+) -> None:
+    """The API server shows pods to the webhook where the queue operator has labelled their namespace."""
+    quota: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "new", "namespace": "default"},
+        "spec": {"hard": {"requests.cpu": "6"}},
+    }
+    thief = pod("thief", "", cpu="3")
+    thief["metadata"]["annotations"] = {}
+    pid = kbatch.kill("queue", signal.SIGSTOP)
+    try:
+        kbatch.apply(quota)
+        kbatch.apply(group("promised", 4, minResources={"cpu": "4"}))
+        kbatch.wait_phase("promised", "InQueue")
+        kbatch.apply(thief)
+        kbatch.wait_condition("promised", "Enqueued", "False", "QuotaExceeded")
+        kbatch.wait_phase("promised", "Pending")
+        assert "kbatch.dev/quota" not in kbatch.get("namespace", "default")["metadata"]["labels"]
+        os.kill(pid, signal.SIGCONT)
+        kbatch.run("delete", "pod", "thief", "--grace-period=0", "--force", "--wait=false")
+        kbatch.wait_phase("promised", "InQueue")
+
+        def refused() -> bool:
+            answer = kbatch.run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(thief), check=False)
+            return not answer
+
+        kbatch.wait("the next is refused", refused)
+        assert kbatch.get("namespace", "default")["metadata"]["labels"]["kbatch.dev/quota"] == "true"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        kbatch.run("delete", "resourcequota", "new")
 
 
 def test_a_job_of_a_queue_that_is_owed_its_share_is_let_in_and_reclaims(kbatch: Installed) -> None:

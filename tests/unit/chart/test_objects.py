@@ -89,7 +89,7 @@ def test_selectors_find_the_pods_and_nothing_else(rendered: Any) -> None:
 def test_names_of_the_objects(default: Any, render: Callable[..., Any]) -> None:
     assert default.names("Deployment") == {f"kbatch-{component}" for component in COMPONENTS}
     assert default.names("ServiceAccount") == default.names("Deployment")
-    assert default.names("ConfigMap") == {"kbatch-scheduler"}
+    assert default.names("ConfigMap") == {"kbatch-scheduler", "kbatch-queue-access"}
     assert render(release="prod").names("Deployment") == {f"prod-kbatch-{component}" for component in COMPONENTS}
     assert render({"fullnameOverride": "b"}).names("Deployment") == {f"b-{component}" for component in COMPONENTS}
 

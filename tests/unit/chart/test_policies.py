@@ -11,41 +11,63 @@ from typing import TYPE_CHECKING, Any
 import helm_python
 import pytest
 
+from kbatch.api.names import QUOTA_LABEL
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLICY = "ValidatingAdmissionPolicy"
 BINDING = "ValidatingAdmissionPolicyBinding"
-QUEUES = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "Queue"}
+TABLE = {"apiVersion": "v1", "kind": "ConfigMap"}
+QUEUE_POLICIES = {"kbatch-queue", "kbatch-queue-labels"}
 
 
 def test_each_policy_denies_and_is_bound_once(default: Any) -> None:
     assert default.names(POLICY) == {
-        "kbatch-podgroup", "kbatch-podgroup-members", "kbatch-queue", "kbatch-queue-labels", "kbatch-scheduler",
+        "kbatch-podgroup", "kbatch-podgroup-members", "kbatch-scheduler", "kbatch-queue-namespaces", *QUEUE_POLICIES,
     }  # fmt: skip
     assert default.names(BINDING) == default.names(POLICY)
     for binding in default.of(BINDING):
         assert binding["spec"]["policyName"] == binding["metadata"]["name"]
         assert binding["spec"]["validationActions"] == ["Deny"]
     for policy in default.of(POLICY):
-        assert policy["spec"]["failurePolicy"] == "Fail"
+        # Who names a queue that is not for him is held by the scheduler too; all else by the policy alone.
+        held = policy["metadata"]["name"] in QUEUE_POLICIES
+        assert policy["spec"]["failurePolicy"] == ("Ignore" if held else "Fail")
 
 
-def test_every_queue_is_a_parameter_and_none_keeps_nobody_out(default: Any) -> None:
-    for name in ("kbatch-queue", "kbatch-queue-labels"):
-        assert default.one(POLICY, name)["spec"]["paramKind"] == QUEUES
-        reference = default.one(BINDING, name)["spec"]["paramRef"]
-        assert reference == {"selector": {}, "parameterNotFoundAction": "Allow"}
+def test_one_table_is_the_parameter_whatever_there_are_of_queues_and_without_it_nobody_is_kept_out(
+    render: Callable[..., Any],
+) -> None:
+    """A kind that the API server has always: one that it has to find first fails each request until it has."""
+    rendered = render(release="prod")
+    assert [policy["metadata"]["name"] for policy in rendered.of(POLICY) if "paramKind" in policy["spec"]] == [
+        "prod-kbatch-queue", "prod-kbatch-queue-labels",
+    ]  # fmt: skip
+    for name in QUEUE_POLICIES:
+        assert rendered.one(POLICY, f"prod-{name}")["spec"]["paramKind"] == TABLE
+        reference = rendered.one(BINDING, f"prod-{name}")["spec"]["paramRef"]
+        assert reference == {
+            "name": "prod-kbatch-queue-access", "namespace": "kbatch-system", "parameterNotFoundAction": "Allow",
+        }  # fmt: skip
+    assert "data" not in rendered.one("ConfigMap", "prod-kbatch-queue-access")  # the operator's
+    assert "--access-table=$(POD_NAMESPACE)/prod-kbatch-queue-access" in rendered.container("queue")["args"]
 
 
-def test_pods_and_jobs_without_the_label_are_not_looked_at(render: Callable[..., Any], default: Any) -> None:
-    """A parameter that cannot be had fails before any condition is asked: that must concern no other pod."""
+def test_the_queue_operator_is_held_to_its_label_on_namespaces(default: Any) -> None:
+    policy = default.one(POLICY, "kbatch-queue-namespaces")["spec"]
+    (condition,) = policy["matchConditions"]
+    assert condition["expression"] == "request.userInfo.username == 'system:serviceaccount:kbatch-system:kbatch-queue'"
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["namespaces"], ["CREATE", "UPDATE", "DELETE"])
+    assert f"'{QUOTA_LABEL}'" in json.dumps(policy["validations"])
+
+
+def test_pods_and_jobs_without_the_label_are_not_looked_at(default: Any) -> None:
     constraints = default.one(POLICY, "kbatch-queue-labels")["spec"]["matchConstraints"]
     assert constraints["objectSelector"] == {"matchExpressions": [{"key": "kbatch.dev/queue", "operator": "Exists"}]}
     resources = {(rule["apiGroups"][0], *rule["resources"]) for rule in constraints["resourceRules"]}
     assert resources == {("batch", "jobs"), ("", "pods")}
-    jobs = render({"queue": {"podLabelPolicy": False}}).one(POLICY, "kbatch-queue-labels")["spec"]["matchConstraints"]
-    assert jobs["resourceRules"] == constraints["resourceRules"][:1]
     (rule,) = default.one(POLICY, "kbatch-queue")["spec"]["matchConstraints"]["resourceRules"]
     assert rule["resources"] == ["podgroups"]
 

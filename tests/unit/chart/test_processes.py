@@ -63,7 +63,13 @@ ARGUMENTS = {
         "--object-kinds=v1/Service=services,v1/ConfigMap=configmaps,networking.k8s.io/v1/Ingress=ingresses",
         "--lift-gates",
     ],
-    "queue": [*COMMON, *lease("queue"), "--default-queue=default"],
+    "queue": [
+        *COMMON,
+        *lease("queue"),
+        "--default-queue=default",
+        "--access-table=$(POD_NAMESPACE)/kbatch-queue-access",
+        "--mark-quotas",
+    ],
     "webhook": [
         *COMMON,
         "--port=$(WEBHOOK_PORT)",
@@ -164,7 +170,8 @@ def test_a_single_replica_without_election(render: Callable[..., Any]) -> None:
         arguments = rendered.container(component)["args"]
         assert "--no-leader-elect" in arguments
         assert not any(argument.startswith(("--lease", "--identity")) for argument in arguments)
-    assert rendered.of("Role") == []
+    (role,) = rendered.of("Role")  # of the table of Queues
+    assert [rule["resources"] for rule in role["rules"]] == [["configmaps"]]
 
 
 def test_values_reach_the_arguments(render: Callable[..., Any]) -> None:
@@ -275,7 +282,7 @@ def test_the_shipped_configurations_are_ones_that_the_engine_takes(
         (text,) = (
             found["data"]["scheduler.yaml"]
             for found in render(values).of("ConfigMap")
-            if "scheduler.yaml" in found["data"]
+            if "scheduler.yaml" in found.get("data", {})
         )
         assert build_policy(configuration.parse(text, name)).actions
 

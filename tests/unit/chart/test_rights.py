@@ -125,6 +125,22 @@ def test_the_operators_rights_to_pods_follow_the_values(render: Callable[..., An
     assert len(refused["spec"]["validations"]) == len(kept["spec"]["validations"]) + 1
 
 
+def test_the_queue_operators_right_to_namespaces_follows_the_values(render: Callable[..., Any], default: Any) -> None:
+    def granted(**webhook: Any) -> set[tuple[str, str]]:
+        rules = render({"webhook": webhook}).one("ClusterRole", "kbatch-queue")["rules"]
+        return {right for right in rights(rules) if right[0] in {"namespaces", "resourcequotas"}}
+
+    reading = {("namespaces", "list"), ("namespaces", "watch")}
+    marking = {("namespaces", "patch"), ("resourcequotas", "list"), ("resourcequotas", "watch")}
+    assert granted() == granted(reservations="Gate") == reading | marking
+    # Where no pod is shown to the webhook, or each is, nothing is marked.
+    for webhook in ({"reservations": "Off"}, {"gatePods": True}):
+        assert granted(**webhook) == reading
+        rendered = render({"webhook": webhook})
+        assert "--mark-quotas" not in rendered.container("queue")["args"]
+        assert "kbatch-queue-namespaces" not in rendered.names("ValidatingAdmissionPolicy")
+
+
 def test_tokens_only_for_the_processes(default: Any) -> None:
     assert {account["automountServiceAccountToken"] for account in default.of("ServiceAccount")} == {False}
     for item in default.of("Deployment"):

@@ -19,6 +19,8 @@ import helm_python
 import pytest
 import yaml
 
+from kbatch.api.names import QUOTA_LABEL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -167,7 +169,7 @@ def test_of_jobs_and_pods_only_new_ones_of_ours_are_sent(render: Callable[..., A
         assert (rule["operations"], rule["resources"]) == (["CREATE"], [resource])
         (condition,) = found[name]["matchConditions"]
         assert "schedulerName == 'batch'" in condition["expression"]
-        assert "matchLabels" not in found[name]["namespaceSelector"]
+    assert "matchLabels" not in found["job-suspension"]["namespaceSelector"]
     queued = found["queued-job-suspension"]
     assert "in ['batch', 'default-scheduler']" in queued["matchConditions"][0]["expression"]
     # Of all Jobs of a cluster the API server asks about few by expressions: the label sorts them.
@@ -189,8 +191,19 @@ def test_pods_are_sent_only_where_something_is_done_with_them(render: Callable[.
     assert set(off) == {"podgroup-defaults", "queued-job-suspension", "job-suspension"}
     gated = entries(render({"webhook": {"reservations": "Off", "gatePods": True}}))
     assert set(gated) == {*off, "pod-reservations"}
-    names = [condition["name"] for condition in gated["pod-reservations"]["matchConditions"]]
-    assert names == ["ours", "of-a-group"]
+    conditions = [condition["name"] for condition in gated["pod-reservations"]["matchConditions"]]
+    assert conditions == ["ours", "of-a-group"]
+
+
+def test_pods_are_sent_from_namespaces_with_a_quota_and_from_all_where_they_get_gates(
+    render: Callable[..., Any],
+) -> None:
+    for reservations in ("Refuse", "Gate"):
+        selector = entries(render({"webhook": {"reservations": reservations}}))["pod-reservations"]["namespaceSelector"]
+        assert selector["matchLabels"] == {QUOTA_LABEL: "true"}
+        gated = entries(render({"webhook": {"reservations": reservations, "gatePods": True}}))["pod-reservations"]
+        assert "matchLabels" not in gated["namespaceSelector"]
+        assert gated["namespaceSelector"]["matchExpressions"] == selector["matchExpressions"]
 
 
 @pytest.mark.parametrize(

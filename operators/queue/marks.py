@@ -1,0 +1,107 @@
+"""Marks the namespaces that have a ResourceQuota, so that the API server asks about pods in these alone.
+
+The webhook guards what PodGroups in queue were promised of a quota. Where there is none it has nothing to say, and the
+way to it and back would be most of what a pod's creation costs. The webhook configuration selects namespaces by this
+label; until a new quota's namespace has it, pods pass, and a group whose promise was used up waits anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kbatch.api.names import QUOTA_LABEL
+from kbatch.api.objects import Namespace, ResourceQuota
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.informer import Batch
+from kbatch.kube.kinds import NAMESPACES
+from kbatch.kube.writes import merge_patch
+from kbatch.metrics import ReconcileMetrics
+from kbatch.model.events import Delete, Unreadable, Upsert
+from kbatch.process.workqueue import WorkQueue
+from operators.queue.status import FIELD_MANAGER
+
+_log = logging.getLogger(__name__)
+
+MARKED: Final = "true"
+RETRY_SECONDS: Final = 1.0
+GAP_SECONDS: Final = 0.2
+
+
+class QuotaMarks:
+    """Keeps the label.
+
+    Args:
+        api: refuses writes while this process does not lead.
+        work: metrics.
+        gap: seconds between two writes to a namespace, should somebody else write the opposite each time.
+        retry: seconds after which a write that failed is tried again.
+    """
+
+    def __init__(
+        self, api: Api, work: ReconcileMetrics, *, gap: float = GAP_SECONDS, retry: float = RETRY_SECONDS
+    ) -> None:
+        self._api = api
+        self._work = work
+        self._quotas: dict[str, set[str]] = {}  # by namespace: the names of its quotas
+        self._standing: dict[str, str | None] = {}  # by namespace: its label
+        self._queue = WorkQueue(gap=gap)
+        self._retry = retry
+
+    def receive(self, batch: Batch) -> None:
+        """Take in what an informer saw of namespaces and quotas; other kinds are passed over."""
+        for event in batch.events:
+            match event:
+                case Upsert(obj=Namespace() as namespace):
+                    name = namespace.metadata.name
+                    self._standing[name] = (namespace.metadata.labels or {}).get(QUOTA_LABEL)
+                    self._look(name)
+                case Upsert(obj=ResourceQuota() as quota):
+                    self._quotas.setdefault(quota.metadata.namespace, set()).add(quota.metadata.name)
+                    self._look(quota.metadata.namespace)
+                case Unreadable() if event.kind is ResourceQuota:  # it is there, whatever is in it
+                    self._quotas.setdefault(event.namespace, set()).add(event.name)
+                    self._look(event.namespace)
+                case Delete() if event.kind is ResourceQuota:
+                    left = self._quotas.get(event.namespace, set())
+                    left.discard(event.name)
+                    if not left:
+                        self._quotas.pop(event.namespace, None)
+                    self._look(event.namespace)
+                case Delete() if event.kind is Namespace:
+                    self._standing.pop(event.name, None)
+                case _:
+                    pass
+
+    async def run(self) -> None:
+        """Write for ever what differs; started once all namespaces and quotas are known."""
+        while True:
+            name = await self._queue.get()
+            self._queue.done(name, None if await self.look_at(name) else self._retry)
+
+    async def look_at(self, name: str) -> bool:
+        """Bring one namespace in line; whether there is nothing left to do for it."""
+        wanted = self._wanted(name)
+        if name not in self._standing or self._standing[name] == wanted:
+            return True
+        try:
+            await merge_patch(
+                self._api, NAMESPACES, name=name, patch={"metadata": {"labels": {QUOTA_LABEL: wanted}}},
+                field_manager=FIELD_MANAGER,
+            )  # fmt: skip
+        except KubeError as error:
+            gone = isinstance(error, ApiError) and error.status == 404
+            self._work.writes.labels("Namespace", "gone" if gone else "failed").inc()
+            if not gone:
+                _log.warning("the label %s of namespace %s: %s", QUOTA_LABEL, name, error)
+            return gone
+        self._work.writes.labels("Namespace", "ok").inc()
+        return True
+
+    def _wanted(self, name: str) -> str | None:
+        return MARKED if name in self._quotas else None
+
+    def _look(self, name: str) -> None:
+        if name in self._standing and self._standing[name] != self._wanted(name):
+            self._queue.add(name)
