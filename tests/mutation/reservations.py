@@ -67,8 +67,9 @@ MUTANTS: Final = (
         "a group whose pods are still being made loses its promise",
     ),
     Mutant(
-        "promise-expires-by-the-earlier", _LEDGER,
-        "until = max(since or 0, lost or 0)", "until = min(since or 0, lost or 0)",
+        "promise-expires-by-the-earlier", _CLOCKS,
+        "until = max(enqueued_since(session, job) or 0, lost or 0)",
+        "until = min(enqueued_since(session, job) or 0, lost or 0)",
         "a group that lost a pod long after it came in queue has no time to replace it",
     ),
     # --- the time of groups in queue ----------------------------------------------------------------------------------
