@@ -172,8 +172,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "no-turn-for-replacements", _BELOW,
-        "(job.in_queue and job.possible and unplaced(job))", "False",
+        "if unplaced(job):", "if False:",
         "others take the room of a lost member before what replaces it",
+    ),
+    Mutant(
+        "no-room-for-replacements-to-come", _BELOW,
+        "    if done:\n", "    if False:\n",
+        "others take the room of a lost member before what replaces it is made",
     ),
     # --- gangs bound in part, in time ---------------------------------------------------------------------------------
     Mutant(
