@@ -208,3 +208,19 @@ def test_nobody_is_told_no_who_could_have_room(found: World, by: Policy) -> None
         for _ in range(6):
             sim.settle()
             sim.tick()
+
+
+@relaxed
+@given(st.one_of(worlds(), mortal(), contested()), st.sampled_from(POLICIES))
+def test_candidates_on_rows_that_could_not_be_cleared_do_not_matter(found: World, by: Policy) -> None:
+    """Who stands where no room could be made is not needed to decide alike."""
+    sims = [Simulation(found.model(), by), Simulation(found.model(), by)]
+    for _ in range(12):
+        with mock.patch.object(planning, "_SMALL_PART", 1):  # few rows, however many they are
+            few_rows = sims[0].cycle()
+        with mock.patch.object(planning._Plan, "_few_rows", return_value=None):
+            all_rows = sims[1].cycle()
+        assert few_rows.transactions == all_rows.transactions
+        assert few_rows.verdicts == all_rows.verdicts
+        for sim in sims:
+            sim.tick()

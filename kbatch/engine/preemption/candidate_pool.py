@@ -33,7 +33,7 @@ from kbatch.engine.preemption.candidates import (
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.shrinking import working_out
 from kbatch.model.jobs import Job
-from kbatch.model.nodes import Column
+from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task
 
 _INDEXES: Final = 4
@@ -74,9 +74,12 @@ class _Indexed:
 
 
 class CandidatePool:
-    """All that could be evicted in one run of an action."""
+    """All that could be evicted in one run of an action. With `among`, groups of one pod are left out whose pod stands
+    on none of these rows.
+    """
 
-    def __init__(self, context: CycleContext, ballot: str) -> None:
+    def __init__(self, context: CycleContext, ballot: str, among: Mask | None = None) -> None:
+        self._among = among
         self._session = context.session
         self._consent = context.consent
         self._ballot = ballot
@@ -217,8 +220,10 @@ class CandidatePool:
                     continue
                 if model.gang and model.disruption != "Never" and not may_give(model):
                     continue  # whoever asks, in this cycle
-                job = self._session.job(model.key)
                 shared = _only_pod(model) and model.key not in self._session.failed
+                if shared and not self._counts(model):
+                    continue
+                job = self._session.job(model.key)
                 own = kinds if shared else dict[int, None]()
                 for _ in working_out(job):
                     if self._session.due(_PIECE_OF_TURNS):
@@ -232,6 +237,13 @@ class CandidatePool:
                     found.jobs.append((job, list(own)))
             found.kinds = list(kinds)
         return found
+
+    def _counts(self, job: Job) -> bool:
+        """Whether the only pod of a group stands where candidates are wanted."""
+        row_of, among = self._session.nodes.row, self._among
+        if among is None:
+            return True
+        return any(task.node in row_of and among[row_of[task.node]] for task in job.tasks.values() if task.holds)
 
     def _add(self, part: _Part, job: JobState, task: Task, kinds: dict[int, None], *, shared: bool) -> None:
         key = self._consent.vote_key(self._ballot, job, task, shared=shared)

@@ -27,18 +27,21 @@ from kbatch.engine.preemption.clearing import clearing
 from kbatch.engine.preemption.closeness import choosing
 from kbatch.engine.preemption.goal import Attempt, Goal
 from kbatch.engine.preemption.polling import Evictor, Poll
-from kbatch.engine.preemption.reach import within_reach
+from kbatch.engine.preemption.reach import clearable, within_reach
 from kbatch.engine.preemption.reprieve import reprieve
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.minimum import shortfalls, unplaced
+from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
 _FEW: Final = 16
 """Of so many victims it is looked for other arrangements with which one of them could stay."""
+_SMALL_PART: Final = 4
+"""One row of so many: candidates on just these are found for one plan in much less time than all that there are."""
 
 
 def planning(
@@ -129,7 +132,7 @@ class _Plan:
         statement.pipeline_all()
         if not (placed or goal.single is not None or self._attempt.coupled) and not self._within_reach():
             return None  # beside the pods that are placed now there is no room for the others, whoever goes
-        search = yield from self._searches.search(goal.preemptor, self._donors, choice)
+        search = yield from self._searches.search(goal.preemptor, self._donors, choice, self._few_rows())
         if search.empty:
             return None
         yield TURN
@@ -157,6 +160,17 @@ class _Plan:
             stands = yield from sequence(self._context.rankings, self._statement, When.LATER)
             return left if stands is not None else None  # one of the victims is company to who waits already
         return left
+
+    def _few_rows(self) -> Mask | None:
+        """The rows on which room could be made for what is not placed yet, where candidates on others need not be
+        looked for: no sum is short and no pod heeds others. None: all, or too many to gain by it.
+        """
+        goal, donors = self._goal, self._donors
+        if self._attempt.coupled or goal.bounds or donors.only is not None:
+            return None
+        tasks = [goal.single] if goal.single is not None else unplaced(self._statement.job)
+        rows = clearable(self._context, self._evictor.ballot, goal.preemptor, tasks, donors.queues)
+        return rows if int(rows.sum()) * _SMALL_PART <= len(rows) else None
 
     def _within_reach(self) -> bool:
         goal, ballot = self._goal, self._evictor.ballot

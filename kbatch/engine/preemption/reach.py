@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.carryover.holdings import QueueHoldings
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Holder, Preemptor, Vote
@@ -52,9 +53,7 @@ def within_reach(
         return False
     session, job = context.session, preemptor.job
     tasks = [single] if single is not None else unplaced(job)
-    giving = [context.holdings.of(record, session.nodes) for record in queues]
-    kinds = {holder for queue in giving for holder in queue.held}
-    may_go = frozenset(holder for holder in kinds if _may_go(session, ballot, preemptor, holder))
+    giving, may_go = _givers(context, ballot, preemptor, queues)
     # Whoever asks for the same of the same finds the same, until something is placed or goes.
     names = tuple(queue.record.name for queue in giving)
     key = may_go, names, single is not None, signature(job, tasks), len(session.room.log)
@@ -65,6 +64,28 @@ def within_reach(
         allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
         found = context.reached[key] = _enough(job, single, tasks, classes, allowed, free)
     return found and would_give(context, ballot, preemptor, tasks, giving, may_go)
+
+
+def clearable(
+    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Iterable[Task], queues: Iterable[QueueRecord]
+) -> Mask:
+    """The rows on which one of these tasks could have room, were all gone from these queues that could go for it."""
+    giving, may_go = _givers(context, ballot, preemptor, queues)
+    classes = {task.cls.id: task.cls for task in tasks}
+    free = free_of(context, classes.values(), may_go, giving)
+    found: Mask = np.zeros(len(context.session.nodes), np.bool_)
+    for cls in classes.values():
+        found |= fitting_on(cls, context.rankings.static(cls)[0], free, 1) > 0
+    return found
+
+
+def _givers(
+    context: CycleContext, ballot: str, preemptor: Preemptor, queues: Iterable[QueueRecord]
+) -> tuple[list[QueueHoldings], frozenset[Holder]]:
+    """What these queues hold, and the kinds of groups there that could go for the preemptor."""
+    giving = [context.holdings.of(record, context.session.nodes) for record in queues]
+    kinds = {holder for queue in giving for holder in queue.held}
+    return giving, frozenset(holder for holder in kinds if _may_go(context.session, ballot, preemptor, holder))
 
 
 def _enough(

@@ -36,9 +36,12 @@ class Searches:
         context.session.stores.append(self.let_go)
 
     def search(
-        self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None
+        self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None, only: Mask | None = None
     ) -> Generator[Turn, None, Search]:
-        """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows."""
+        """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows.
+
+        `only`: room could be made on these rows alone. A new one then serves nobody else.
+        """
         among = _rows_of(choice, preemptor.job) if choice else None
         where = among.tobytes() if among is not None else b""
         own: _Mark = (preemptor.job.key, where, *_asked(preemptor))
@@ -50,9 +53,12 @@ class Searches:
                 found.again(preemptor)
                 break
         else:
-            index = yield from self.pool.index(preemptor, donors)
+            pool = self.pool if only is None else CandidatePool(self._context, self._evictor.ballot, only)
+            index = yield from pool.index(preemptor, donors)
             yield from index.preparing(task.cls for task in preemptor.tasks)
             found = Search(self._context, self._evictor, preemptor, index, among)
+            if only is not None:
+                return found
         self._known[own] = found
         if not preemptor.intra:
             self._known[alike] = found

@@ -9,6 +9,7 @@ import pytest
 
 from kbatch.api.objects import AnyObject
 from kbatch.engine.carryover.holdings import Holdings
+from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.reuse import Searches
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, priority_class, queue, run, world
 
@@ -143,6 +144,20 @@ def test_pods_that_have_room_take_it_from_the_others() -> None:
     worker = pod("w", "1", of="h", role="worker", node_selector={"kind": "a"})
     searches, found = tried(PREEMPT, *there, roles, master, worker)
     assert (searches, found.evicted) == (0, [])
+
+
+def test_candidates_are_looked_for_where_room_could_be_made() -> None:
+    """Of eight nodes one holds the pod, were all gone that may go."""
+    kept, taken = group("k", 7, priority_class_name="high"), [group(f"a{at}", **LOW) for at in range(9)]
+    there = [pod(f"a{at}", of=f"a{at}", on=f"n{at}") for at in range(8)]
+    there += [pod(f"k{at}", of="k", on=f"n{at}") for at in range(1, 8)]
+    with mock.patch.object(CandidatePool, "_add", autospec=True, side_effect=CandidatePool._add) as added:
+        _, found = tried(
+            PREEMPT, *(node(f"n{at}", "2") for at in range(8)), queue(), kept, *taken, *there,
+            pod("a8", of="a8", on="n0"), HIGH, *members("h", 1, "2"),
+        )  # fmt: skip
+    assert sorted(found.evicted) == ["a0", "a8"]
+    assert sorted(call.args[3].key for call in added.call_args_list) == ["ns/a0", "ns/a8"]
 
 
 def test_what_a_queue_holds_is_found_out_group_by_group_and_once() -> None:
