@@ -28,7 +28,7 @@ from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
-from webhooks import estimates, jobs, podgroups, pods, queues
+from webhooks import jobs, podgroups, pods, queues, unread
 from webhooks.answers import deadline, is_large, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
@@ -102,7 +102,7 @@ class Desk:
         Raises:
             RefusedError: it is refused.
         """
-        _warn_of_estimates(body)
+        _warn_of_annotations(body)
         creating = old is None
         given = body.get("spec")
         if not isinstance(given, Mapping):
@@ -252,7 +252,7 @@ class Desk:
 
     def job(self, body: Body) -> Changes:
         """A batch Job that is created."""
-        _warn_of_estimates(body)
+        _warn_of_annotations(body)
         return jobs.delay(body, scheduler_name=self._rules.scheduler_name)
 
     def guards_no_pod(self, namespace: str) -> bool:
@@ -320,9 +320,8 @@ class Desk:
         return reason
 
 
-def _warn_of_estimates(body: Body) -> None:
-    text = estimates.warning(body)
-    if text is not None:
+def _warn_of_annotations(body: Body) -> None:
+    for text in unread.warnings(body):
         warn(text)
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
-
-from kbatch.api.names import LAST_CHECKPOINT_ANNOTATION
-from kbatch.api.objects import Metadata, timestamp_us
+from kbatch.model.annotations import checkpoint_said
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import CPU, MEMORY, Resources
@@ -31,10 +28,10 @@ class LostWork:
 
     def of(self, job: Job, tasks: Iterable[Task]) -> int:
         """What is lost with these pods of the group."""
-        saved = _checkpoint(job.group.metadata) if job.group is not None else None
+        saved = checkpoint_said(job.group.metadata) if job.group is not None else None
         lost = 0
         for task in tasks:
-            own = _checkpoint(task.pod.metadata)
+            own = checkpoint_said(task.pod.metadata)
             since = max(task.started, own if own is not None else saved if saved is not None else task.started)
             lost += max(0, self._now - since) * self._part(task.cls)
         return lost
@@ -48,12 +45,3 @@ class LostWork:
 
 def _part(request: Mapping[str, int], total: Mapping[str, int]) -> int:
     return sum((amount << _FINE) // total[name] for name, amount in request.items() if name in total)
-
-
-def _checkpoint(metadata: Metadata) -> int | None:
-    """When the annotation says that work was saved, in microseconds; None where it says nothing that can be read."""
-    text = (metadata.annotations or {}).get(LAST_CHECKPOINT_ANNOTATION)
-    try:
-        return timestamp_us(text)
-    except msgspec.ValidationError:
-        return None

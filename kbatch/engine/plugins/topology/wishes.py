@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kbatch.api.names import MAX_HOPS_ANNOTATION
 from kbatch.api.objects import GroupTopology, PodGroup
-
-MOST_HOPS = 64
+from kbatch.model.annotations import hops_said
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,6 @@ def _wish(topology: GroupTopology) -> Wish:
 
 
 def _annotated(group: PodGroup) -> GroupTopology | None:
-    """What the annotation says, if it is a number that could be meant; anything else says nothing."""
-    text = (group.metadata.annotations or {}).get(MAX_HOPS_ANNOTATION, "")
-    if not (text.isascii() and text.isdigit()) or len(text) > 2 or int(text) > MOST_HOPS:
-        return None
-    return GroupTopology(max_hops=int(text))
+    """What the annotation says, if it can be read."""
+    hops = hops_said(group.metadata)
+    return GroupTopology(max_hops=hops) if hops is not None else None

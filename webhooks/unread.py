@@ -1,0 +1,49 @@
+"""What admission says of annotations that cannot be read: whoever wrote one should hear that it means nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from kbatch.api.names import (
+    EXPECTED_SECONDS_ANNOTATION,
+    GROUP_MIN_MEMBER_ANNOTATION,
+    LAST_CHECKPOINT_ANNOTATION,
+    MAX_HOPS_ANNOTATION,
+)
+from kbatch.api.objects import Metadata
+from kbatch.model.annotations import MOST_HOPS, checkpoint_said, expected_said, hops_said, minimum_said
+
+_MOST_SHOWN = 64
+
+_READ: Final[Mapping[str, tuple[Callable[[Metadata], object | None], str]]] = {
+    EXPECTED_SECONDS_ANNOTATION: (
+        expected_said,
+        "no number of seconds above 0 (such as 90 or 0.5): nothing is expected of how long the pods run",
+    ),
+    GROUP_MIN_MEMBER_ANNOTATION: (minimum_said, "no whole number: the minimum is what it is without the annotation"),
+    LAST_CHECKPOINT_ANNOTATION: (
+        checkpoint_said,
+        "no RFC 3339 time (such as 2026-01-01T12:00:00Z): no work counts as saved",
+    ),
+    MAX_HOPS_ANNOTATION: (
+        hops_said,
+        f"no whole number from 0 to {MOST_HOPS}: the pods may stand anywhere",
+    ),
+}
+"""How each annotation is read, and what is said where that finds nothing."""
+
+
+def warnings(body: Mapping[str, Any]) -> Iterator[str]:
+    """Which annotations of an object, and of its pod template, say nothing because they cannot be read."""
+    spec = body.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    for holder in (body, template):
+        metadata = holder.get("metadata") if isinstance(holder, Mapping) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        if not isinstance(annotations, Mapping):
+            continue
+        for name, (read, without) in _READ.items():
+            value = annotations.get(name)
+            if value is not None and (not isinstance(value, str) or read(Metadata(annotations={name: value})) is None):
+                yield f"the annotation {name} is {str(value)[:_MOST_SHOWN]!r}, which is {without}"
