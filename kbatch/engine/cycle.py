@@ -175,6 +175,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     expected = context.planned.wake() if context.planned is not None else None
     if expected is not None:
         session.wake.append(expected)
+    state = yield from _state_after(context)
     opinion = session.opinion()
     wake = session.next_wake(opinion)
     after = Memo(policy.fingerprint)
@@ -187,7 +188,6 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)
     awake.leave(after, session)
-    state = yield from _state_after(context)
     queues = session.standings()
     outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone, queues, opinion)
     yield from context.feasibility.let_go()

@@ -93,7 +93,7 @@ def judge(session: Session, job: JobState) -> None:
         elapsed = clock.elapsed(session.now)
         if elapsed >= limit:
             send_back(session, job)
-        else:
+        elif clock.stopped is None:
             session.wake.append(session.now + limit - elapsed)
     elif job.attempts:
         delay = session.policy.backoff(job.attempts)
@@ -111,7 +111,10 @@ def send_back(session: Session, job: JobState) -> None:
 
 
 def clocks_after(session: Session, kept: Collection[str]) -> Generator[Turn, None, dict[str, QueueClock]]:
-    """The clocks as the cycle leaves them; `kept` are the keys of those that room is kept for."""
+    """The clocks as the cycle leaves them; `kept` are the keys of those that room is kept for.
+
+    Of those that stood still and go on from now on it is noted when their time is over.
+    """
     found: dict[str, QueueClock] = {}
     known = session.snapshot.state.clocks
     for job in session.live():
@@ -128,6 +131,9 @@ def clocks_after(session: Session, kept: Collection[str]) -> Generator[Turn, Non
         if enqueued is None or enqueued.status != conditions.TRUE or since is None:
             continue
         clock = _clock(session, job, since)
+        if clock.stopped is not None and not waits:
+            limit = job.job.group.spec.schedule_timeout_seconds * SECOND
+            session.wake.append(session.now + limit - clock.elapsed(session.now))
         clock = clock.halted(session.now) if waits else clock.resumed(session.now)
         if clock.paused or clock.stopped is not None:
             found[key] = clock

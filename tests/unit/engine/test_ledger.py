@@ -211,6 +211,26 @@ def test_a_clock_that_runs_again_remembers_for_how_long_it_stood_still() -> None
     assert outcome.state.clocks == {"ns/g": QueueClock(EPOCH, 25 * SECOND)}
 
 
+def test_a_clock_that_stands_still_wakes_nobody_and_one_that_runs_again_does() -> None:
+    """Else the time that is left to it, however short, would be over again and again."""
+    gang = with_conditions(group("aged", 2), enqueued=0)
+    model = world(queue(), node("n1", "2"), pod("x", on="n1"), gang, members("aged", 2))
+    outcome = run(
+        model, ALL, now=700, state=CycleState(clocks={"ns/aged": QueueClock(EPOCH, stopped=EPOCH + 299 * SECOND)})
+    ).outcome
+    assert outcome is not None
+    assert outcome.state.gathered is not None
+    assert outcome.state.clocks == {"ns/aged": QueueClock(EPOCH, stopped=EPOCH + 299 * SECOND)}
+    assert outcome.next_wake is None
+    fits_not = world(queue(), node("n1", "1"), gang, members("aged", 2))
+    outcome = run(
+        fits_not, ALL, now=700, state=CycleState(clocks={"ns/aged": QueueClock(EPOCH, stopped=EPOCH + 299 * SECOND)})
+    ).outcome
+    assert outcome is not None
+    assert outcome.state.clocks == {"ns/aged": QueueClock(EPOCH, 401 * SECOND)}
+    assert outcome.next_wake == EPOCH + 701 * SECOND
+
+
 def test_a_process_that_has_just_begun_sends_nobody_back_whose_victims_still_end() -> None:
     """It knows of no pause; but what the group waits for is there to be seen."""
     gang = with_conditions(group("g", schedule_timeout_seconds=5), enqueued=0)
