@@ -17,6 +17,7 @@ from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.minresources import ask_of
 from kbatch.model.objects import render
 from kbatch.model.quota import Ask, Excess, charge, exceeded, used_amounts
+from kbatch.model.requests import effective_limit, effective_request
 from kbatch.model.template_budget import Budget
 from kbatch.model.templates import MOST_SOURCES, TemplateError, render_member
 from kbatch.resources import QuantityError
@@ -149,6 +150,10 @@ def _read(template: object) -> None:
         raise TemplateError(place.rstrip("`"), what or str(error)) from None
     if not pod.spec.containers:
         raise TemplateError("spec.containers", "a pod has at least one container")
+    try:
+        effective_request(pod.spec), effective_limit(pod.spec)
+    except QuantityError as error:
+        raise TemplateError("spec.containers", f"its resources cannot be read: {error}") from None
 
 
 def _expressions(template: Any) -> int:

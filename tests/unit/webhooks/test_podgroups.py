@@ -29,6 +29,10 @@ def spec(*roles: dict[str, Any], **more: Any) -> PodGroupSpec:
     return msgspec.convert({"subGroups": roles, **more}, PodGroupSpec)
 
 
+def asking(cpu: str) -> dict[str, Any]:
+    return {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+
+
 def role(name: str = "w", *, text: str = "", least: int = 2, **pod: Any) -> dict[str, Any]:
     container = {"name": "c", "args": [text]} if text else {"name": "c"}
     return {"name": name, "minMember": least, "template": {"spec": {"containers": [container], **pod}}}
@@ -52,6 +56,9 @@ def test_templates_that_can_be_rendered_pass() -> None:
         ([role(containers=[])], "spec.subGroups[0].template.spec.containers: a pod has at least one container"),
         ([role(containers=7)], "spec.subGroups[0].template.spec.containers: Expected `array`, got `int`"),
         ([{"name": "w", "template": {}}], "spec.subGroups[0].template.spec.containers: a pod"),
+        ([role(containers=[asking("abc")])], "spec.subGroups[0].template.spec.containers: its resources cannot"),
+        ([role(containers=[asking("-1")])], "spec.subGroups[0].template.spec.containers: its resources cannot"),
+        ([role(containers=[asking("{{ peers }}")])], "spec.subGroups[0].template.spec.containers: its resources"),
         ([role(text="{{ role }}" + "x" * 15_000), *(role(f"r{n}", text="{{ role }}" + "x" * 15_000) for n in range(4))],
          "in all templates together"),
     ],
