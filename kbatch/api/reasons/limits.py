@@ -6,26 +6,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kbatch.api.reasons.base import Reason, amount, figure
+from kbatch.api.names import SUB_GROUP_LABEL
+from kbatch.api.reasons.base import MOST_TEXT, Reason, amount, count, figure
 from kbatch.resources import MILLION, decimal_of
 
 
 @dataclass(frozen=True, slots=True)
 class NotEnoughTasks(Reason):
-    """Fewer pods exist than the group, or one of its roles, needs. 0 of 0: neither pods, templates nor minResources."""
+    """Fewer pods exist than the group, or one of its roles, needs. 0 of 0: neither pods, templates nor minResources.
+
+    So many of its pods are `strays`: they name a role that the group does not declare, `stray` the first of these, or
+    no role ("").
+    """
 
     code: ClassVar[str] = "NotEnoughTasks"
     rank: ClassVar[int] = 50
     created: int
     needed: int
     role: str = ""
+    strays: int = 0
+    stray: str = ""
 
     @property
     def message(self) -> str:
         of_role = f" of role {self.role}" if self.role else ""
+        no_role = f"a role that the group does not declare ({self.stray[:MOST_TEXT]})" if self.stray else "no role"
+        strays = f" ({count(self.strays, 'pod')} of the group name {no_role} in the label {SUB_GROUP_LABEL})"
         return (
-            f"{self.created} of {self.needed} pods{of_role} exist; create {max(0, self.needed - self.created)} more, "
-            f"or lower minMember"
+            f"{self.created} of {self.needed} pods{of_role} exist{strays if self.strays else ''}; "
+            f"create {max(0, self.needed - self.created)} more, or lower minMember"
         )
 
 

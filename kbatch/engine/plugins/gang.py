@@ -44,7 +44,8 @@ class Gang(Plugin):
                     if task.role == role.name and (task.succeeded or not (task.terminal or task.terminating))
                 )  # fmt: skip
                 if of_role < role.min_member:
-                    return NotEnoughTasks(of_role, role.min_member, role.name)
+                    strays = _strays(job)
+                    return NotEnoughTasks(of_role, role.min_member, role.name, len(strays), strays[0] if strays else "")
         return None
 
     def job_ready(self, job: JobState) -> Reason | None:
@@ -111,3 +112,13 @@ def _beyond(job: JobState) -> int:
             )  # fmt: skip
             found += max(0, waiting - headroom)
     return found
+
+
+def _strays(job: JobState) -> list[str]:
+    """The roles of its pods that are none of the group's, by name, behind them those of pods without a role."""
+    declared = {role.name for role in job.job.roles}
+    found = [
+        task.role for task in job.job.tasks.values()
+        if task.role not in declared and not (task.terminal or task.terminating)
+    ]  # fmt: skip
+    return sorted(found, key=lambda role: (not role, role))

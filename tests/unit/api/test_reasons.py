@@ -123,6 +123,11 @@ def test_an_empty_cluster_is_said_to_be_empty() -> None:
 
 def test_tasks_tell_created_and_needed() -> None:
     assert NotEnoughTasks(created=3, needed=6).message == "3 of 6 pods exist; create 3 more, or lower minMember"
+    assert NotEnoughTasks(created=1, needed=2, role="worker", strays=2, stray="workers").message == (
+        "1 of 2 pods of role worker exist (2 pods of the group name a role that the group does not declare (workers) "
+        "in the label kbatch.dev/sub-group); create 1 more, or lower minMember"
+    )
+    assert "(1 pod of the group name no role in the label" in NotEnoughTasks(0, 1, "ps", strays=1).message
     assert "pods of role ps exist" in NotEnoughTasks(created=3, needed=6, role="ps").message
 
 
