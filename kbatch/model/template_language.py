@@ -24,7 +24,9 @@ MOST_TEXT: Final = 128 * 2**10
 MOST_KEPT: Final = 512 * 2**10
 """Characters of all texts whose compiled form is kept: up to 50 bytes for each."""
 
-VALUES: Final = frozenset({"group", "role", "index", "size", "peers", "namespace"})
+_OF_ALL: Final = frozenset({"group", "size", "peers", "namespace"})
+_OF_MEMBERS: Final = frozenset({"role", "index"})
+VALUES: Final = _OF_ALL | _OF_MEMBERS
 FILTERS: Final = frozenset({"default", "first", "int", "join", "last", "length", "lower", "tojson", "trim", "upper"})
 TESTS: Final = frozenset({"defined", "divisibleby", "eq", "even", "ge", "gt", "in", "le", "lt", "ne", "odd"})
 _LOOP: Final = frozenset({"index", "index0", "first", "last", "length", "revindex", "revindex0"})
@@ -167,7 +169,8 @@ class _Checker:
 
     def _name(self, name: str) -> None:
         if name not in VALUES and name != self._loop:
-            raise RefusedTextError(f"{name!r} is undefined; there are {', '.join(sorted(VALUES))}")
+            everywhere, pods = ", ".join(sorted(_OF_ALL)), ", ".join(sorted(_OF_MEMBERS))
+            raise RefusedTextError(f"{name!r} is undefined; there are {everywhere}, and in templates of pods {pods}")
         if name == "peers":
             if self._loop is not None:
                 raise RefusedTextError("inside a loop only single peers, such as peers[0]")
