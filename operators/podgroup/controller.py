@@ -187,7 +187,13 @@ class Controller:
         group = self.world.groups.get(key)
         if group is None:
             self._forget(key)
-            return "written" if await self._jobs.make_group(key) else "gone"
+            if await self._jobs.make_group(key):
+                return "written"
+            again = self._jobs.groupless(key)
+            if again is not None:
+                self.queue.add(key, again)
+            return "gone"
+        self._jobs.found(key)
         if group.metadata.deletion_timestamp is not None:
             return "gone"
         tried, stalled = self._members.stalled(key, group)
@@ -236,6 +242,7 @@ class Controller:
         """How many groups and pods anything is remembered of besides what stands in `world`; none when all are gone."""
         return (
             len(self._members)
+            + len(self._jobs)
             + len(self._objects)
             + len(self._teller)
             + len(self._differs)

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from kbatch.api.names import SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job, PodGroup
+from kbatch.api.reasons import PodGroupNotFound
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
@@ -23,16 +28,33 @@ from operators.podgroup.groups import FIELD_MANAGER, patch_group
 from operators.podgroup.tell import Teller
 from operators.podgroup.world import World
 
+MISSED_SECONDS: Final = 10.0
+"""For so long a group may come after the Job that names it before the Job's user is told that it is missing."""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Missing:
+    """A group that does not exist: since when that is known, and the uids of the Jobs whose users were told."""
+
+    since: float
+    told: set[str] = field(default_factory=set)
 
 
 class Jobs:
     """Acts on the Jobs of groups."""
 
-    def __init__(self, api: Api, world: World, teller: Teller) -> None:
+    def __init__(self, api: Api, world: World, teller: Teller, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._world = world
         self._teller = teller
+        self._clock = clock
+        self._missing: dict[str, _Missing] = {}
+
+    def __len__(self) -> int:
+        """Groups that Jobs wait for, and that do not exist."""
+        return len(self._missing)
 
     async def make_group(self, key: str) -> bool:
         """Make the group of that key, where a Job wants one and there is none; whether it was made.
@@ -61,6 +83,32 @@ class Jobs:
             self._world.put_group(decoder(PodGroup).decode(answer))
             return True
         return False
+
+    def groupless(self, key: str) -> float | None:
+        """Tell the users of Jobs that are held back for a group that does not exist, each once.
+
+        Returns the seconds after which to ask again: a group that is applied right behind its Job is not missed. None
+        where all are told, or no Job waits for it.
+        """
+        held = [job for job in self._of(key) if _is_held(job)]
+        if not held:
+            self._missing.pop(key, None)
+            return None
+        now = self._clock()
+        missing = self._missing.setdefault(key, _Missing(now))
+        left = missing.since + MISSED_SECONDS - now
+        if left > 0:
+            return left
+        for job in held:
+            if job.metadata.uid not in missing.told:
+                missing.told.add(job.metadata.uid)
+                reason = PodGroupNotFound(key)
+                self._teller.job_trouble(job, reason.code, f"it waits without pods: {reason.message}")
+        return None
+
+    def found(self, key: str) -> None:
+        """The group exists."""
+        self._missing.pop(key, None)
 
     async def keep(self, key: str, group: PodGroup, *, admitted: bool, withdrawn: bool) -> int:
         """Bring the group's Jobs in line with it; how many were changed.
@@ -129,3 +177,9 @@ def _same(group: PodGroup, wanted: dict[str, Any]) -> bool:
         wanted["queue"],
         parse_resources(wanted.get("minResources", {})),
     )
+
+
+def _is_held(job: Job) -> bool:
+    """Whether kbatch holds it back for a group that is its user's to make: no pod is there that could say why."""
+    marked = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION) == "true"
+    return marked and job.spec.suspend and named_group(job) is not None and job.metadata.deletion_timestamp is None

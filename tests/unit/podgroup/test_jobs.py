@@ -271,6 +271,37 @@ async def test_a_foreign_group_of_the_jobs_name_is_not_joined(
     assert told.reasons("Job") == ["PodGroupNameTaken"]
 
 
+async def test_a_job_whose_group_nobody_makes_is_told_once_after_a_while(
+    server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(controller._jobs, "_clock", lambda: now)
+    submit(server, controller, named="nowhere")
+    assert await controller.reconcile("ns/nowhere") == "gone"
+    assert told.all == []
+    now += 11
+    for _ in range(2):
+        assert await controller.reconcile("ns/nowhere") == "gone"
+    words = "it waits without pods: PodGroup ns/nowhere does not exist; create it, or remove the pods' group annotation"
+    assert told.all == [("Job", "PodGroupNotFound", words)]
+    server.put(f"{PREFIX}/nowhere", {"metadata": {"namespace": "ns", "name": "nowhere", "uid": "u"}, "spec": {}})
+    controller.hint(Upsert(msgspec.convert(server.objects[f"{PREFIX}/nowhere"], PodGroup)))
+    await controller.reconcile("ns/nowhere")
+    assert len(controller._jobs) == 0
+
+
+async def test_a_job_that_runs_past_its_group_is_not_told(
+    server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(controller._jobs, "_clock", lambda: now)
+    submit(server, controller, named="nowhere", suspend=False)
+    await controller.reconcile("ns/nowhere")
+    now += 11
+    await controller.reconcile("ns/nowhere")
+    assert told.all == []
+
+
 async def test_a_group_that_is_refused_is_said_on_the_job(server: Server, controller: Controller, told: Told) -> None:
     submit(server, controller)
     server.refusal = ApiError(403, "Forbidden", "minResources exceed the quota")
