@@ -56,6 +56,10 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._answered: asyncio.Future[Answer] | None = None
+        self._deadline = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        """Looks whether the request under way is late, no later than at its deadline; where it was set for one before,
+        it is set anew then. Nearly all answers come long before: a timer for each request would be made for nothing."""
         self._received = bytearray()
         self._status = 0
         self._retry_after: str | None = None
@@ -64,26 +68,52 @@ class _Connection(asyncio.Protocol):
         self._chunked = False
         self._parts: list[bytes] = []
 
-    def send(self, request: bytes) -> asyncio.Future[Answer]:
-        """Write a whole request; the future gets the answer."""
+    def send(self, request: bytes, deadline: float) -> asyncio.Future[Answer]:
+        """Write a whole request; the future gets the answer, or TimeoutError at the deadline (of the loop's clock)."""
         if self._transport is None:
             raise NotConnectedError("the connection is not made yet")
         self._answered = answered = self._loop.create_future()
         self._status = 0
+        self._deadline = deadline
+        if self._alarm is None or self._alarm.when() > deadline:
+            self._set_alarm()
         self._transport.write(request)
         return answered
 
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(self._deadline, self._late)
+
+    def _late(self) -> None:
+        """The alarm went off, for this request or for one before it."""
+        due = self._alarm is not None and self._alarm.when() >= self._deadline
+        self._alarm = None
+        if self._answered is None or self._answered.done():
+            return
+        if due:
+            self._answered.set_exception(TimeoutError())
+        else:
+            self._set_alarm()
+
     def abort(self) -> None:
         """Drop the connection at once: what is under way on it is given up."""
-        self.usable = False
+        self._retire()
         if self._transport is not None:
             self._transport.abort()
+
+    def _retire(self) -> None:
+        """No request goes over it any more."""
+        self.usable = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.usable = False
+        self._retire()
         if self._answered is None:
             return
         if error is None and self._status and self._rest == -1:
@@ -290,12 +320,10 @@ class Wire:
         try:
             if guard is not None:
                 guard()
-            answered = connection.send(head.encode("ascii") + (body or b""))
-            timer = loop.call_later(max(0.0, deadline - loop.time()), _expire, answered)
+            answered = connection.send(head.encode("ascii") + (body or b""), deadline)
             try:
                 return await answered
             finally:
-                timer.cancel()
                 if not answered.done() or answered.cancelled() or answered.exception() is not None:
                     connection.abort()  # its answer may still come, and must not be taken for another's
         finally:
@@ -380,11 +408,6 @@ class Wire:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-
-def _expire(answered: asyncio.Future[Answer]) -> None:
-    if not answered.done():
-        answered.set_exception(TimeoutError())
 
 
 def _length(text: bytes, base: int) -> int:

@@ -262,6 +262,22 @@ class Job:
         placed = self.placed_by_role()
         return all(placed.get(role.name, 0) >= role.min_member for role in self.roles)
 
+    def confirmed(self) -> bool:
+        """Whether the API server says that its minimum, whatever the roles, holds nodes or has succeeded.
+
+        Of a large gang that is asked again and again while its binds go on. So it looks from the end, where what is
+        bound last mostly stands, and no further than to the pod with which too few are left.
+        """
+        spare = len(self.tasks) - self.minimum
+        if spare < 0:
+            return False
+        for task in reversed(self.tasks.values()):
+            if not task.confirmed:
+                if not spare:
+                    return False
+                spare -= 1
+        return True
+
     def needs_claims(self) -> bool:
         """Whether enough pods exist for the minimum, or a role's, but not without those that have resource claims."""
         if not self.claiming:

@@ -35,9 +35,8 @@ def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> 
     """
     admitted: int | None = None
     highest: int | None = None
-    for task in job.tasks.values():
-        if task.terminal:
-            continue
+    # Pods of one class name the same priority: of thousands that are alike one is looked at.
+    for task in {task.cls: task for task in job.tasks.values() if not task.terminal}.values():
         priority, spec = task.priority, task.pod.spec
         if highest is None or priority > highest:
             highest = priority

@@ -139,6 +139,11 @@ class Task:
         """Stands on a node for good: bound or assumed, not on its way out."""
         return bool(self.node) and not (self.terminal or self.terminating)
 
+    @property
+    def confirmed(self) -> bool:
+        """Has succeeded, or stands on a node for good by what the API server says."""
+        return self.succeeded or (self.holds and not self.assumed)
+
 
 def counted(tasks: Iterable[Task]) -> dict[TaskClass, int]:
     """How many of the tasks are of each class. Pods of a class ask for the same: who adds up needs no look at each."""

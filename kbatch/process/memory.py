@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+from asyncio import sslproto
 from typing import Final
 
 YOUNG_OBJECTS: Final = 50_000
@@ -21,15 +22,23 @@ live for seconds, so many get old before they are garbage: all that is not froze
 
 LARGE_BYTES: Final = 128 * 1024
 """An allocation of this size or more gets memory of its own, which goes back to the system with it. glibc begins so,
-but raises the bound to the largest that was freed: from then on each new TLS connection has its buffer, a quarter of a
-megabyte, on the heap, small objects settle around it, and the heap grows for as long as connections come and go."""
+but raises the bound to the largest that was freed: from then on large buffers come to lie on the heap, small objects
+settle around them, and the heap grows for as long as connections come and go."""
+
+READ_BYTES: Final = 32 * 1024
+"""What is read from a TLS connection at once. asyncio asks for a quarter of a megabyte, which it allocates anew each
+time: memory of its own, mapped and given back for the few hundred bytes of an answer. That took a quarter of what a
+bind costs. A TLS record, which is what one read gives, has 16 KiB at most."""
 
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def set_up() -> None:
-    """Before anything else: let the garbage collector look seldom, and keep large buffers off the heap."""
+    """Before anything else: let the garbage collector look seldom, keep large buffers off the heap, and read from TLS
+    connections without one.
+    """
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    sslproto.SSLProtocol.max_size = READ_BYTES
     with contextlib.suppress(OSError, AttributeError):  # only glibc has it, and only glibc needs it
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
 

@@ -331,11 +331,8 @@ class Cache:
     def under_way(self, group: str) -> bool:
         """Whether no watch has confirmed yet that a group's minimum is bound."""
         job = self.model.members.get(group)
-        if job is None:
-            return False
         # Decisions of a cycle that has not ended yet are not even assumed.
-        confirmed = sum(task.succeeded or (task.holds and not task.assumed) for task in job.tasks.values())
-        return confirmed < job.minimum
+        return job is not None and not job.confirmed()
 
     def leaving(self, group: str) -> bool:
         """Whether a group's minimum is placed as yet, and pods of it are about to be evicted."""

@@ -9,6 +9,7 @@ whatever its conditions say as yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 
 from kbatch.api import conditions
@@ -74,12 +75,10 @@ def _binding(session: Session) -> frozenset[str]:
 
 def confirmed(job: Job) -> bool:
     """Whether the API server has bound the minimum, and each role's."""
-    placed: dict[str, int] = {}
-    for task in job.tasks.values():
-        if task.succeeded or (task.holds and not task.assumed):
-            placed[task.role] = placed.get(task.role, 0) + 1
-    whole = sum(placed.values()) >= job.minimum
-    return whole and all(placed.get(role.name, 0) >= role.min_member for role in job.roles)
+    if not job.confirmed():
+        return False
+    placed = Counter(task.role for task in job.tasks.values() if task.confirmed)
+    return all(placed[role.name] >= role.min_member for role in job.roles)
 
 
 def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generator[Transaction | Turn, None, None]:

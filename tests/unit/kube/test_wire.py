@@ -200,6 +200,31 @@ async def test_a_late_answer_is_not_taken_for_the_next_ones(way: str) -> None:
         assert raw.connections == 2
 
 
+async def test_each_request_on_a_kept_connection_has_its_own_time() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(ok(), ok(), [b"", *ok(b"slow")], [b"", *ok()]) as (raw, wire):
+        await ask(wire, seconds=5.0)
+        await ask(wire, seconds=0.05)
+        loop.call_later(0.1, raw.hold.set)
+        assert (await ask(wire, seconds=5.0)).body == b"slow", "the time of the one before is no longer its own"
+        assert raw.connections == 1
+        raw.hold.clear()
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await ask(wire, seconds=0.05)
+        assert 0.04 < loop.time() - began < 2.0, "nor a longer one"
+
+
+async def test_a_request_that_has_more_time_than_the_one_before_is_late_in_the_end() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(ok(), [b"", *ok()]) as (_, wire):
+        await ask(wire, seconds=0.02)
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await ask(wire, seconds=0.1)
+        assert 0.09 < loop.time() - began < 2.0
+
+
 async def test_a_kept_connection_that_died_is_not_used() -> None:
     async with serving(ok(b"THE END"), ok()) as (raw, wire):
         await ask(wire)

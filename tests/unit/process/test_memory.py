@@ -6,6 +6,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,43 @@ def mapped(how: str) -> int:
 def test_large_buffers_never_settle_on_the_heap() -> None:
     assert mapped("as it is") == 0, "glibc has learnt to keep them on the heap"
     assert mapped("set up") >= 256 << 10
+
+
+_READS = """
+import asyncio, json, resource, ssl, sys
+from kbatch.process import memory
+
+TURNS = 500
+certificate, key = sys.argv[1:]
+
+async def echo(reader, writer):
+    while message := await reader.read(1000):
+        writer.write(message)
+    writer.close()
+
+async def main():
+    memory.set_up()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    trust = ssl.create_default_context(cafile=certificate)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
+    for turn in range(2 * TURNS):
+        if turn == TURNS:  # what is needed once is there by then
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        writer.write(b"x" * 500)
+        await reader.readexactly(500)
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / TURNS))
+    writer.close()
+    server.close()
+
+asyncio.run(main())
+"""
+
+
+def test_what_is_read_from_a_tls_connection_needs_no_new_memory_each_time() -> None:
+    pairs = Path(__file__).parents[1] / "webhooks" / "certificates"
+    command = [sys.executable, "-c", _READS, str(pairs / "first.crt"), str(pairs / "first.key")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) < 0.5, "pages that are new to the process, for each message that comes and goes"
