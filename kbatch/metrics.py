@@ -250,6 +250,12 @@ class FlowMetrics:
             labels,
             registry=registry,
         )
+        self.budget: Final = Gauge(
+            "kbatch_scheduler_queue_excess_budget_seconds",
+            "The queue's excessBudget, in resource-seconds; of queues without one nothing",
+            labels,
+            registry=registry,
+        )
         self.writes: Final = Counter(
             "kbatch_scheduler_queue_writes_total",
             "Flows written to the status of Queues: ok, gone, failed",
@@ -259,8 +265,50 @@ class FlowMetrics:
 
     def forget(self, queue: str) -> None:
         """Drop all series of a queue of which nothing is said any more."""
-        for gauge in (self.flow, self.usage, self.fair_share, self.charged):
+        for gauge in (self.flow, self.usage, self.fair_share, self.charged, self.budget):
             gauge.remove_by_labels({"queue": queue})
+
+
+class StartMetrics:
+    """How starts that were planned or foreseen come true."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.planned: Final = Gauge(
+            "kbatch_scheduler_planned_starts", "Groups for whose planned start room is kept", registry=registry
+        )
+        self.outcomes: Final = Counter(
+            "kbatch_scheduler_planned_start_outcomes_total",
+            "What became of planned starts: kept (started by then), moved (to another instant), broken (started later, "
+            "or waits without one)",
+            ["outcome"],
+            registry=registry,
+        )
+        self.estimates: Final = Gauge(
+            "kbatch_scheduler_start_estimates",
+            "Groups that wait and of which it is told when they start, by what that is made of",
+            ["basis"],
+            registry=registry,
+        )
+        self.held: Final = Counter(
+            "kbatch_scheduler_start_estimates_held_total",
+            "Groups that have started, by what they were told first: in_time (by `latest`) or late",
+            ["basis", "outcome"],
+            registry=registry,
+        )
+        self.error: Final = Histogram(
+            "kbatch_scheduler_start_error_seconds",
+            "How much earlier or later groups have started than the `time` that they were told first",
+            ["side"],
+            buckets=(1, 10, 30, 60, 300, 900, 3600, 14400, 86400),
+            registry=registry,
+        )
+        for outcome in ("kept", "moved", "broken"):
+            self.outcomes.labels(outcome)
+        for basis in ("reservation", "history"):
+            for outcome in ("in_time", "late"):
+                self.held.labels(basis, outcome)
+        for side in ("early", "late"):
+            self.error.labels(side)
 
 
 class SchedulerMetrics:

@@ -26,6 +26,7 @@ CLASSES: Final[Mapping[str, tuple[Callable[[CollectorRegistry], Any], ...]]] = {
     "scheduler": (
         metrics.SchedulerMetrics,
         metrics.FlowMetrics,
+        metrics.StartMetrics,
         metrics.LeaderMetrics,
         metrics.WatchMetrics,
         metrics.RequestMetrics,

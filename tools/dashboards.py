@@ -158,6 +158,69 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "Flow, where the plugin flow is configured",
+        (
+            Panel(
+                "Flow, usage, fair share",
+                (
+                    Query('kbatch_scheduler_queue_flow{queue=~"$queue"}', "{{queue}} flow"),
+                    Query('kbatch_scheduler_queue_usage{queue=~"$queue"}', "{{queue}} usage"),
+                    Query('kbatch_scheduler_queue_fair_share{queue=~"$queue"}', "{{queue}} fair share"),
+                ),
+                width=16,
+                text="In units of usage, such as cores. Who has the least flow for its weight comes next.",
+            ),
+            Panel(
+                "Budget: charged, and of how much",
+                (
+                    Query('kbatch_scheduler_queue_excess_charged_seconds{queue=~"$queue"}', "{{queue}} charged"),
+                    Query('kbatch_scheduler_queue_excess_budget_seconds{queue=~"$queue"}', "{{queue}} budget"),
+                ),
+                unit="s",
+                text="Of one core, say: what groups with a lifetime take beyond their queue's fair share.",
+            ),
+        ),
+    ),
+    Row(
+        "Planned and estimated starts",
+        (
+            Panel("Planned starts", (Query("max(kbatch_scheduler_planned_starts)"),), width=4),
+            Panel(
+                "What became of planned starts",
+                (_rate("kbatch_scheduler_planned_start_outcomes_total", "outcome", over="increase"),),
+                width=5,
+                text="kept: started by then. moved: to another instant. broken: started later, or waits without one.",
+            ),
+            Panel(
+                "Groups that are told when they start",
+                (Query("max by (basis) (kbatch_scheduler_start_estimates)", "{{basis}}"),),
+                width=5,
+                stacked=True,
+            ),
+            Panel(
+                "Started by `latest`, or late",
+                (_rate("kbatch_scheduler_start_estimates_held_total", "basis, outcome"),),
+                unit="ops",
+                width=5,
+                stacked=True,
+                text="By what they were told first; by history nine of ten should be in time.",
+            ),
+            Panel(
+                "Error: actual minus estimated start, p50",
+                (
+                    Query(
+                        "histogram_quantile(0.5, sum by (le, side) "
+                        "(rate(kbatch_scheduler_start_error_seconds_bucket[$__rate_interval])))",
+                        "{{side}}",
+                    ),
+                ),
+                unit="s",
+                width=5,
+                text="How much earlier or later groups have started than the `time` that they were told first.",
+            ),
+        ),
+    ),
+    Row(
         "Packing",
         (
             Panel(

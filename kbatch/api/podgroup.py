@@ -249,12 +249,12 @@ class EstimatedStart(ApiModel):
     """When a group that waits is to start."""
 
     time: Time | None = None
-    """The instant that is planned, if the pods that it waits for end when they are expected to."""
+    """The instant that is planned, if the pods that it waits for end when expected; by history half start by then."""
     latest: Time | None = None
     """By then it starts nine times out of ten."""
     basis: StartBasis
     """reservation: the start is planned, and all ends are known that it counts on. history: learned from groups that
-    have ended. unknown: room is kept, and nobody knows when all of it comes free."""
+    came before. unknown: room is kept, and nobody knows when all of it comes free."""
 
 
 class PodGroupStatus(ApiModel):
@@ -300,7 +300,7 @@ class PodGroupStatus(ApiModel):
     ) = None
     """Where members failed by themselves. Nodes with badNodeLimit of them are avoided."""
     estimated_start: EstimatedStart | None = None
-    """When the group is to start; only while it waits, and its start is planned."""
+    """When the group is to start; only while it waits, and somebody knows."""
 
 
 class PodGroup(ApiModel):
@@ -334,7 +334,7 @@ PODGROUP_COLUMNS: Final = (
     PrinterColumn(
         "Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "Why the group waits, or that it runs"
     ),
-    PrinterColumn("Start", "string", ".status.estimatedStart.time", "When the group is to start, if that is planned"),
+    PrinterColumn("Start", "string", ".status.estimatedStart.time", "When the group is to start, if that is known"),
     PrinterColumn(
         "Message",
         "string",

@@ -6,6 +6,7 @@ a plugin that the policy does not name, from those that are installed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +40,37 @@ def read_state(written: dict[str, Any] | None, policy: Policy) -> CycleState:
         kind = plugin.State if plugin is not None else None
         kept[name] = value if kind is None else msgspec.convert(value, kind)
     return replace(state, plugins=kept)
+
+
+def write_lasting(state: CycleState, policy: Policy) -> dict[str, msgspec.Struct]:
+    """By plugin name, what of it is to outlive the process."""
+    found: dict[str, msgspec.Struct] = {}
+    for part in policy.plugins:
+        name = part.plugin.name
+        lasting = part.plugin.lasting(state.plugins[name]) if part.plugin.Lasting and name in state.plugins else None
+        if lasting is not None:
+            found[name] = lasting
+    return found
+
+
+def read_lasting(written: Mapping[str, str], policy: Policy) -> tuple[CycleState, dict[str, str]]:
+    """The state that a process begins with for which that was written, as JSON by plugin name; and of which plugins it
+    cannot be used, and why: they begin with nothing.
+    """
+    kept: dict[str, Any] = {}
+    refused: dict[str, str] = {}
+    for part in policy.plugins:
+        name, kind = part.plugin.name, part.plugin.Lasting
+        if kind is None or name not in written:
+            continue
+        try:
+            begins = part.plugin.resumed(msgspec.json.decode(written[name], type=kind))
+        except msgspec.MsgspecError as error:
+            refused[name] = str(error)
+            continue
+        if begins is not None:
+            kept[name] = begins
+    return CycleState(plugins=kept), refused
 
 
 def _plugin(name: str, policy: Policy) -> type[Plugin] | None:

@@ -6,7 +6,7 @@ With `loader`, the only module that knows concrete actions; it knows them by the
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kbatch.api.objects import PodDisruptionBudget
 from kbatch.engine.carryover.awake import Awake, backlog_of
@@ -54,6 +54,8 @@ class Outcome:
         queues: by name what is to be written to the status of queues; None: nothing has happened since it was said.
         opinion: when a plugin's opinion on the same cluster changes by itself, in microseconds since the epoch; None:
             never.
+        planned: by key the groups for whose planned start room is kept, and when that is (microseconds; None: nobody
+            knows).
     """
 
     memo: Memo
@@ -64,6 +66,7 @@ class Outcome:
     gone: tuple[str, ...] = ()
     queues: Mapping[str, QueueStanding] | None = None
     opinion: int | None = None
+    planned: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def cycle(snapshot: Snapshot, policy: Policy, memo: Memo, observer: Observer) -> Generator[Step, None, Outcome]:
@@ -150,6 +153,9 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
             for step in renew(context.planned, context.feasibility, context.ledger, context.rankings):
                 decided = decided or isinstance(step, Transaction)
                 yield step
+    session.phase = "estimates"
+    with observer.span("estimates"):
+        yield from session.foresee()
     if not decided and not session.withdrawn:
         context.unschedulable.begin()
     for kind, arguments in zip(policy.action_types, policy.action_arguments, strict=True):
@@ -189,7 +195,11 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.holdings = context.holdings.keep(session.queues)
     awake.leave(after, session)
     queues = session.standings()
-    outcome = Outcome(after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone, queues, opinion)
+    planned = context.planned
+    starts = {key: each.at for key, each in planned.starts.items() if planned.stands(each)} if planned else {}
+    outcome = Outcome(
+        after, state, wake, tuple(session.errors.values()), awake.whole, awake.gone, queues, opinion, starts
+    )
     yield from context.feasibility.let_go()
     yield from context.rankings.let_go()
     yield from session.let_go()

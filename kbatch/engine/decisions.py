@@ -65,12 +65,16 @@ class StartEstimate(msgspec.Struct, frozen=True):
 
     Attributes:
         time: in microseconds since the epoch; None: nobody knows. latest: by then, nine times out of ten.
-        basis: `reservation` (a planned start, beside ends that are all known) or `unknown`.
+        basis: `reservation` (a planned start, beside ends that are all known), `history` (by what was learned) or
+            `unknown` (room is kept for it, and nobody knows when all of it comes free).
     """
 
     time: int | None
     latest: int | None
     basis: str
+
+
+UNKNOWN: Final = StartEstimate(None, None, "unknown")
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -87,7 +91,7 @@ class Verdict(msgspec.Struct, frozen=True):
         members_lost: its minimum was placed once and pods of it were lost since; the rest of it runs on.
         attempts: what `status.schedulingAttempts` should be: how often it was sent back from InQueue for being late.
         charged: what `status.excessCharged` should be, in millionths of a resource-minute.
-        estimate: when it is to start; None: nobody plans that.
+        estimate: when it is to start; None: nobody plans or foresees that.
         backfilled: this cycle has started it while others, who come first, wait for a start that is planned.
     """
 
@@ -162,8 +166,11 @@ class Report:
         return standing
 
 
-_PLANNED: Final = "; its start is planned (status.estimatedStart)"
-_KEPT: Final = "; room is kept for it, and nobody knows when all of it comes free"
+_WORDS: Final[Mapping[str, str]] = {
+    "reservation": "; its start is planned (status.estimatedStart)",
+    "unknown": "; room is kept for it, and nobody knows when all of it comes free",
+}
+"""What is said besides a reason, by the basis of an estimate."""
 
 
 def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ...]:
@@ -171,7 +178,7 @@ def verdict_conditions(verdict: Verdict, generation: int) -> tuple[Condition, ..
     reason = verdict.reason
     code, message = (reason.code, reason.message) if reason is not None else ("", "")
     if message and verdict.estimate is not None:
-        message += _PLANNED if verdict.estimate.time is not None else _KEPT
+        message += _WORDS.get(verdict.estimate.basis, "")
 
     def condition(type_: str, status: bool, reason_: str, text: str = "") -> Condition:
         word = conditions.TRUE if status else conditions.FALSE

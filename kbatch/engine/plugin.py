@@ -13,7 +13,7 @@ engine works it out again only for what a decision touched.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
@@ -27,11 +27,13 @@ from pydantic import BaseModel, ConfigDict
 
 from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
+from kbatch.engine.decisions import StartEstimate
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import NodeResources, Rows
 from kbatch.engine.state.promises import Promises
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.jobs import Job
 from kbatch.model.nodes import Column, Mask, NodeTable
 from kbatch.model.shares import dominant_part
 from kbatch.model.tasks import Task, TaskClass
@@ -306,6 +308,19 @@ class Plugin:
         """Whether this method may ever answer YES: an action that nobody consents to can never do anything."""
         return method in cls.agrees if cls.agrees is not None else cls.answers(method)
 
+    Lasting: ClassVar[type[msgspec.Struct] | None] = None
+    """What of its `State` is to outlive the process, where that is written to no object: see `lasting`, `resumed`."""
+
+    @classmethod
+    def lasting(cls, state: Any) -> msgspec.Struct | None:
+        """That part of what the plugin keeps; None: nothing. The scheduler writes it now and then."""
+        return None
+
+    @classmethod
+    def resumed(cls, lasting: Any) -> msgspec.Struct | None:
+        """What the plugin begins with in a process for which such a part was kept; None: with nothing."""
+        return None
+
     minds_promises: ClassVar[bool] = False
     """Whether it reads `View.promises`; else they need not be kept."""
 
@@ -330,6 +345,25 @@ class Plugin:
 
     def standing(self, queue: QueueState) -> QueueStanding | None:
         """What is to be written to the queue's status, as things stand when all is decided; None: nothing."""
+        return None
+
+    def run_time(self, job: Job) -> int | None:
+        """How long pods of a group run from their start, in microseconds, where nobody says so; None: not known. The
+        room of its pods is expected then.
+        """
+        return None
+
+    def starts(self) -> Generator[None, None, tuple[Mapping[str, StartEstimate], set[str]]]:
+        """When groups that wait are to start, by their keys, and those for whom that is new in this cycle. Asked once
+        in a cycle, before anything is decided; yields every few milliseconds.
+        """
+        yield from ()
+        return {}, set()
+
+    def start_planned(self, job: Job, at: int) -> StartEstimate | None:
+        """The same of a group for which room is kept from an instant on that counts on ends which nobody is held to;
+        None: it starts then. Asked when all is decided.
+        """
         return None
 
     def prepare(self) -> Iterable[None]:

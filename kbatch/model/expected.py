@@ -8,12 +8,13 @@ not known when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from kbatch.api.objects import AnyObject, Job, Pod, timestamp_us
+from kbatch.api.objects import AnyObject, Job, Pod, PodTemplate, timestamp_us
 from kbatch.model.annotations import expected_said
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.jobs import Job as Group
 from kbatch.model.tasks import Task
 from kbatch.times import SECOND
 
@@ -38,10 +39,14 @@ def _end(start: int, length: int, now: int) -> int:
 
 
 class Expected:
-    """What the objects of a cluster say, at one instant (`now`, in microseconds since the epoch)."""
+    """What the objects of a cluster say, at one instant (`now`, in microseconds since the epoch).
 
-    def __init__(self, model: ClusterModel, now: int) -> None:
+    `learned`: how long groups run of whose pods nobody says when they end, where that is known; microseconds.
+    """
+
+    def __init__(self, model: ClusterModel, now: int, learned: Callable[[Group], int | None] | None = None) -> None:
         self._now = now
+        self._learned = learned
         self._groups = model.jobs
         self._jobs: Mapping[str, AnyObject] = model.objects.get(Job, {})
         self._of_group: dict[str, int | None] = {}
@@ -56,7 +61,34 @@ class Expected:
             began = timestamp_us(job.status.start_time)
             begin = start if began is None else min(began, now)
             found.append(end_after(begin, job.spec.active_deadline_seconds * SECOND, now))
+        if not found and self._learned is not None and task.job in self._groups:
+            length = self._learned(self._groups[task.job])
+            return _end(start, length, now) if length is not None else None
         return min(found, default=None)
+
+    def sure(self, task: Task) -> bool:
+        """Whether somebody sees to it that the pod has ended when it is expected to: nobody expects it sooner than its
+        deadline.
+        """
+        now, job = self._now, self._job_of(task.pod)
+        expected = self._estimate(task, job)
+        start = now if task.assumed else min(task.started, now)
+        end = self.end(task)
+        if expected is not None and end == _end(start, expected, now):
+            return False
+        limited = _deadline(task.pod) is not None or (job is not None and bool(job.spec.active_deadline_seconds))
+        return limited and end is not None
+
+    def of_group(self, group: Group) -> int | None:
+        """For how long the pods of a group run that are not made yet, in microseconds; None: nobody knows."""
+        said = expected_said(group.group.metadata) if group.group is not None else None
+        lengths = []
+        for pod in [each.template.pod for each in group.to_come]:
+            known = [length for length in (expected_said(pod.metadata) or said, _deadline(pod)) if length is not None]
+            if not known:
+                return None
+            lengths.append(min(known))
+        return max(lengths, default=said)
 
     def length(self, task: Task) -> int | None:
         """For how long a pod would run that started now, in microseconds; None: nobody knows."""
@@ -93,7 +125,7 @@ class Expected:
         return None
 
 
-def _deadline(pod: Pod) -> int | None:
+def _deadline(pod: Pod | PodTemplate) -> int | None:
     """For how long the kubelet lets the pod run."""
     limit = pod.spec.active_deadline_seconds
     return limit * SECOND if limit else None

@@ -11,6 +11,7 @@ from kbatch.api.objects import Condition
 from kbatch.engine.decisions import Bind, Eviction, Nomination, StartEstimate
 from kbatch.resources import MILLION, Resources, format_resources
 from kbatch.simulator.closeness import Stand
+from kbatch.simulator.foreseen import Foreseen, judged
 from kbatch.simulator.names import START
 from kbatch.times import SECOND
 
@@ -253,6 +254,7 @@ class Result:
         limited: the run was cut off by the limit on cycles.
         planned: what was told of starts to come, in order. started: when groups first ran, by `namespace/name`.
         backfilled: of these those that did so while others waited for their planned starts.
+        foreseen: what groups were told first of their starts.
         check: whom the backfilled jobs delayed, if that was found out.
         warnings: what goes otherwise than the input seems to mean.
     """
@@ -277,6 +279,7 @@ class Result:
     started: dict[str, int] = field(default_factory=dict)
     backfilled: dict[str, int] = field(default_factory=dict)
     check: Check | None = None
+    foreseen: tuple[Foreseen, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The object of `-o json`."""
@@ -294,6 +297,8 @@ class Result:
         if self.planned:
             summary["planned"] = len({each.group for each in self.planned})
             summary["backfilled"] = len(self.backfilled)
+        if self.foreseen:
+            summary["estimates"] = judged(self.foreseen)
         if self.idle_cycle_seconds is not None:
             summary["idle_cycle_seconds"] = round(self.idle_cycle_seconds, 9)
         found = {

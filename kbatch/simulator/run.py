@@ -17,6 +17,7 @@ from kbatch.model.usage import Anchor
 from kbatch.resources import Resources, in_millionths
 from kbatch.simulator.closeness import asks_for_it, levels_of, stands_of
 from kbatch.simulator.cluster import SimulatedCluster
+from kbatch.simulator.foreseen import Foreseen, foreseen
 from kbatch.simulator.groups import phase_of
 from kbatch.simulator.manifests import Manifests
 from kbatch.simulator.names import START
@@ -104,7 +105,10 @@ class _Run:
     seen: set[Hashable] = field(default_factory=set)
     seen_at: int = -1
     planned: list[Planned] = field(default_factory=list)
+    plans: Mapping[str, int | None] = field(default_factory=dict)
+    noted: Mapping[str, int | None] = field(default_factory=dict)
     estimates: dict[str, StartEstimate] = field(default_factory=dict)
+    first: dict[str, tuple[int, StartEstimate]] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     backfilled: dict[str, int] = field(default_factory=dict)
 
@@ -173,10 +177,16 @@ class _Run:
             estimate = verdict.estimate
             if estimate is None:
                 self.estimates.pop(verdict.group, None)
-            elif estimate != self.estimates.get(verdict.group):
+            else:
                 self.estimates[verdict.group] = estimate
-                start = None if estimate.time is None else estimate.time - START
-                self.planned.append(Planned(verdict.group, self.now, start))
+                if estimate.time is not None:
+                    self.first.setdefault(verdict.group, (self.now, estimate))
+        jobs = self.cluster.store.model.jobs
+        plans = {jobs[key].name: at for key, at in self.plans.items() if key in jobs}
+        for name, at in plans.items():
+            if name not in self.noted or self.noted[name] != at:
+                self.planned.append(Planned(name, self.now, None if at is None else at - START))
+        self.noted = plans
 
     def _cycle(self) -> tuple[list[Transaction], list[Verdict]]:
         """One cycle of the engine, timed; what it says is carried out only after it has ended."""
@@ -209,6 +219,7 @@ class _Run:
         self.engine_seconds += time.perf_counter() - begin
         self.memo, self.state = outcome.memo, outcome.state
         self.opinion = outcome.opinion
+        self.plans = outcome.planned
         if outcome.queues is not None:
             self.standings = outcome.queues
         self.wake = None if outcome.next_wake is None else max(outcome.next_wake - START, self.now + 1)
@@ -325,9 +336,14 @@ class _Run:
             limited=self.limited,
             warnings=tuple(cluster.store.warnings),
             planned=tuple(self.planned),
+            foreseen=self._foreseen(),
             started=dict(self.started),
             backfilled=dict(self.backfilled),
         )
+
+    def _foreseen(self) -> tuple[Foreseen, ...]:
+        queues = {job.name: job.queue for job in self.cluster.store.model.jobs.values()}
+        return foreseen(self.first, self.started, queues, START, self.now)
 
     def _groups(self) -> dict[str, GroupResult]:
         cluster = self.cluster

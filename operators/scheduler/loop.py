@@ -92,6 +92,9 @@ class Scheduler:
         gap: seconds between the starts of two cycles, at least.
         failed: told of each error that left a group out.
         queues: told what a cycle says of queues, by name, where that is anything new.
+        starts: told at which instant (microseconds) a cycle was, what it said of groups, and of which it plans when
+            they start.
+        left: told what a cycle has left to the next, and by which policy.
         period: seconds after which a cycle runs though nothing has happened.
         decide: the engine.
     """
@@ -109,6 +112,8 @@ class Scheduler:
         decide: Decide = cycle,
         failed: Callable[[GroupError], None] = lambda _: None,
         queues: Callable[[Mapping[str, QueueStanding]], None] = lambda _: None,
+        starts: Callable[[int, Report, Mapping[str, int | None]], None] = lambda _now, _report, _planned: None,
+        left: Callable[[CycleState, Policy], None] = lambda _state, _policy: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.cycles = 0
@@ -123,6 +128,8 @@ class Scheduler:
         self._decide = decide
         self._failed = failed
         self._queues = queues
+        self._starts = starts
+        self._left = left
         self._wall = wall
         self._now = 0
         self._memo, self._state = Memo(), CycleState()
@@ -135,6 +142,10 @@ class Scheduler:
         self._tally = Tally()
         self._packed = Packed(metrics)
         metrics.oldest.set_function(self._oldest_age)
+
+    def resume(self, state: CycleState) -> None:
+        """Go on from this state, before the first cycle."""
+        self._state = state
 
     def failing(self) -> str | None:
         """What is wrong with the last cycle, for health; None if it went well."""
@@ -227,6 +238,8 @@ class Scheduler:
             report = Report(verdicts, item.whole, item.gone)
             self._story.tell(number, transactions, report)
             self._memo, self._state = item.memo, item.state
+            self._left(item.state, policy)
+            self._starts(self._now, report, item.planned)
             self.cycles += 1
             self._count(report)
             for error in item.errors:

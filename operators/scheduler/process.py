@@ -40,7 +40,15 @@ from kbatch.kube.kinds import (
     STORAGECLASSES,
     AnyKind,
 )
-from kbatch.metrics import DecisionLogMetrics, EventMetrics, FlowMetrics, RequestMetrics, SchedulerMetrics, WatchMetrics
+from kbatch.metrics import (
+    DecisionLogMetrics,
+    EventMetrics,
+    FlowMetrics,
+    RequestMetrics,
+    SchedulerMetrics,
+    StartMetrics,
+    WatchMetrics,
+)
 from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
@@ -54,10 +62,12 @@ from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.decision_log import DecisionLog
 from operators.scheduler.dispatch import Dispatcher
 from operators.scheduler.failing import FailingGroups
+from operators.scheduler.learned import LearnedKeeper
 from operators.scheduler.left_out import LeftOut
 from operators.scheduler.loop import Scheduler
 from operators.scheduler.pods import PodReporter
 from operators.scheduler.queues import QueueWriter
+from operators.scheduler.starts import Starts
 from operators.scheduler.status import StatusWriter
 from operators.scheduler.unheeded import UnheededTopology
 from operators.scheduler.volumes import VOLUME_SECONDS
@@ -195,6 +205,7 @@ class _Assembly:
         )
         self.pods = PodReporter(self.api, self.cache, self.recorder, binding=lambda: self.dispatcher.backlog > 0)
         self.queues = QueueWriter(self.api, self.cache, FlowMetrics(runtime.registry))
+        self.learned = LearnedKeeper(self.api, settings.resolved_lease_namespace())
         self.unheeded = UnheededTopology(self.cache, self.recorder, lambda: self.configuration.policy)
         self.scheduler = Scheduler(
             self.cache,
@@ -207,6 +218,8 @@ class _Assembly:
             decide=self.log.decide,
             failed=FailingGroups(self.cache, self.recorder).note,
             queues=self.queues.take,
+            starts=Starts(StartMetrics(runtime.registry)).take,
+            left=self.learned.take,
         )
 
     async def run(self) -> None:
@@ -267,14 +280,17 @@ class _Assembly:
                 group.create_task(self.pods.run(), name="pods"),
                 group.create_task(self.queues.run(), name="queues"),
                 group.create_task(self.left_out.run(), name="left out"),
+                group.create_task(self.learned.run(), name="learned"),
             ]
             try:
+                self.scheduler.resume(await self.learned.read(self.configuration.policy))
                 await self.scheduler.run(self.runtime.stopping)
                 if not await self.dispatcher.drain(DRAIN_SECONDS):
                     _log.warning("leaving with %d decisions not carried out", self.dispatcher.in_flight)
                 await asyncio.gather(
                     self.status.drain(DRAIN_SECONDS / 2),
                     self.queues.drain(DRAIN_SECONDS / 2),
+                    self.learned.drain(DRAIN_SECONDS / 2),
                     self.recorder.flush(EVENT_SECONDS),
                 )
             finally:

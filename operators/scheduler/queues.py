@@ -88,7 +88,7 @@ class QueueWriter:
             self._wanted[name] = wanted = _wanted(standing)
             if wanted != self._stands[name]:
                 self._work.set()
-            self._show(name, standing)
+            self._show(name, standing, queue.spec.excess_budget)
         self._standings = dict(standings)
 
     async def run(self) -> None:
@@ -135,10 +135,14 @@ class QueueWriter:
             self._stands[name] = wanted
         return True
 
-    def _show(self, name: str, standing: QueueStanding) -> None:
+    def _show(self, name: str, standing: QueueStanding, budget: int | None) -> None:
         """Bring the metrics in line; a flow fades also while nothing happens."""
         metrics = self._metrics
         flow = standing.flow or Anchor()
+        if budget is None:
+            metrics.budget.remove_by_labels({"queue": name})
+        else:
+            metrics.budget.labels(name).set(60 * budget)
         if self._standings.get(name) == standing:
             return
         metrics.flow.labels(name).set_function(partial(self._flow, flow, standing.half_life))

@@ -557,7 +557,7 @@ class _Admission:
         """Say of those that are refused why, where that has changed, or is told with numbers that may be old."""
         backlog, context = self.backlog, self.context
         standings[standings == Standing.PASSES] = Standing.WAITING
-        told = backlog.to_tell(rows, standings, self.session.now)
+        told = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
         for some in (told[at : at + _AT_ONCE] for at in range(0, len(told), _AT_ONCE)):
             index = np.array(some, np.intp)
             waiting = index[backlog.standing[index] == int(Standing.WAITING)]

@@ -9,7 +9,7 @@ stood when that was last told, so that only what has changed is told again.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
@@ -333,11 +333,13 @@ class Backlog:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def to_tell(self, rows: Index, standings: npt.NDArray[np.int8], now: int) -> list[int]:
+    def to_tell(self, rows: Index, standings: npt.NDArray[np.int8], now: int, anew: Collection[str] = ()) -> list[int]:
         """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
-        another thing than before, or its numbers may be old.
+        another thing than before, or its numbers may be old, or the group is one of `anew`, by their keys.
         """
         changed = standings != self.standing[rows]
+        if anew:
+            changed |= np.isin(rows, [self.row[key] for key in anew if key in self.row])
         self.standing[rows] = standings
         told = self.told[rows]
         stale = np.flatnonzero(~changed & (told < self.changed))

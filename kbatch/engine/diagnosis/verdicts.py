@@ -5,23 +5,41 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
+from typing import Final
 
 from kbatch.api.reasons import (
+    BindFailed,
+    ClusterTooSmall,
+    ExcessBudgetExceeded,
     Gated,
+    InfiniteShareExceeded,
+    NotEnoughResources,
     NotEnoughTasks,
     PodGroupNotFound,
+    QueueCapabilityExceeded,
+    QueueOverused,
+    QuotaExceeded,
     Reason,
+    Reserved,
+    SentBack,
     VictimsTerminating,
+    WaitingInQueue,
     most_specific,
 )
 from kbatch.engine.carryover.backlog import Entry
 from kbatch.engine.context import CycleContext
-from kbatch.engine.decisions import Turn, Verdict
+from kbatch.engine.decisions import StartEstimate, Turn, Verdict
 from kbatch.engine.diagnosis.shortages import Shortages, restated
 from kbatch.engine.session.guarding import attempt, reason_of, working
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
+
+_PASSING: Final = (
+    BindFailed, ExcessBudgetExceeded, InfiniteShareExceeded, NotEnoughResources, QueueCapabilityExceeded, QueueOverused,
+    QuotaExceeded, Reserved, SentBack, VictimsTerminating, WaitingInQueue,
+)  # fmt: skip
+"""What others may take away by ending: for a group that waits for it, it can be foreseen when it starts."""
 
 
 def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | Turn]:
@@ -33,7 +51,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
     for job in session.live():
         model = job.job
         while backlog and backlog[0][0].age < (model.created, model.key):
-            yield _in_backlog(*backlog.popleft())
+            yield _in_backlog(session, *backlog.popleft())
         if model.group is None and not model.shadow:
             reason: Reason | None = PodGroupNotFound(model.name)
             yield Verdict(model.name, shadow=True, enqueued=None, scheduled=False, reason=reason, job=model.key)
@@ -47,6 +65,7 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
                 found = (False, why) if why is not None else None
         whole, reason = found or (job.whole, None if job.whole else reason_of(session.failed[model.key]))
         attempted = found is not None and not whole and model.key in session.attempted
+        estimate = _estimate(context, job, reason) if not whole else None
         yield Verdict(
             group=model.name,
             shadow=model.shadow,
@@ -59,14 +78,26 @@ def verdicts(context: CycleContext, shortages: Shortages) -> Iterator[Verdict | 
             job=model.key,
             members_lost=job.members_lost and not whole,
             charged=job.charged if job.in_queue or job.pipelined else 0,
-            estimate=planned.estimate(model.key) if planned is not None and not whole else None,
+            estimate=estimate,
             backfilled=whole and planned is not None and model.key in planned.backfilled,
         )
     for entry, why in backlog:
-        yield _in_backlog(entry, why)
+        yield _in_backlog(session, entry, why)
 
 
-def _in_backlog(entry: Entry, reason: Reason) -> Verdict:
+def _estimate(context: CycleContext, job: JobState, reason: Reason | None) -> StartEstimate | None:
+    """When a group is to start that waits, as it is planned or else foreseen; None: neither."""
+    planned = context.planned.estimate(job.key) if context.planned is not None else None
+    if planned is not None:
+        return planned
+    return context.session.starts.get(job.key) if _passes(reason) else None
+
+
+def _passes(reason: Reason | None) -> bool:
+    return isinstance(reason, _PASSING) and not isinstance(reason, ClusterTooSmall)
+
+
+def _in_backlog(session: Session, entry: Entry, reason: Reason) -> Verdict:
     """How a group stands that is not in queue."""
     said = reason if entry.gated is None else most_specific([reason, entry.gated]) or reason
     attempted: bool = reason.lacks_capacity and entry.tried
@@ -80,6 +111,7 @@ def _in_backlog(entry: Entry, reason: Reason) -> Verdict:
         pods_unschedulable=attempted and said.lacks_capacity,
         attempts=entry.attempts,
         job=entry.job.key,
+        estimate=session.starts.get(entry.job.key) if _passes(said) else None,
     )
 
 

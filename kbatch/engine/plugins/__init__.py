@@ -8,6 +8,7 @@ from kbatch.engine.plugin import Plugin
 from kbatch.engine.plugins.binpack import Binpack
 from kbatch.engine.plugins.conformance import Conformance
 from kbatch.engine.plugins.drf import Drf
+from kbatch.engine.plugins.estimates import Estimates
 from kbatch.engine.plugins.flow import Flow
 from kbatch.engine.plugins.gang import Gang
 from kbatch.engine.plugins.lostopportunity import LostOpportunity
@@ -23,6 +24,7 @@ BUILTIN: Final[dict[str, type[Plugin]]] = {
         Binpack,
         Conformance,
         Drf,
+        Estimates,
         Flow,
         Gang,
         LostOpportunity,

@@ -23,7 +23,7 @@ class Ends:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._expected = Expected(session.model, session.now)
+        self._expected = Expected(session.model, session.now, session.run_time if session.learns else None)
         self._lengths: dict[str, int | None] = {}
         self._ends: list[Release] | None = None
         self._by_row: dict[int, list[Release]] = {}
@@ -48,6 +48,10 @@ class Ends:
         """When the job would have ended that starts at an instant; None: nobody knows."""
         length = self.length(job)
         return None if length is None else start + length
+
+    def sure(self, end: Release) -> bool:
+        """Whether somebody sees to it that the pod has gone by then."""
+        return self._expected.sure(end.task)
 
     def preparing(self) -> Iterator[Turn]:
         """Find out what `all` tells, in pieces."""

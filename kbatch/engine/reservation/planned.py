@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from kbatch.api.reasons import Reason, Reserved
-from kbatch.engine.decisions import StartEstimate
+from kbatch.engine.decisions import UNKNOWN, StartEstimate
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
@@ -34,7 +34,6 @@ from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add_to, total
 
 _REMEMBERED: Final = 64
-UNKNOWN: Final = StartEstimate(None, None, "unknown")
 
 
 class PlannedStarts:
@@ -338,7 +337,16 @@ class PlannedStarts:
         start = self.starts.get(key)
         if start is None or not self.stands(start):
             return None
-        return StartEstimate(start.at, start.at, "reservation") if start.at is not None else UNKNOWN
+        if start.at is None:
+            return self.session.starts.get(key, UNKNOWN)
+        learned = None
+        if self.session.learns and not self._sure(start, start.at):
+            learned = self.session.start_planned(start.job.job, start.at)
+        return learned or StartEstimate(start.at, start.at, "reservation")
+
+    def _sure(self, start: PlannedStart, at: int) -> bool:
+        """Whether somebody sees to it that all have gone by an instant on whose room a planned start counts."""
+        return all(self.ends.sure(end) for row in start.needs for end in self.ends.on(row) if end.at <= at)
 
 
 class _Kept(Limit):

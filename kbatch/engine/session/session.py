@@ -13,7 +13,7 @@ from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace, emptying, finish
-from kbatch.engine.decisions import TURN, GroupError, Turn
+from kbatch.engine.decisions import TURN, GroupError, StartEstimate, Turn
 from kbatch.engine.plugin import Plugin, QueueStanding, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.errors import CulpritError
@@ -88,6 +88,9 @@ class Session:
         by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
         promises: what groups in queue were promised and do not hold yet.
         by_plugins: what plugins say of sums beyond capability; None: nothing.
+        learns: plugins know how long groups run of which nobody says so.
+        starts: by key when groups are to start that wait, by what plugins foresee. starts_anew: the keys of those for
+            which that is another instant than in the cycle before.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, emptied: NodeResources | None = None) -> None:
@@ -180,6 +183,12 @@ class Session:
         self.chooses_donors = bool(self._may_give)
         self._give_first = [plugin.gives_first for plugin in those("gives_first")]
         self._minds_promises = not self.emptied and any(plugin.minds_promises for plugin in self._plugins)
+        self._run_times = [plugin.run_time for plugin in those("run_time")] if not self.emptied else []
+        self.learns = bool(self._run_times)
+        self._planned_starts = [plugin.start_planned for plugin in those("start_planned")]
+        self._foresee = [plugin.starts for plugin in those("starts")]
+        self.starts: Mapping[str, StartEstimate] = {}
+        self.starts_anew: set[str] = set()
         self._places: dict[str, int] | None = None
         self._enqueueable = [plugin.job_enqueueable for plugin in those("job_enqueueable")]
         self._ready = [plugin.job_ready for plugin in those("job_ready", Switch.JOB_READY)]
@@ -509,6 +518,28 @@ class Session:
             if plugin.State is not None:
                 kept[plugin.name] = plugin.left()
         return kept
+
+    def run_time(self, job: Job) -> int | None:
+        """How long pods of a group run of which nobody says so, by the first plugin that knows it."""
+        return next((length for ask in self._run_times if (length := ask(job)) is not None), None)
+
+    def foresee(self) -> Iterator[Turn]:
+        """Ask plugins when groups that wait are to start; the first one that says so of a group counts."""
+        for ask in self._foresee:
+            steps = ask()
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found, anew = end.value
+                    break
+                yield TURN
+            self.starts_anew |= anew - self.starts.keys()
+            self.starts = {**found, **self.starts}
+
+    def start_planned(self, job: Job, at: int) -> StartEstimate | None:
+        """When a group starts for which room is kept from an instant on, by the first plugin that knows more."""
+        return next((found for ask in self._planned_starts if (found := ask(job, at)) is not None), None)
 
     def standings(self) -> dict[str, QueueStanding]:
         """What the first plugin that has anything to say of a queue says of it, for its status; of those that exist."""

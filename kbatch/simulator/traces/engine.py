@@ -178,6 +178,7 @@ def _take(jobs: Sequence[Job], cluster: Cluster, options: Options, result: Resul
         held=tuple(held),
         podgroups={name: group.json() for name, group in result.groups.items()},
         queues={name: queue.json() for name, queue in result.queues.items()},
+        foreseen=result.foreseen,
     )
 
 

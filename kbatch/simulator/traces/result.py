@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kbatch.resources import CPU, canonical_quantity
+from kbatch.simulator.foreseen import Foreseen, judged
 from kbatch.simulator.traces.check import Delay
 from kbatch.simulator.traces.cluster import Cluster
 from kbatch.simulator.traces.jobs import DIMENSIONS, Job
@@ -32,6 +33,7 @@ class Engine:
         evictions: pods; wasted: how long they had run, in microseconds.
         held: by dimension, what pods held, times microseconds.
         podgroups, queues: as they are printed.
+        foreseen: what jobs were told first of their starts.
     """
 
     evictions: int
@@ -39,6 +41,7 @@ class Engine:
     held: tuple[int, ...]
     podgroups: dict[str, Any]
     queues: dict[str, Any]
+    foreseen: tuple[Foreseen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class TraceResult:
             "greatest_lag": round(self.usage.lag(), 6),
             "engine_seconds": round(self.engine_seconds, 6),
         }
+        if self.engine is not None and self.engine.foreseen:
+            summary["estimates"] = judged(self.engine.foreseen)
         if self.backfilled is not None:
             summary["backfill_check"] = {"looked_at": self.backfilled, "delays": len(self.delays)}
         return summary
@@ -179,6 +184,12 @@ class TraceResult:
             "Time": f"last event at {_shown(summary['makespan'])}, {self.instants} instants looked at",
         }
         if self.engine is not None:
+            if self.engine.foreseen:
+                found = summary["estimates"]
+                rows["Estimates"] = (
+                    f"{found['groups']} jobs were told when they start; {found['held']:.1%} started by `latest`, "
+                    f"{found['within_a_minute']:.1%} within a minute of `time`"
+                )
             rows["Evictions"] = f"{summary['evictions']} pods that had run for {_shown(summary['wasted_seconds'])}"
         if self.backfilled is not None:
             rows["Check"] = f"{self.backfilled} jobs were let in before others, {len(self.delays)} times to their harm"
