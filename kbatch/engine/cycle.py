@@ -31,7 +31,7 @@ from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.nominations import ending, whole_or_none
 from kbatch.engine.reservation.partial import binding_after
 from kbatch.engine.reservation.planned import PlannedStarts
-from kbatch.engine.reservation.promises import free_of, promised, renew
+from kbatch.engine.reservation.promises import free_of, offered_of, promised, renew
 from kbatch.engine.reservation.resume import resume
 from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.guarding import failing_after, own_up
@@ -226,4 +226,5 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
         broken=broken,
         planned=planned,
         free=free_of(session) if planned else None,
+        offered=offered_of(session) if planned else None,
     )

@@ -64,6 +64,6 @@ class Ahead:
     def _move(self, release: Release, sign: int) -> None:
         task = release.task
         self._session.room.pipeline(task.cls, release.row, -sign)
-        job = self._jobs[task.job]
-        if self._capped is not None and job.queue == self._capped.name:
+        job = self._jobs.get(task.job)
+        if job is not None and self._capped is not None and job.queue == self._capped.name:
             self._capped.add(task.cls.request, -sign, ends=job.ends)

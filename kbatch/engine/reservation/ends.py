@@ -92,12 +92,15 @@ class Ends:
         ends = self._by_row.get(row, _NONE)
         return [end for end in ends if end.task.key not in leaving] if leaving else ends
 
-    def for_job(self, job: JobState) -> tuple[list[Release], dict[int, list[Release]]]:
+    def for_job(self, job: JobState, *, heeds: bool) -> tuple[list[Release], dict[int, list[Release]]]:
         """What comes free for a job, in order, each pod once; and of that, by row, what does for those alone that may
-        take the place of groups that have outlived their lifetime.
+        take the place of groups that have outlived their lifetime. A job that heeds which pods stand where (`heeds`),
+        or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
         leaving = self._session.leaving
         ends = [end for end in self.all() if end.task.job != job.key and end.task.key not in leaving]
+        if heeds or self._session.whole_nodes.active:
+            ends = [end for end in ends if end.task.job]
         by_row: dict[int, list[Release]] = {}
         lifetimes = [end for end in self._by_lifetime(job) if end.task.key not in leaving]
         if not lifetimes:

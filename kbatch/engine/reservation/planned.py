@@ -297,14 +297,14 @@ class PlannedStarts:
         if at is None:
             return PlannedStart(job, None, None, places, heeds=heeds)
         if ends is None or coming is None:
-            ends, coming = self.ends.for_job(job)
+            ends, coming = self.ends.for_job(job, heeds=heeds)
         freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}
         queue = self.session.queues.get(job.queue)
         if queue is not None and (queue.record.capability or self.session.by_plugins is not None):
             jobs = self.session.model.jobs
             for end in ends[: count_until(ends, at)]:
-                owner = jobs[end.task.job]
-                if owner.queue == job.queue:
+                owner = jobs.get(end.task.job)
+                if owner is not None and owner.queue == job.queue:
                     add_to(freed[None], end.task.cls.request)
                     add_to(freed[owner.ends], end.task.cls.request)
         return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)

@@ -56,11 +56,12 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     """The same, as far as ends are known."""
     session = planned.session
     yield from planned.ends.preparing()
-    ends, coming = planned.ends.for_job(job)
+    heeds = planned.heeds(job)
+    ends, coming = planned.ends.for_job(job, heeds=heeds)
     instants = {end.at for end in ends}
     instants |= {start.until for start in planned.starts.values() if start.until is not None}
     moments = [(at, count_until(ends, at)) for at in sorted(instants) if at > session.now]
-    ahead = Ahead(session, job, ends, heeded=planned.heeds(job))
+    ahead = Ahead(session, job, ends, heeded=heeds)
     planned.ahead = True
     try:
         first = yield from _first(planned, job, ahead, [count for _, count in moments])

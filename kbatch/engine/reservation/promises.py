@@ -54,6 +54,8 @@ def renew(
         if session.due(5):
             yield TURN
     ended = state.free is not None and free_of(session) > state.free
+    if state.offered is not None and offered_of(session) < state.offered:
+        ended = True  # with a node that goes there is less room, whatever has ended besides
     for key in list(planned.starts):
         start = planned.starts.get(key)
         if start is None:
@@ -107,6 +109,12 @@ def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:
 def free_of(session: Session) -> int:
     """How many more pods all nodes would take: with each pod that ends, one more."""
     column = session.room.idle.get(PODS)
+    return exact_sum(column) if column is not None else 0
+
+
+def offered_of(session: Session) -> int:
+    """How many pods all nodes would take, were they empty."""
+    column = session.nodes.allocatable.get(PODS)
     return exact_sum(column) if column is not None else 0
 
 

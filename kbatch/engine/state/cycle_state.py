@@ -101,7 +101,7 @@ class CycleState:
         evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
         planned: the starts that were promised, in the order in which they were, where they are kept (mode
             `conservative` of backfill). free: how many more pods the nodes would take as the cycle left them, where
-            any start is promised.
+            any start is promised; offered: how many they would take, were they empty.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)
@@ -113,3 +113,4 @@ class CycleState:
     broken: Mapping[str, int] = field(default_factory=dict)
     planned: tuple[PromisedStart, ...] = ()
     free: int | None = None
+    offered: int | None = None

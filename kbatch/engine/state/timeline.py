@@ -35,10 +35,10 @@ class Release(NamedTuple):
 
 
 def releases(table: NodeTable, expected: Expected) -> Iterator[Release]:
-    """Of each pod of this scheduler that stands on a node, and of which it is known, when it ends."""
+    """Of each pod that stands on a node, and of which it is known, when it ends; those of other schedulers, too."""
     for row in np.flatnonzero(table.open).tolist():
         for task in table.records[row].tasks.values():
-            if task.job and task.holds:
+            if task.holds:
                 end = expected.end(task)
                 if end is not None:
                     yield Release(end, row, task)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.api.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm, Queue
+from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, Queue
 from kbatch.decisions.state import read_state, write_state
-from kbatch.engine import Memo, build_policy
+from kbatch.engine import Memo, Policy, build_policy
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -301,6 +301,38 @@ def test_a_promise_is_made_again_when_something_has_ended() -> None:
     assert planned(first, "wide") == 100
     model.apply(Delete(Pod, "ns", "busy"))
     assert planned(again(model, first, 20), "wide") == 50
+
+
+def test_a_promise_is_made_again_when_something_has_ended_as_a_node_went() -> None:
+    model = world(node("n1"), node("n2"), node("n3", "1"), busy(100), busy(200, on="n2", name="other"), wide())
+    first = run(model, CONSERVATIVE, now=10)
+    assert planned(first, "wide") == 200
+    model.apply(Delete(Pod, "ns", "other"))
+    model.apply(Delete(Node, "", "n3"))
+    assert planned(again(model, first, 20), "wide") == 100
+
+
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_a_pod_of_another_scheduler_is_gone_by_its_deadline(by: Policy) -> None:
+    limited = pod("theirs", "4", on="n1", scheduler="other", active_deadline_seconds=100)
+    nodes = [node(name) for name in ("n1", "n2", "n3")]
+    model = world(
+        nodes, limited, busy(300, on="n2"), wide(), saying(pod("short", "4", at=2), 60), pod("long", "4", at=3)
+    )
+    found = run(model, by, now=10)
+    assert planned(found, "wide") == 100
+    assert found.binds == {"short": "n3"}
+    model.apply(Upsert(pod("theirs", "4", on="n1", scheduler="other")))
+    assert planned(run(model, by, now=10), "wide") == 300
+
+
+def test_a_gang_that_heeds_others_counts_on_no_pod_of_another_scheduler() -> None:
+    limited = pod("theirs", "4", on="n1", scheduler="other", active_deadline_seconds=100)
+    term = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"x": "y"}))
+    apart = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    nodes = [node(name, labels={"kubernetes.io/hostname": name}) for name in ("n1", "n2", "n3")]
+    gang = [group("wide", 2, at=1), *members("wide", 2, "4", at=1, affinity=apart)]
+    assert planned(run(world(nodes, limited, busy(300, on="n2"), gang), EASY, now=10), "wide") == 300
 
 
 def test_a_promise_that_comes_due_beside_an_overrun_moves() -> None:
