@@ -30,6 +30,7 @@ from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects
+from operators.podgroup.patience import Patience
 from operators.podgroup.reconcile import ADMITTED, OwnStatus, facts, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
@@ -38,10 +39,6 @@ _log = logging.getLogger(__name__)
 
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
-SETTLE_SECONDS: Final = 1.0
-"""How long a status that nobody waits for may lag: a gang that is in queue and running at once is written once."""
-COUNTING_SECONDS: Final = 3.0
-"""The same for a change of nothing but numbers, and while a gang starts: its pods start and end one by one."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -62,8 +59,7 @@ class Controller:
         member_backoff: seconds until a member that failed is made again from its template.
         lift_gates: whether pods are let go of kbatch's scheduling gate; without the right to, they are not.
         object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
-        settle: seconds for which changes of a status are gathered; see `SETTLE_SECONDS`.
-        counting: the same for changes of numbers alone.
+        patience: how long changes of a status are gathered; by default not at all.
         now: the time for conditions.
     """
 
@@ -77,8 +73,7 @@ class Controller:
         member_backoff: float = 10.0,
         lift_gates: bool = True,
         object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
-        settle: float = 0.0,
-        counting: float = 0.0,
+        patience: Patience | None = None,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.world = World(scheduler_name)
@@ -93,9 +88,7 @@ class Controller:
         self._objects = Objects(api, self._teller, object_kinds or {})
         self._members = Members(api, self.world, self._teller, backoff=member_backoff, lift_gates=lift_gates)
         self._failures: dict[str, int] = {}
-        self._settle, self._counting = settle, counting
-        self._differs: dict[str, float] = {}
-        """Since when a group's status has been other than it should be."""
+        self._patience = Patience() if patience is None else patience
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -211,12 +204,12 @@ class Controller:
         wanted = reconcile(group, observed, self._now())
         result = "unchanged"
         if wanted == standing(group.status):
-            self._differs.pop(key, None)
-        elif (left := self._patience(key, group, wanted)) > 0:
+            self._patience.forget(key)
+        elif (left := self._patience.left(key, group, observed, wanted, makes_pods=self._makes_pods(key, group))) > 0:
             self.queue.add(key, left)
         else:
             result = await self._write(key, group, wanted)
-            self._differs.pop(key, None)
+            self._patience.forget(key)
         if result == "gone":
             self._forget(key)
             return result
@@ -245,7 +238,7 @@ class Controller:
             + len(self._jobs)
             + len(self._objects)
             + len(self._teller)
-            + len(self._differs)
+            + len(self._patience)
             + len(self._failures)
             + len(self.queue)
         )
@@ -254,25 +247,10 @@ class Controller:
         self._members.forget(key)
         self._objects.forget(key)
         self._teller.forget(key)
-        self._differs.pop(key, None)
+        self._patience.forget(key)
 
-    def _patience(self, key: str, group: PodGroup, wanted: OwnStatus) -> float:
-        """For how many seconds the status may still be left as it stands, because more is about to change.
-
-        Not where pods are made or released by the phase: whoever watches the group sees the phase before the pods.
-        But a gang in the middle of being bound looks like one of which only a part can be placed, until the scheduler
-        has withdrawn what it said before.
-        """
-        before = standing(group.status)
-        now = time.monotonic()
-        if wanted.phase == Phase.UNKNOWN and before.phase not in {Phase.RUNNING, Phase.UNKNOWN}:
-            return self._counting - (now - self._differs.setdefault(key, now))
-        if any(self.world.makers(key)) or _templated(group) or wanted.objects != before.objects:
-            return 0.0
-        counts = (wanted.phase, wanted.conditions) == (before.phase, before.conditions)
-        waited = now - self._differs.setdefault(key, now)
-        starting = wanted.phase == Phase.RUNNING and wanted.pending > 0
-        return (self._counting if counts or starting else self._settle) - waited
+    def _makes_pods(self, key: str, group: PodGroup) -> bool:
+        return any(self.world.makers(key)) or _templated(group)
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         manifest = {

@@ -20,9 +20,10 @@ from kbatch.process.operator import Ground, Operator, serve_operator
 from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
-from operators.podgroup.controller import COUNTING_SECONDS, SETTLE_SECONDS, Controller
+from operators.podgroup.controller import Controller
 from operators.podgroup.handlers import DOMAIN, make_registry
 from operators.podgroup.kinds import parse_kinds
+from operators.podgroup.patience import Delays, Patience
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +70,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         member_backoff=settings.member_backoff,
         lift_gates=settings.lift_gates,
         object_kinds=object_kinds,
-        settle=SETTLE_SECONDS,
-        counting=COUNTING_SECONDS,
+        patience=Patience(Delays()),
     )
     JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.world.missed)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +22,7 @@ from kbatch.model.events import Delete, Upsert
 from operators.podgroup import controller as controlling
 from operators.podgroup.controller import Controller
 from operators.podgroup.groups import FIELD_MANAGER
+from operators.podgroup.patience import NONE, Patience
 from operators.podgroup.reconcile import Observed
 from tests.unit.podgroup.build import NOW, condition, group, job, pod
 
@@ -82,6 +84,12 @@ def api() -> FakeApi:
 @pytest.fixture
 def controller(api: FakeApi) -> Controller:
     return Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
+
+
+def patient_controller(api: FakeApi, **delays: float) -> Controller:
+    """One that gathers what is to be written for so long, and nothing else."""
+    patience = Patience(dataclasses.replace(NONE, **delays))
+    return Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, patience=patience)
 
 
 async def until(condition: Callable[[], bool], wrote: asyncio.Event) -> None:
@@ -201,7 +209,7 @@ async def test_a_deleted_group_needs_no_work(api: FakeApi, controller: Controlle
 
 
 async def test_changes_that_follow_each_other_are_written_as_one(api: FakeApi) -> None:
-    settling = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, settle=0.1, counting=30.0)
+    settling = patient_controller(api, first=0.1, counting=30.0)
     settling.hint(Upsert(api.put(group(1))))
     assert await settling.reconcile("ns/pg") == "unchanged", "Pending, but perhaps not for long"
     settling.receive(Batch((Upsert(pod("a", "Running", node="n")),), complete=True))
@@ -216,7 +224,7 @@ async def test_changes_that_follow_each_other_are_written_as_one(api: FakeApi) -
 
 
 async def test_a_gang_that_is_just_being_bound_has_lost_nothing(api: FakeApi) -> None:
-    patient = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, counting=30.0)
+    patient = patient_controller(api, doubtful=30.0)
     missing = (condition("Enqueued", "True"), condition("Scheduled", "False", reason="NotEnoughTasks"))
     maker = job()
     patient.hint(Upsert(maker))
@@ -230,7 +238,7 @@ async def test_a_gang_that_is_just_being_bound_has_lost_nothing(api: FakeApi) ->
 
 
 async def test_a_gang_of_which_a_part_cannot_be_placed_is_told_of_after_a_while(api: FakeApi) -> None:
-    patient = Controller(api, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW, counting=0.05)
+    patient = patient_controller(api, doubtful=0.05)
     refused = (condition("Enqueued", "True"), condition("Scheduled", "False"))
     patient.hint(Upsert(api.put(group(2, conditions=refused, phase="InQueue"))))
     patient.receive(Batch((Upsert(pod("a", "Running", node="n")), Upsert(pod("b"))), complete=True))
