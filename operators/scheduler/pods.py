@@ -11,7 +11,6 @@ While binds wait these writes come later, but they do come: without them no node
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import OrderedDict
@@ -23,7 +22,6 @@ from typing import Final
 from kbatch.api.objects import Pod, PodCondition
 from kbatch.api.reasons import ResourceClaimsUnsupported
 from kbatch.engine import Report, Verdict
-from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.events import EventRecorder, Regarding
@@ -32,6 +30,7 @@ from kbatch.kube.writes import strategic_patch
 from kbatch.model.tasks import Task
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
+from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +109,13 @@ class PodReporter:
         self._words: OrderedDict[str, _Word] = OrderedDict()
         self._writing: set[str] = set()
         self._looked: dict[str, _Look] = {}
-        self._work = asyncio.Event()
+        self._loop = WriteLoop(
+            self._next,
+            at_once=lambda: AT_ONCE_WHILE_BINDING if binding() else AT_ONCE,
+            look_again=lambda: LOOK_SECONDS if self._words else None,
+            apart=lambda: 1 / (WRITES_A_SECOND_WHILE_BINDING if binding() else WRITES_A_SECOND),
+            first_pause=0.5,
+        )
 
     @property
     def pending(self) -> int:
@@ -153,7 +158,7 @@ class PodReporter:
             work += len(job.waiting)
         self._looked = looked
         if self._words:
-            self._work.set()
+            self._loop.wake()
 
     def _tell(self, waiting: list[Task], verdict: Verdict) -> None:
         """Say on one pod why it waits: a group without a PodGroup has no other place for it."""
@@ -187,37 +192,14 @@ class PodReporter:
 
     async def run(self) -> None:
         """Write, until cancelled: some at a time, at a bounded rate; less and later while binds wait."""
-        backoff = Backoff(first=0.5)
-        tasks: set[asyncio.Task[bool]] = set()
-        try:
-            while True:
-                binding = self._binding()
-                key = self._choose() if len(tasks) < (AT_ONCE_WHILE_BINDING if binding else AT_ONCE) else None
-                if key is not None:
-                    self._writing.add(key)
-                    tasks.add(asyncio.create_task(self._try(key, self._words.pop(key)), name=f"condition {key}"))
-                    await asyncio.sleep(1 / (WRITES_A_SECOND_WHILE_BINDING if binding else WRITES_A_SECOND))
-                else:
-                    await self._news(tasks)
-                done = {task for task in tasks if task.done()}
-                tasks -= done
-                if any(not task.result() for task in done):
-                    await asyncio.sleep(backoff.next())
-                elif done:
-                    backoff.reset()
-        finally:
-            for task in tasks:
-                task.cancel()
+        await self._loop.run()
 
-    async def _news(self, tasks: set[asyncio.Task[bool]]) -> None:
-        """Wait until there may be something to do: a write ended, words came, or became due meanwhile."""
-        self._work.clear()
-        work = asyncio.ensure_future(self._work.wait())
-        try:
-            timeout = LOOK_SECONDS if self._words else None
-            await asyncio.wait({work, *tasks}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            work.cancel()
+    def _next(self) -> Write | None:
+        key = self._choose()
+        if key is None:
+            return None
+        self._writing.add(key)
+        return Write(f"condition {key}", self._try(key, self._words.pop(key)))
 
     def _choose(self) -> str | None:
         now = self._clock() - (self._patient if self._binding() else 0.0)

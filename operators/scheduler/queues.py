@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from kbatch.resources import MILLION, in_units
 from kbatch.times import SECOND
 from operators.scheduler import FIELD_MANAGER
 from operators.scheduler.cache import Cache
+from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
 
@@ -58,18 +60,22 @@ class QueueWriter:
         *,
         apart: float = APART_SECONDS,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._cache = cache
         self._metrics = metrics
         self._apart = apart
         self._wall = wall
+        self._clock = clock
         self._uids: dict[str, str] = {}
         self._stands: dict[str, Said] = {}
         self._wanted: dict[str, Said] = {}
         self._standings: dict[str, QueueStanding] = {}
-        self._work = asyncio.Event()
-        self._round = asyncio.Lock()
+        self._round: deque[str] = deque()
+        self._writing = 0
+        self._next_round = clock()
+        self._loop = WriteLoop(self._next, at_once=lambda: _PARALLEL, look_again=self._left)
 
     def take(self, standings: Mapping[str, QueueStanding]) -> None:
         """What a cycle said of the queues; called while the model may be read."""
@@ -87,50 +93,69 @@ class QueueWriter:
                 self._uids[name], self._stands[name] = queue.metadata.uid, _stands(queue.status)
             self._wanted[name] = wanted = _wanted(standing)
             if wanted != self._stands[name]:
-                self._work.set()
+                self._loop.wake()
             self._show(name, standing, queue.spec.excess_budget)
         self._standings = dict(standings)
 
     async def run(self) -> None:
         """Write, until cancelled."""
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            if await self.round():
-                self._work.set()
-            await asyncio.sleep(self._apart)
+        await self._loop.run()
 
     async def drain(self, seconds: float) -> bool:
-        """Write all that differs; whether that was done in time."""
+        """Have all that differs written now; whether that was done in time. While it runs."""
+        self._next_round = self._clock()
+        self._loop.wake()
         try:
             async with asyncio.timeout(seconds):
-                return not await self.round()
+                while self._changed() or self._round or self._writing:  # noqa: ASYNC110  (the last write ends whenever the server answers)
+                    await asyncio.sleep(0.02)
         except TimeoutError:
             return False
+        return True
 
-    async def round(self) -> int:
-        """Write the status of each queue that says something else; how many writes failed."""
-        async with self._round:
-            changed = [name for name, wanted in self._wanted.items() if wanted != self._stands[name]]
-            limit = asyncio.Semaphore(_PARALLEL)
-            results = await asyncio.gather(*(self._write(limit, name) for name in changed))
-            return results.count(False)
+    def _changed(self) -> list[str]:
+        return [name for name, wanted in self._wanted.items() if wanted != self._stands[name]]
 
-    async def _write(self, limit: asyncio.Semaphore, name: str) -> bool:
-        """Write one; whether nothing is left to do for it."""
-        async with limit:
-            wanted, uid = self._wanted.get(name), self._uids.get(name)
-            if wanted is None:
-                return True
-            try:
-                await apply_status(self._api, QUEUES, manifest(name, wanted), FIELD_MANAGER, force=True)
-            except KubeError as error:
-                gone = isinstance(error, ApiError) and error.status == 404
-                self._metrics.writes.labels("gone" if gone else "failed").inc()
-                if not gone:
-                    _log.warning("Queue %s: %s", name, error)
-                return gone
-        self._metrics.writes.labels("ok").inc()
+    def _left(self) -> float | None:
+        """Seconds until the next round; None while one is written, or nothing is to be."""
+        return None if self._writing or not self._changed() else max(0.0, self._next_round - self._clock())
+
+    def _next(self) -> Write | None:
+        """The next of a round, which is whatever differs when it begins; what fails waits for the next round."""
+        if not self._round and not self._writing and self._clock() >= self._next_round:
+            self._round.extend(self._changed())
+            if self._round:
+                self._next_round = self._clock() + self._apart
+        if not self._round:
+            return None
+        name = self._round.popleft()
+        self._writing += 1
+        return Write(f"queue {name}", self._write(name))
+
+    async def _write(self, name: str) -> bool:
+        """Write one; False if the server should be left alone for a moment."""
+        try:
+            return await self._applied(name)
+        except Exception:  # noqa: BLE001 - one queue's status must not end the writing of all
+            _log.exception("Queue %s", name)
+            return False
+        finally:
+            self._writing -= 1
+
+    async def _applied(self, name: str) -> bool:
+        wanted, uid = self._wanted.get(name), self._uids.get(name)
+        if wanted is None:
+            return True
+        try:
+            await apply_status(self._api, QUEUES, manifest(name, wanted), FIELD_MANAGER, force=True)
+        except KubeError as error:
+            gone = isinstance(error, ApiError) and error.status == 404
+            self._metrics.writes.labels("gone" if gone else "failed").inc()
+            if not gone:
+                _log.warning("Queue %s: %s", name, error)
+                return False
+        else:
+            self._metrics.writes.labels("ok").inc()
         if self._uids.get(name) == uid:
             self._stands[name] = wanted
         return True

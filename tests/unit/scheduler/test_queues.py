@@ -40,6 +40,17 @@ def writer(api: FakeApi, cache: Cache, *, apart: float = 0.0) -> tuple[QueueWrit
     return QueueWriter(api, cache, FlowMetrics(registry), apart=apart, wall=lambda: START / SECOND + 3600), registry
 
 
+async def drained(told: QueueWriter, seconds: float = 1.0) -> bool:
+    """Have it write what it has to, and end it."""
+    task = asyncio.create_task(told.run())
+    try:
+        return await told.drain(seconds)
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
 SAID = {
     "flow": {
         "value": 4,
@@ -57,7 +68,7 @@ async def test_all_that_it_owns_is_applied_in_its_own_name() -> None:
     api = FakeApi()
     told, _ = writer(api, cache_with(named("a"), named("b")))
     told.take({"a": standing(charged=3), "b": QueueStanding(None, MILLION, 0, HOUR)})
-    assert await told.round() == 0
+    assert await drained(told)
     found = {call.path.split("/")[-2]: call for call in api.calls}
     assert sorted(found) == ["a", "b"]
     assert found["a"].body["status"] == SAID
@@ -72,11 +83,11 @@ async def test_what_stands_there_is_not_written_again() -> None:
     stands = QueueStatus(flow=flow, fair_share=5, excess_charged="1.5")
     told, _ = writer(api, cache_with(named("a", stands)))
     told.take({"a": standing(charged=3)})
-    await told.round()
+    await drained(told)
     assert api.calls == []
     told.take({"a": standing(charged=4)})
-    await told.round()
-    await told.round()
+    await drained(told)
+    await drained(told)
     assert len(api.calls) == 1
 
 
@@ -101,32 +112,40 @@ async def test_it_writes_when_something_changes_and_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "left"),
-    [(NoAnswerError("PATCH", "/a/status", sent=True, why="down"), 1), (ApiError(404, "NotFound", "gone"), 0)],
+    ("error", "writes"),
+    [(NoAnswerError("PATCH", "/a/status", sent=True, why="down"), 2), (ApiError(404, "NotFound", "gone"), 1)],
     ids=["down", "gone"],
 )
-async def test_a_write_that_failed_is_tried_again(error: Exception, left: int) -> None:
+async def test_a_write_that_failed_is_tried_again(error: Exception, writes: int) -> None:
     api = FakeApi()
     api.on("PATCH", "/a/status", error, {})
     told, registry = writer(api, cache_with(named("a")))
     told.take({"a": standing()})
-    assert await told.round() == left
-    result = "failed" if left else "gone"
+    assert await drained(told)
+    assert await drained(told)
+    result = "failed" if writes > 1 else "gone"
     assert registry.get_sample_value("kbatch_scheduler_queue_writes_total", {"result": result}) == 1
-    assert await told.round() == 0
-    assert len(api.calls) == 2
+    assert len(api.calls) == writes
+
+
+async def test_a_writer_that_cannot_write_ends_all_the_same() -> None:
+    api = FakeApi()
+    api.on("PATCH", "/a/status", NoAnswerError("PATCH", "/a/status", sent=True, why="down"))
+    told, _ = writer(api, cache_with(named("a")))
+    told.take({"a": standing()})
+    assert not await drained(told, 0.1)
 
 
 async def test_a_queue_that_was_made_anew_is_compared_with_what_it_says() -> None:
     api, cache = FakeApi(), cache_with(named("a"))
     told, _ = writer(api, cache)
     told.take({"a": standing()})
-    await told.round()
+    await drained(told)
     again = named("a")
     again.metadata.uid = "another"
     cache.model.apply(Upsert(again))
     told.take({"a": standing()})
-    await told.round()
+    await drained(told)
     assert len(api.calls) == 2
 
 

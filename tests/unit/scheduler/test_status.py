@@ -15,20 +15,15 @@ import pytest
 
 from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, EstimatedStart, Node, Pod, PodGroup, SubGroup
-from kbatch.api.reasons import BindFailed, NotEnoughTasks
+from kbatch.api.reasons import BindFailed, NotEnoughTasks, QueueOverused, Reserved
 from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
-from operators.scheduler.good_news import CONTRADICTED_SECONDS, NEWS_SECONDS
-from operators.scheduler.status import (
-    AGAIN_SECONDS,
-    AT_ONCE_IN_A_FLOOD,
-    FIRST_SECONDS,
-    FLOOD,
-    START_SECONDS,
-    StatusWriter,
-)
+from operators.scheduler.deferred import LATE_SECONDS, Rank
+from operators.scheduler.pace import MESSAGE_SECONDS, START_SECONDS, WRITES_AN_HOUR
+from operators.scheduler.status import FIRST_SECONDS, StatusWriter
+from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
     FakeApi,
@@ -220,6 +215,29 @@ async def test_a_message_alone_can_wait() -> None:
         assert "2 of 3" in json.dumps(api.calls[1].body)
 
 
+async def test_a_group_that_waits_for_an_hour_is_written_a_few_times() -> None:
+    """Its reasons and numbers are others in each cycle, and after half an hour it is let in."""
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    now, said = 1000.0, list[tuple[float, str]]()
+    async with writing(api, cache, message_seconds=MESSAGE_SECONDS, clock=lambda: now) as writer:
+        for step in range(720):
+            now = 1000.0 + 5 * step
+            number = step % 7
+            overused = QueueOverused("default", "cpu", 1000 * number, 4000)
+            verdict = Verdict(
+                "ns/g", shadow=False, enqueued=step >= 360, scheduled=False, attempted=number > 4, job="ns/g",
+                reason=Reserved("ns/other", "cpu", number) if number == 3 else overused,
+            )  # fmt: skip
+            finish(writer.report(Report({"ns/g": verdict})))
+            assert await writer.drain(2)
+            while len(said) < len(api.calls):
+                body = api.calls[len(said)].body["status"]["conditions"]
+                said.append((now - 1000, {one["type"]: one["status"] for one in body}["Enqueued"]))
+    assert said[0] == (0.0, "False")
+    assert (1800.0, "True") in said, "where it stands is written at once"
+    assert len(said) <= WRITES_AN_HOUR + 1, "with the operator's two for the phases, six"
+
+
 async def test_attempts_are_sent_every_time_because_what_is_left_out_is_removed() -> None:
     api, cache = FakeApi(), cache_with(group(), *placed())
     async with writing(api, cache) as writer:
@@ -406,19 +424,23 @@ async def test_of_evictions_that_were_given_up_nothing_is_said_until_a_cycle_say
         await until(lambda: len(api.calls) == 1)
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("", NEWS_SECONDS), ("False", CONTRADICTED_SECONDS)])
-async def test_while_binds_wait_good_news_waits_and_bad_news_does_not(said: str, seconds: float) -> None:
-    api, cache = FakeApi(), bound_in_part(0, 1)
+@pytest.mark.parametrize(
+    ("size", "said", "rank"),
+    [(3, "", Rank.GANG), (3, "False", Rank.GANG), (1, "False", Rank.CONTRADICTED), (1, "", Rank.SINGLE)],
+)
+async def test_while_binds_wait_what_is_well_waits_and_what_is_not_does_not(size: int, said: str, rank: Rank) -> None:
+    api, cache = FakeApi(), bound_in_part(*range(size - 1), size=size)
+    seconds = rank.value
     cache.receive(told(group("h", minimum=3)))
     if said:
         failing = Condition(
             type=SCHEDULED, status=said, reason=BindFailed.code, last_transition_time="2026-01-01T00:00:00Z"
         )
-        cache.receive(told(group(minimum=3, conditions=(failing,), version="11")))
+        cache.receive(told(group(minimum=size, conditions=(failing,), version="11")))
     now, binding = 100.0, True
     async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:
         finish(writer.report(Report(whole() | waiting(0, 3, name="h"))))
-        cache.receive(told(pod("g-2", node="n", version="2")))
+        cache.receive(told(pod(f"g-{size - 1}", node="n", version="2")))
         now += 0.1  # for the look at what has been confirmed
         await until(lambda: api.made("PATCH", "/h/status"))
         now += seconds - 0.2
@@ -428,7 +450,29 @@ async def test_while_binds_wait_good_news_waits_and_bad_news_does_not(said: str,
         await until(lambda: api.made("PATCH", "/g/status"))
 
 
-async def test_good_news_is_told_as_soon_as_no_bind_waits() -> None:
+async def test_gangs_are_told_of_in_time_behind_a_flood_of_other_words() -> None:
+    names = [f"h{number}" for number in range(FLOOD + 50)]
+    api, cache = FakeApi(gate=asyncio.Event()), bound_in_part(0, 1)
+    cache.receive(told(*(group(name) for name in names)))
+    now = 100.0
+    async with writing(api, cache, binding=lambda: True, clock=lambda: now) as writer:
+        finish(writer.report(Report(whole())))
+        cache.receive(told(pod("g-2", node="n", version="2")))
+        await until(lambda: not cache.under_way("ns/g"))
+        now += 0.1  # for the look at what has been confirmed
+        await asyncio.sleep(0.3)
+        for name in names:
+            finish(writer.report(Report(waiting(name=name), whole=False)))
+        await until(lambda: api.open_ == AT_ONCE_IN_A_FLOOD)
+        assert not api.made("PATCH", "/g/status")
+        now += Rank.GANG.value + LATE_SECONDS + 0.01
+        await until(lambda: api.made("PATCH", "/g/status"))
+        assert api.gate is not None
+        api.gate.set()
+        assert await writer.drain(5)
+
+
+async def test_what_is_well_is_told_as_soon_as_no_bind_waits() -> None:
     api, cache = FakeApi(), bound_in_part(0, 1)
     now, binding = 100.0, True
     async with writing(api, cache, binding=lambda: binding, clock=lambda: now) as writer:

@@ -40,17 +40,26 @@ class Wanted:
 
 
 class Difference(enum.IntEnum):
-    """How far a group's status is from what it should say: nothing, only words, or a status or reason."""
+    """How far a group's status is from what it should say."""
 
     NOTHING = 0
-    MESSAGE = 1
-    STATUS = 2
+    START = 1
+    """Only when it is to start."""
+    MESSAGE = 2
+    """Only words."""
+    REASON = 3
+    """Why it waits: a reason, whether it was tried (Unschedulable), or which generation that is said of."""
+    STATUS = 4
+    """Where it stands: Enqueued, Scheduled, or a number that the scheduler goes by."""
+
+
+_STANDING: Final = frozenset({conditions.ENQUEUED, conditions.SCHEDULED})
 
 
 def difference(group: PodGroup, wanted: Wanted) -> Difference:
-    """How far a group's status is from what it should say: nothing, only words or its start, or a status or reason."""
+    """How far a group's status is from what it should say."""
     moved = start_moved(group.status.estimated_start, wanted.estimate)
-    return max(conditions_differ(group, wanted), Difference.MESSAGE if moved else Difference.NOTHING)
+    return max(conditions_differ(group, wanted), Difference.START if moved else Difference.NOTHING)
 
 
 def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
@@ -60,9 +69,12 @@ def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
     found = Difference.NOTHING if numbers == (wanted.attempts, wanted.charged) else Difference.STATUS
     for condition in wanted.conditions:
         now = present.get(condition.type)
-        if now is None or (now.status, now.reason) != (condition.status, condition.reason):
+        if now is None or (now.status != condition.status and condition.type in _STANDING):
             return Difference.STATUS
-        if (now.message, now.observed_generation) != (condition.message, condition.observed_generation):
+        seen = condition.status, condition.reason, condition.observed_generation
+        if (now.status, now.reason, now.observed_generation) != seen:
+            found = max(found, Difference.REASON)
+        elif now.message != condition.message:
             found = max(found, Difference.MESSAGE)
     return found
 

@@ -1,0 +1,81 @@
+"""How often a group that waits is rewritten."""
+
+from __future__ import annotations
+
+from operators.scheduler.pace import (
+    HOUR,
+    LATER_MESSAGE_SECONDS,
+    MESSAGE_SECONDS,
+    START_SECONDS,
+    WRITES_AN_HOUR,
+    Pace,
+)
+from operators.scheduler.status_diff import Difference
+
+START, MESSAGE, REASON, STATUS = Difference.START, Difference.MESSAGE, Difference.REASON, Difference.STATUS
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_where_a_group_stands_is_always_written_at_once() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(10):
+        assert pace.due("g", STATUS) == clock.now
+        pace.wrote("g", STATUS)
+        clock.now += 1
+
+
+def test_messages_are_rewritten_after_a_while_and_then_after_a_long_one() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.wrote("g", STATUS)
+    assert pace.due("g", MESSAGE) == clock.now + MESSAGE_SECONDS
+    assert pace.due("h", MESSAGE) == clock.now, "another group"
+    clock.now += MESSAGE_SECONDS
+    pace.wrote("g", MESSAGE)
+    assert pace.due("g", MESSAGE) == clock.now + LATER_MESSAGE_SECONDS
+    clock.now += LATER_MESSAGE_SECONDS
+    pace.wrote("g", MESSAGE)
+    assert pace.due("g", MESSAGE) == 1000 + HOUR
+
+
+def test_reasons_that_come_and_go_are_written_at_once_so_many_times_an_hour() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    times: list[float] = []
+    for _ in range(7200):
+        if pace.due("g", REASON) <= clock.now:
+            pace.wrote("g", REASON)
+            times.append(clock.now - 1000)
+        clock.now += 1
+    assert times == [0, 1, 2, HOUR, HOUR + 1, HOUR + 2]
+    assert len(times) == 2 * WRITES_AN_HOUR
+
+
+def test_when_a_group_is_to_start_has_a_pace_of_its_own() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    assert pace.due("g", START) == clock.now
+    pace.wrote("g", START)
+    pace.wrote_start("g")
+    assert pace.start_rests("g")
+    assert pace.due("g", START) == clock.now + START_SECONDS
+    assert pace.due("g", MESSAGE) == clock.now, "it does not count among the others"
+    clock.now += START_SECONDS
+    assert not pace.start_rests("g")
+
+
+def test_groups_that_are_gone_are_forgotten() -> None:
+    pace = Pace(Clock())
+    pace.wrote("g", STATUS)
+    pace.wrote_start("h")
+    assert len(pace) == 2
+    pace.keep({"h"})
+    assert len(pace) == 1
