@@ -90,7 +90,6 @@ STORAGECLASSES: Final = Kind(
 CSINODES: Final = Kind(objects.CsiNode, "CSINode", "storage.k8s.io", "v1", "csinodes", namespaced=False)
 
 # Kinds that are written but never decoded into a struct of their own.
-CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=True)
 LEASES: Final = Kind(dict, "Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
 CONFIGMAPS: Final = Kind(dict, "ConfigMap", "", "v1", "configmaps", namespaced=True)
 EVENTS: Final = Kind(dict, "Event", "events.k8s.io", "v1", "events", namespaced=True)
