@@ -401,7 +401,7 @@ def test_the_expressions_are_right_in_the_api_servers_own_view(space: Space) -> 
     """Its controller checks their types against the kinds that they are for."""
     names = [
         f"{RELEASE}-kbatch-{name}"
-        for name in ("podgroup", "podgroup-members", "queue", "queue-labels", "queue-namespaces", "scheduler")
+        for name in ("podgroup", "pods", "queue", "queue-labels", "queue-namespaces", "scheduler")
     ]
     for name in names:
         checked = eventually(

@@ -24,7 +24,7 @@ QUEUE_POLICIES = {"kbatch-queue", "kbatch-queue-labels"}
 
 def test_each_policy_denies_and_is_bound_once(default: Any) -> None:
     assert default.names(POLICY) == {
-        "kbatch-podgroup", "kbatch-podgroup-members", "kbatch-scheduler", "kbatch-queue-namespaces", *QUEUE_POLICIES,
+        "kbatch-podgroup", "kbatch-pods", "kbatch-scheduler", "kbatch-queue-namespaces", *QUEUE_POLICIES,
     }  # fmt: skip
     assert default.names(BINDING) == default.names(POLICY)
     for binding in default.of(BINDING):
@@ -74,34 +74,40 @@ def test_pods_and_jobs_without_the_label_are_not_looked_at(default: Any) -> None
 
 def test_names_of_the_values_stand_in_the_expressions(render: Callable[..., Any]) -> None:
     rendered = render({"schedulerName": "batch"})
-    for name in ("kbatch-queue-labels", "kbatch-scheduler"):
+    for name in ("kbatch-queue-labels", "kbatch-scheduler", "kbatch-pods"):
         text = json.dumps(rendered.one(POLICY, name))
         assert "'batch'" in text
         assert "kube-batch" not in text
 
 
-def validations(rendered: Any) -> list[tuple[str, str]]:
-    """The namespaces of each validation, and what they are an exception to."""
-    found = rendered.one(POLICY, "kbatch-scheduler")["spec"]["validations"]
-    assert {one["reason"] for one in found} == {"Forbidden"}
-    parts = [
-        one["expression"].removeprefix("request.namespace in ").split(" || !variables.fresh.exists") for one in found
+def validations(rendered: Any, policy: str, names: str) -> list[tuple[str, str]]:
+    """The namespaces of each validation of classes, and what they are an exception to."""
+    found = [one for one in rendered.one(POLICY, policy)["spec"]["validations"] if "PriorityClass" in one["message"]]
+    assert {one["reason"] for one in found} <= {"Forbidden"}
+    parts = [one["expression"].removeprefix("request.namespace in ").split(f" || !{names}.exists") for one in found]
+    return [(namespaces, classes) for namespaces, classes in parts]
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"), [("kbatch-scheduler", "variables.fresh"), ("kbatch-pods", "variables.classes")]
+)
+def test_restricted_classes_are_those_of_the_values(
+    render: Callable[..., Any], default: Any, policy: str, names: str
+) -> None:
+    assert validations(default, policy, names) == [
+        ("['kbatch-system', 'kube-system']", "(name, name.startsWith('system-'))")
     ]
-    return [(namespaces, names) for namespaces, names in parts]
-
-
-def test_restricted_classes_are_those_of_the_values(render: Callable[..., Any], default: Any) -> None:
-    assert validations(default) == [("['kbatch-system', 'kube-system']", "(name, name.startsWith('system-'))")]
     rules = [
         {"classes": ["system-*", "urgent"], "namespaces": []},
         {"classes": ["gpu.*"], "namespaces": ["team-a", "team-b"]},
     ]
-    assert validations(render({"restrictedPriorityClasses": rules})) == [
+    assert validations(render({"restrictedPriorityClasses": rules}), policy, names) == [
         ("['kbatch-system']", "(name, name.startsWith('system-') || name == 'urgent')"),
         ("['kbatch-system', 'team-a', 'team-b']", "(name, name.startsWith('gpu.'))"),
     ]
     none = render({"restrictedPriorityClasses": []})
     assert "kbatch-scheduler" not in none.names(POLICY) | none.names(BINDING)
+    assert validations(none, "kbatch-pods", names) == []
 
 
 @pytest.mark.parametrize("name", ["*", "a*b", "x' || true || '", "Upper", ""])
@@ -110,16 +116,27 @@ def test_what_is_no_class_is_refused(chart: helm_python.Chart, name: str) -> Non
         chart.validate_schema({"restrictedPriorityClasses": [{"classes": [name], "namespaces": []}]})
 
 
-def test_the_operator_is_held_to_members_of_groups(render: Callable[..., Any]) -> None:
-    rendered = render({"schedulerName": "batch", "webhook": {"excludedNamespaces": ["kube-system", "a"]}})
-    policy = rendered.one(POLICY, "kbatch-podgroup-members")["spec"]
+def test_of_pods_one_policy_asks_and_the_operator_is_held_to_members_of_groups(render: Callable[..., Any]) -> None:
+    """Each policy that looks at a pod has the API server convert it: there is one, whoever makes the pod."""
+    values: dict[str, Any] = {"schedulerName": "batch", "webhook": {"excludedNamespaces": ["kube-system", "a"]}}
+    rendered = render(values)
+    looking = [
+        policy
+        for policy in rendered.of(POLICY)
+        if "objectSelector" not in policy["spec"]["matchConstraints"]
+        and any("pods" in rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"])
+    ]
+    assert [policy["metadata"]["name"] for policy in looking] == ["kbatch-pods"]
+    policy = looking[0]["spec"]
     (condition,) = policy["matchConditions"]
-    # Of all others' pods it is asked nothing else, so that what is wrong here concerns nobody but the operator.
-    assert condition["expression"] == (
-        "request.userInfo.username == 'system:serviceaccount:kbatch-system:kbatch-podgroup'"
-    )
+    by_the_operator = "request.userInfo.username == 'system:serviceaccount:kbatch-system:kbatch-podgroup'"
+    assert condition["expression"].startswith(f"{by_the_operator} || (request.operation == 'CREATE' && ")
+    (alone,) = render({**values, "restrictedPriorityClasses": []}).one(POLICY, "kbatch-pods")["spec"]["matchConditions"]
+    assert alone["expression"] == by_the_operator
     (rule,) = policy["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE", "DELETE"])
-    where, whose, *_ = [one["expression"] for one in policy["validations"]]
+    expressions = [one["expression"] for one in policy["validations"] if "operator" in one["message"]]
+    assert all(one.startswith("variables.others || ") for one in expressions)
+    where, whose, *_ = [one.removeprefix("variables.others || ") for one in expressions]
     assert where == "!(request.namespace in ['kbatch-system', 'kube-system', 'a'])"
     assert whose == "variables.pod.spec.schedulerName == 'batch'"
