@@ -133,6 +133,10 @@ def test_of_pods_one_policy_asks_and_the_operator_is_held_to_members_of_groups(r
     assert condition["expression"].startswith(f"{by_the_operator} || (request.operation == 'CREATE' && ")
     (alone,) = render({**values, "restrictedPriorityClasses": []}).one(POLICY, "kbatch-pods")["spec"]["matchConditions"]
     assert alone["expression"] == by_the_operator
+    # An operator without rights to change pods, and no class that is kept for anybody: nothing to ask.
+    rightless = {"podgroup": {"memberTemplates": False, "liftGates": False}}
+    assert "kbatch-pods" in render(rightless).names(POLICY)
+    assert "kbatch-pods" not in render({**rightless, "restrictedPriorityClasses": []}).names(POLICY)
     (rule,) = policy["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE", "DELETE"])
     expressions = [one["expression"] for one in policy["validations"] if "operator" in one["message"]]
