@@ -144,7 +144,8 @@ class Sums:
         """
         session = self._session
         names = sorted(backlog.least)
-        least = np.stack([backlog.least[name][rows] for name in names], axis=1) if names else np.zeros((len(rows), 0))
+        # A dimension to a line: to compare many rows line by line takes a fourth of the time that it takes row by row.
+        least = np.stack([backlog.least[name][rows] for name in names]) if names else np.zeros((0, len(rows)), np.int64)
         queues = [session.queues.get(name) if name is not None else None for name in backlog.queues]
         queue = backlog.queue[rows]
         giving = backlog.giving[rows]
@@ -159,36 +160,36 @@ class Sums:
                 for each in queues
             ]
         )  # fmt: skip
-        free = np.array([_clip(self.free(name)) for name in names], np.int64)
+        free = np.array([[_clip(self.free(name))] for name in names], np.int64).reshape(len(names), 1)
         gives = list(map(self._freed, backlog.givings)) or [{}]
         freed = backlog.freed.table(names, gives, lambda each: [_clip(each.get(name, 0)) for name in names])
         yield TURN
-        beyond = least > np.maximum(share, 0)[queue]
+        beyond = least > np.maximum(share.T, 0)[:, queue]
         if self.reclaims:
             deserved = _table(
                 [[each.deserved.get(name, 0) if each is not None else 0 for name in names] for each in queues]
             )
-            first = np.argmax(beyond, axis=1) if names else np.zeros(len(rows), np.intp)
+            first = np.argmax(beyond, axis=0) if names else np.zeros(len(rows), np.intp)
             at = np.arange(len(rows))
-            past = beyond.any(axis=1) & (least[at, first] > deserved[queue, first]) if names else beyond.any(axis=1)
+            past = beyond.any(axis=0) & (least[first, at] > deserved[queue, first]) if names else beyond.any(axis=0)
             found[past] = Standing.BEYOND_SHARE
-        passes = (least <= np.maximum(free, 0)).all(axis=1)
+        passes = (least <= np.maximum(free, 0)).all(axis=0)
         if self.reclaims:
-            within = ~beyond.any(axis=1)
+            within = ~beyond.any(axis=0)
             if (within & ~passes).any():
                 reach = _table([self._within_reach(each, names) for each in queues])
-                within &= (least <= np.maximum(reach, 0)[queue]).all(axis=1)
+                within &= (least <= np.maximum(reach.T, 0)[:, queue]).all(axis=0)
             passes |= within
         if self.preempts:
-            passes |= (least <= np.maximum(free + freed, 0)[giving]).all(axis=1)
+            passes |= (least <= np.maximum(free + freed.T, 0)[:, giving]).all(axis=0)
         yield TURN
         tried = rows[~passes & backlog.triable[rows] & ~backlog.fixed[rows]]
         yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
         found[backlog.triable[rows] & (backlog.unfit[backlog.shape[rows]] == 1)] = Standing.UNFIT
         found[passes] = Standing.PASSES
         found[passes & (backlog.back[rows] > session.now)] = Standing.SENT_BACK
-        total = np.array([_clip(session.total.get(name, 0)) for name in names], np.int64)
-        found[backlog.stated[rows] & (least > total).any(axis=1)] = Standing.TOO_LARGE
+        total = np.array([[_clip(session.total.get(name, 0))] for name in names], np.int64).reshape(len(names), 1)
+        found[backlog.stated[rows] & (least > total).any(axis=0)] = Standing.TOO_LARGE
         yield from self._find_out(backlog, rows[~backlog.fixed[rows]], backlog.hopeless, self._is_hopeless, 5)
         found[backlog.hopeless[backlog.shape[rows]] == 1] = Standing.HOPELESS
         if len(backlog.limits):
@@ -199,8 +200,9 @@ class Sums:
             found[asked] = Standing.QUOTA
         over = self._over(backlog, names, queues)
         if over is not None:
-            beyond = (least > over[queue] + freed[giving]) & (over[queue] < _LIMIT) & (least > 0)
-            found[beyond.any(axis=1)] = Standing.CAPABILITY
+            left = over.T[:, queue]
+            beyond = (least > left + freed.T[:, giving]) & (left < _LIMIT) & (least > 0)
+            found[beyond.any(axis=0)] = Standing.CAPABILITY
         found[backlog.fixed[rows]] = Standing.FIXED
         return found
 

@@ -37,15 +37,19 @@ class Gang(Plugin):
         exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
         if exists < job.minimum:
             return NotEnoughTasks(exists, job.minimum)
-        for role in job.job.roles:
-            if role.min_member:
-                of_role = sum(
-                    1 for task in job.job.tasks.values()
-                    if task.role == role.name and (task.succeeded or not (task.terminal or task.terminating))
-                )  # fmt: skip
-                if of_role < role.min_member:
+        if any(role.min_member for role in job.job.roles):
+            there = Counter(
+                [
+                    task.role for task in job.job.tasks.values()
+                    if task.succeeded or not (task.terminal or task.terminating)
+                ]
+            )  # fmt: skip
+            for role in job.job.roles:
+                if there[role.name] < role.min_member:
                     strays = _strays(job)
-                    return NotEnoughTasks(of_role, role.min_member, role.name, len(strays), strays[0] if strays else "")
+                    return NotEnoughTasks(
+                        there[role.name], role.min_member, role.name, len(strays), strays[0] if strays else ""
+                    )
         return None
 
     def job_ready(self, job: JobState) -> Reason | None:

@@ -52,7 +52,7 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     if job.missing():
         if context.session.valid(job) is not None or context.feasibility.hopeless(job):
             return
-        tasks = [task for task in unplaced(job) if context.feasibility.most(task.cls) and not job.full(task.role)]
+        tasks = _placeable(context, job)
         following = next_tasks(job, tasks)
         if len(following) >= job.missing():
             yield Wanted(tuple(following))
@@ -65,6 +65,20 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     for task in Growing(job, first.values(), context.session.task_key):
         if not job.full(task.role) and context.feasibility.most(task.cls):
             yield Wanted((task,), task)
+
+
+def _placeable(context: CycleContext, job: JobState) -> list[Task]:
+    """Its waiting tasks that the emptied nodes would hold, and that their roles may have; asked once for each kind."""
+    may: dict[tuple[int, str], bool] = {}
+    found: list[Task] = []
+    for task in unplaced(job):
+        kind = task.cls.id, task.role
+        placeable = may.get(kind)
+        if placeable is None:
+            placeable = may[kind] = context.feasibility.most(task.cls) > 0 and not job.full(task.role)
+        if placeable:
+            found.append(task)
+    return found
 
 
 def _kind(task: Task) -> _Kind:

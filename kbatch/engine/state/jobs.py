@@ -5,7 +5,7 @@ Only the engine changes them, through a `Statement`; plugins read.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -37,6 +37,7 @@ class JobState:
             them; only where they are kept together.
         most: by role, and under None of all, how many pods it may have. turns: by pod when it goes, where pods go one
             by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
+        runs: the waiting tasks, and of which class and role how many of them follow one another; once asked for.
         ends: it has a lifetime. charged: what it takes of its queue's excessBudget, in millionths of a resource-minute.
     """
 
@@ -62,6 +63,7 @@ class JobState:
     lost_work: LostWork | None = None
     most: Mapping[str | None, int] | None = None
     turns: Mapping[str, tuple[Any, ...]] | None = None
+    runs: tuple[Sequence[Task], Hashable] | None = None
     ends: bool = False
     charged: int = 0
 

@@ -37,10 +37,16 @@ def signature(job: JobState, tasks: Sequence[Task]) -> object:
     """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
     more of each role there may be.
     """
-    runs = [(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])]
+    known = job.runs
+    if known is not None and known[0] is tasks:
+        runs = known[1]
+    else:
+        runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
+        if tasks is job.waiting:
+            job.runs = job.waiting, runs
     caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
     return (
-        tuple(runs),
+        runs,
         tuple(shortfalls(job)),
         tuple(caps),
         _kept_together(job),
