@@ -90,7 +90,7 @@ def measuring(table: NodeTable, waiting: list[TaskClass]) -> Generator[None, Non
     total = {name: amount for name, column in idle.items() if counts(name) and (amount := exact_sum(column))}
     alike: dict[tuple[tuple[tuple[str, int], ...], int], list[TaskClass]] = {}
     for cls in waiting:
-        if any(name in total for name, _ in cls.needs):
+        if not cls.request.keys().isdisjoint(total):
             alike.setdefault((cls.needs, cls.selection.id), []).append(cls)
     kinds = list(alike.values())
     used: dict[str, int] = {}

@@ -119,7 +119,8 @@ class Controllers:
         standing = group.status.conditions or ()
         ongoing = any(maker.ongoing for maker in self._makers_of_group.get(key, ()))
         phase = phase_of(job, standing, group.status.phase, ongoing=ongoing)
-        merged = conditions.merge(standing, ending(job, phase, standing), timestamp(now))
+        ended = ending(job, phase, standing)
+        merged = conditions.merge(standing, ended, timestamp(now)) if ended else standing
         if phase.value != group.status.phase or merged != standing:
             derived = replace(group, status=replace(group.status, phase=phase.value, conditions=merged))
             self._store.groups[key] = derived
@@ -194,7 +195,8 @@ class Controllers:
             for key in touched:
                 record = records.get(key)
                 use.count(key, None if record is None else record.pod)
-            self._store.model.apply(Upsert(use.stated()))
+            if use.news:
+                self._store.model.apply(Upsert(use.stated()))
         budgets = self._budgets.get(namespace)
         if budgets:
             pods = [record.pod for record in records.values()]

@@ -155,12 +155,17 @@ def _template(template: PodTemplate, annotations: dict[str, str] | None, labels:
 
 
 class QuotaUse:
-    """A quota, and what the pods of its namespace use of it, kept pod by pod: a change costs what it changes."""
+    """A quota, and what the pods of its namespace use of it, kept pod by pod: a change costs what it changes.
+
+    Attributes:
+        news: something else may be used of it than was last stated.
+    """
 
     def __init__(self, quota: ResourceQuota) -> None:
         self._quota = replace(quota, status=ResourceQuotaStatus(hard=quota.spec.hard))
         self._used: Resources = dict.fromkeys(hard_limits(self._quota), 0)
         self._charged: dict[str, tuple[str, Resources]] = {}
+        self.news = True
 
     def count(self, key: str, pod: Pod | None) -> None:
         """The pod of this key is this one now; None: there is none."""
@@ -169,6 +174,7 @@ class QuotaUse:
         uid, amounts = self._charged.get(key, ("", {}))
         if pod is not None and pod.metadata.uid == uid:
             return  # what it asks for does not change
+        self.news = self.news or bool(amounts)
         for name, amount in amounts.items():
             self._used[name] -= amount
         self._charged.pop(key, None)
@@ -177,9 +183,11 @@ class QuotaUse:
             for name, amount in amounts.items():
                 self._used[name] += amount
             self._charged[key] = pod.metadata.uid, amounts
+            self.news = self.news or bool(amounts)
 
     def stated(self) -> ResourceQuota:
         """The quota with what is used of it."""
+        self.news = False
         written: dict[str, str | int | float] = {
             name: format_quantity(name.removeprefix("requests.").removeprefix("limits."), amount)
             for name, amount in sorted(self._used.items())

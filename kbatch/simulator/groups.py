@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.model.jobs import Job
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.model.tasks import Task
+
+_PHASES: Final = {phase.value: phase for phase in Phase}
 
 
 def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing: bool = False) -> Phase:
@@ -32,7 +36,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
             unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
             ongoing=ongoing,
             gave_up=any(_failed(task) and not task.pod.metadata.owner_references for task in tasks),
-            current=Phase(current) if current in set(Phase) else None,
+            current=_PHASES.get(current),
         )
     )
 
@@ -54,13 +58,16 @@ def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Con
 
 
 def _count(tasks: list[Task]) -> MemberCounts:
-    staying = [task for task in tasks if not task.terminating]
-    return MemberCounts(
-        running=sum(task.holds for task in staying),
-        succeeded=sum(task.succeeded for task in staying),
-        failed=sum(_failed(task) for task in staying),
-        pending=sum(task.pending for task in staying),
-    )
+    running = succeeded = failed = pending = 0
+    for task in tasks:
+        if task.terminating:
+            continue
+        running += task.holds
+        pending += task.pending
+        if task.terminal:
+            succeeded += task.succeeded
+            failed += not task.succeeded
+    return MemberCounts(running=running, succeeded=succeeded, failed=failed, pending=pending)
 
 
 def _failed(task: Task) -> bool:

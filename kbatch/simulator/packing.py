@@ -19,6 +19,8 @@ class PackingSums:
     opened: set[str] = field(default_factory=set)
     _mix: Mix = field(default_factory=Mix)
     _generation: int = -1
+    _of: tuple[int, frozenset[int]] | None = None
+    """What was last measured: what stands on the nodes, and the classes that waited."""
     _now: dict[str, int] = field(default_factory=dict)
     _sums: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By resource, fragmentation (in 10^-12) by time, and the time in which there was any to tell."""
@@ -28,8 +30,12 @@ class PackingSums:
         if model.generation == self._generation:
             return
         self._generation = model.generation
-        self.opened.update(opened(model.table))
         waiting = finish(self._mix.looking(model))
+        of = model.standing_generation, frozenset(cls.id for cls in waiting)
+        if of == self._of:
+            return
+        self._of = of
+        self.opened.update(opened(model.table))
         found = finish(measuring(model.table, waiting)) if waiting else {}
         self._now = {name: round(part * _FINE) for name, part in found.items()}
 

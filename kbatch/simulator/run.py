@@ -10,7 +10,7 @@ from typing import Final
 from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.api.objects import PodGroup
 from kbatch.engine import CycleState, Memo, NullObserver, Policy, QueueStanding, cycle, take_snapshot
-from kbatch.engine.decisions import Observer, StartEstimate, Transaction, Verdict
+from kbatch.engine.decisions import TURN, Observer, StartEstimate, Transaction, Verdict
 from kbatch.model.phase import Phase
 from kbatch.model.shares import dominant_share
 from kbatch.model.usage import Anchor
@@ -193,7 +193,8 @@ class _Run:
         transactions: list[Transaction] = []
         verdicts: list[Verdict] = []
         self.count += 1
-        begin = last = time.perf_counter()
+        clock, longest = time.perf_counter, self.longest_slice
+        begin = last = clock()
         steps = cycle(
             take_snapshot(self.cluster.store.model, START + self.now, self.state, numbers_current=False),
             self.policy,
@@ -207,16 +208,21 @@ class _Run:
                 outcome = end.value
                 break
             finally:
-                instant = time.perf_counter()
-                self.longest_slice = max(self.longest_slice, instant - last)
+                instant = clock()
+                if instant - last > longest:
+                    longest = instant - last
             if self.progress is not None:
                 self._tell(self.progress, transactions)
+            if step is TURN:
+                last = instant if self.progress is None else clock()
+                continue
             if isinstance(step, Transaction):
                 transactions.append(step)
             elif isinstance(step, Verdict):
                 verdicts.append(step)
-            last = time.perf_counter()
-        self.engine_seconds += time.perf_counter() - begin
+            last = clock()
+        self.longest_slice = longest
+        self.engine_seconds += clock() - begin
         self.memo, self.state = outcome.memo, outcome.state
         self.opinion = outcome.opinion
         self.plans = outcome.planned
