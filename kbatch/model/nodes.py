@@ -187,8 +187,14 @@ def _cells(vectors: Sequence[Resources], name: str) -> list[int]:
     return amounts
 
 
+_FEW_ROWS: Final = 1 << 10
+"""The sum of fewer amounts than this of up to 2^53 each is within int64."""
+
+
 def exact_sum(column: Column) -> int:
     """The sum of a column of amounts of up to 2^53 each, however many: one in int64 could wrap."""
+    if len(column) < _FEW_ROWS:
+        return int(column.sum())
     return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
 
 

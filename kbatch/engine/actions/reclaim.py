@@ -158,10 +158,11 @@ def _take_from(
     context: CycleContext, queue: QueueState, job: JobState, wanted: Wanted, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     session, single = context.session, wanted.single
-    if all(searches.barren(other) for other in session.queues.values() if other is not queue):
+    asked = wanted.request  # only what is lacking of it counts in the end
+    if all(searches.barren(other) for other in session.queues.values() if other is not queue and _gives(other, asked)):
         return False
     preemptor = Preemptor(
-        job, wanted.tasks, wanted.request, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
+        job, wanted.tasks, asked, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
     giving = [
         other.record for other in session.queues.values()

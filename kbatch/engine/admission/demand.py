@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,8 +16,6 @@ from kbatch.model.jobs import Job
 from kbatch.model.quota import Excess
 from kbatch.model.tasks import Task
 from kbatch.resources import QuantityError, Resources, add, subtract, total
-
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -89,10 +86,10 @@ class Quotas:
         """Those of a namespace."""
         return self._by_namespace.get(namespace, ())
 
-    def mark(self, namespace: str) -> Hashable:
+    def mark(self, namespace: str) -> object:
         """What decides, of two that ask for the same in a namespace, that both would pass a quota or neither."""
         return tuple(
-            (_encode((quota.spec, quota.status)), tuple(sorted(self._promised.get(_key(quota), {}).items())))
+            (quota.spec, quota.status, tuple(sorted(self._promised.get(_key(quota), {}).items())))
             for quota in self.of(namespace)
         )
 

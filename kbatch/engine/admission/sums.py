@@ -315,9 +315,14 @@ def _first_of_each(shapes: Index, known: npt.NDArray[np.int8], rows: Index) -> l
 
 def _clip(amount: int) -> int:
     """An amount as a column holds it, with room for one more beside it."""
-    return max(-_LIMIT, min(_LIMIT, amount))
+    return amount if -_LIMIT <= amount <= _LIMIT else _LIMIT if amount > 0 else -_LIMIT
 
 
 def _table(rows: list[list[int]]) -> npt.NDArray[np.int64]:
     """Amounts as a table; at least one row, so that it can be asked for."""
-    return np.array([[_clip(amount) for amount in row] for row in rows] or [[]], np.int64)
+    try:
+        found = np.array(rows or [[]], np.int64)
+    except OverflowError:
+        found = np.array([[_clip(amount) for amount in row] for row in rows], np.int64)
+    np.minimum(found, _LIMIT, out=found)
+    return np.maximum(found, -_LIMIT, out=found)

@@ -219,7 +219,7 @@ class Backlog:
         self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
         self._over = np.full(FIRST, -1, np.int8)
-        self._marks: dict[str, Hashable] = {}
+        self._marks: dict[str, object] = {}
 
     def __len__(self) -> int:
         return len(self.row)
@@ -315,7 +315,7 @@ class Backlog:
         self._free.append(row)
         return True
 
-    def over_quota(self, mark: Callable[[str], Hashable]) -> npt.NDArray[np.int8]:
+    def over_quota(self, mark: Callable[[str], object]) -> npt.NDArray[np.int8]:
         """By number in `quotas` 1 where that passes a quota, 0 where not, -1 where that is to be found out: nobody has,
         or the `mark` of its namespace, which is all besides that it depends on, is another one than it was then.
         """

@@ -92,16 +92,12 @@ class Feasibility:
     ) -> None:
         self._session = session
         table = session.nodes
-        self._room = NodeResources(table)
         usable = table.open & table.ready & ~table.cordoned
         # Capacity leaves out nodes that take nothing new; pods that tolerate this go there nonetheless.
         self._capacity = {
             name: np.where(usable, capacity, table.allocatable[name]) for name, capacity in table.capacity.items()
         }
-        for name, column in self._capacity.items():
-            self._room.idle[name] = column.copy()
-            self._room.releasing[name] = np.zeros(len(column), np.int64)
-            self._room.future[name] = column.copy()
+        self._room = NodeResources(table, self._capacity)
         self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._emptied: tuple[Session, NodeRankings] | None = None
         self._most: dict[int, int] = {}

@@ -390,6 +390,15 @@ class NodeRankings:
             found = self._most[cls.id] = moment, many
         return found[1]
 
+    def stepwise(self, cls: TaskClass) -> bool:
+        """Whether more than room decides which nodes its pods may take or prefer: `NodeRanking.stepwise`, without one
+        that is made for it. Where the configuration says how nodes are scored.
+        """
+        among = () if self.alone else self.predicates
+        return any(p.predicate_scope(cls) is not Scope.STATIC for p in among) or any(
+            p.score_scope(cls) is Scope.CLUSTER for p in self.scores
+        )
+
     def coupled(self, cls: TaskClass) -> bool:
         """Whether placing one pod can open a node for another of this class."""
         return any(p.predicate_scope(cls) is Scope.CLUSTER for p in self.predicates)

@@ -7,6 +7,7 @@ the group's pods needs there. It is kept from cycle to cycle while the group cou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -159,18 +160,17 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
             return []
     if len(places) != job.missing():
         return []
-    left = {name: column.copy() for name, column in session.nodes.capacity.items()}
+    capacity = session.nodes.capacity
     open_ = session.whole_nodes.gatherable(job)
-    for task, row in places:
-        if not rankings.static(task.cls)[0][row] or not (open_ is None or open_[row]):
+    taken: dict[tuple[str, int], int] = {}
+    for (cls, row), count in Counter((task.cls, row) for task, row in places).items():
+        if not rankings.static(cls)[0][row] or not (open_ is None or open_[row]):
             return []
-        for name, amount in task.cls.needs:
-            if name not in left or left[name][row] < amount:
-                return []
-            left[name][row] -= amount
-    stepwise = any(
-        rankings.of(cls, When.LATER).stepwise for cls in {task.cls.id: task.cls for task, _ in places}.values()
-    )
+        for name, amount in cls.needs:
+            taken[name, row] = taken.get((name, row), 0) + amount * count
+    if any(name not in capacity or capacity[name][row] < amount for (name, row), amount in taken.items()):
+        return []
+    stepwise = any(rankings.stepwise(cls) for cls in {task.cls.id: task.cls for task, _ in places}.values())
     if not (stepwise or job.strict):
         return places
     statement = Statement(session, job)
@@ -239,7 +239,7 @@ def _places_within(
     runs = sorted(by_class.values(), key=lambda run: _hardness(session, rankings, run[0].cls))
     left = {name: column.copy() for name, column in session.nodes.capacity.items()}
     found: list[tuple[Task, int]] = []
-    stepwise = any(rankings.of(run[0].cls, When.LATER).stepwise for run in runs)
+    stepwise = any(rankings.stepwise(run[0].cls) for run in runs)
     for run in runs:
         while run:
             among = _rows_to_gather(session, statement, run[0])
@@ -300,7 +300,7 @@ def _rows_for(
 def _undisturbed(session: Session, rankings: NodeRankings, cls: TaskClass) -> Mask:
     """The rows on which other pods leave a pod of the class in peace, whatever room they leave."""
     allowed: Mask = np.ones(len(session.nodes), np.bool_)
-    if rankings.of(cls, When.LATER).stepwise:
+    if rankings.stepwise(cls):
         rows = Rows(session.room, rankings.every, cls, whole=True, later=True)
         for plugin in rankings.predicates:
             codes = plugin.predicate(cls, rows)

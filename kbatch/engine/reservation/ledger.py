@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from kbatch.api.reasons import Reason, Reserved
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import place_minimum
@@ -24,6 +26,8 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.node_resources import Index
+from kbatch.model.nodes import Column
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
@@ -46,6 +50,8 @@ class Ledger:
         self._holder: JobState | None = None
         self._gatherer: JobState | None = None
         self._places: list[tuple[Task, int]] = []
+        self._rows: Index = np.zeros(0, np.intp)
+        self._amounts: dict[str, Column] = {}
         self._lifted = False
 
     # --- promises -----------------------------------------------------------------------------------------------------
@@ -147,6 +153,7 @@ class Ledger:
         """Keep these rows for these pods of the holder."""
         self._holder = self._gatherer = holder
         self._places = list(places)
+        self._rows, self._amounts = self._summed()
         self.session.set_aside = True
         self._apply(1)
 
@@ -202,7 +209,23 @@ class Ledger:
         name = next((name for name in sorted(kept) if name in job.asks), min(kept, default="cpu"))
         return Reserved(self._holder.name, name, kept.get(name, 0))
 
-    def _apply(self, sign: int) -> None:
+    def _summed(self) -> tuple[Index, dict[str, Column]]:
+        """What is kept, row by row: the rows, and by dimension as much of each."""
+        room = self.session.room
+        index: dict[int, int] = {}
         for task, row in self._places:
-            self.session.room.pipeline(task.cls, row, sign)
-            self.session.whole_nodes.hold(task, row, sign)
+            room.ensure(task.cls)
+            index.setdefault(row, len(index))
+        amounts: dict[str, Column] = {}
+        for task, row in self._places:
+            for name, amount in task.cls.needs:
+                if name not in amounts:
+                    amounts[name] = np.zeros(len(index), np.int64)
+                amounts[name][index[row]] += amount
+        return np.array(list(index), np.intp), amounts
+
+    def _apply(self, sign: int) -> None:
+        self.session.room.keep(self._rows, self._amounts, sign)
+        if self.session.whole_nodes.active:
+            for task, row in self._places:
+                self.session.whole_nodes.hold(task, row, sign)

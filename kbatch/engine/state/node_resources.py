@@ -26,13 +26,18 @@ class NodeResources:
         causes: for each entry of the log the id of the class of which a pod was bound there, -1 for any other change.
     """
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, given: Mapping[str, Column] | None = None) -> None:
+        """The table's nodes as they are; with `given`, as though nothing stood on them and each had this."""
         self.table = table
-        self.idle: dict[str, Column] = {name: column.copy() for name, column in table.idle.items()}
-        self.releasing: dict[str, Column] = {name: column.copy() for name, column in table.releasing.items()}
-        self.future: dict[str, Column] = {name: column + table.releasing[name] for name, column in table.idle.items()}
         self.log: list[int] = []
         self.causes: list[int] = []
+        idle = table.idle if given is None else given
+        self.idle: dict[str, Column] = {name: column.copy() for name, column in idle.items()}
+        self.releasing: dict[str, Column] = {
+            name: table.releasing[name].copy() if given is None else np.zeros(len(column), np.int64)
+            for name, column in idle.items()
+        }
+        self.future: dict[str, Column] = {name: column + self.releasing[name] for name, column in idle.items()}
 
     def ensure(self, cls: TaskClass) -> None:
         """Make columns for what the class asks for and no node has."""
