@@ -8,6 +8,7 @@ from kbatch.api.objects import (
     JobSpec,
     Metadata,
     Pod,
+    PodGroup,
     PodTemplate,
     ResourceQuota,
     ResourceQuotaSpec,
@@ -15,8 +16,9 @@ from kbatch.api.objects import (
     SubGroup,
 )
 from kbatch.model.cluster import ClusterModel
-from kbatch.model.events import Upsert
-from tests.unit.engine.worlds import EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
+from kbatch.model.events import Delete, Upsert
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import EPOCH, EVERYTHING, Simulation, group, members, node, pod, policy, queue, run, world
 
 ALL = policy(EVERYTHING)
 HELD = {"kbatch.dev/suspended": "true"}
@@ -228,3 +230,27 @@ def test_of_several_jobs_the_smaller_pods_may_make_up_the_minimum() -> None:
     for job in (held_job("a", 1, "6", "g"), held_job("b", 3, "1", "g")):
         model.apply(Upsert(job))
     assert run(model, ALL).verdicts["ns/g"].enqueued
+
+
+def test_nobody_grows_old_enough_to_come_in_while_room_gathers_for_a_group_in_queue() -> None:
+    sim = Simulation(
+        world(
+            queue(), node("n1", "4"), pod("x", on="n1"),
+            group("aged", 4), members("aged", 4), group("later", 4, at=100), members("later", 4),
+        ),
+        ALL,
+    )  # fmt: skip
+    sim.now = 600
+    assert sim.cycle().verdicts["ns/aged"].enqueued
+    sim.now = 699
+    sim.cycle()
+    assert sim.last.outcome is not None
+    assert sim.last.outcome.state.gathered is not None
+    assert sim.last.outcome.next_wake != EPOCH + 700 * SECOND
+    for now in (700, 5000):
+        sim.now = now
+        assert not sim.cycle().verdicts["ns/later"].enqueued
+    sim.model.apply(Delete(PodGroup, "ns", "aged"))
+    for index in range(4):
+        sim.model.apply(Delete(Pod, "ns", f"aged-{index}"))
+    assert sim.cycle().verdicts["ns/later"].enqueued
