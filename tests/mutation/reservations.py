@@ -131,7 +131,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "assumed-is-confirmed", _PARTIAL,
-        "(task.holds and not task.assumed)", "task.holds",
+        "job.confirmed()", "job.whole()",
         "a bind that fails later is taken for a member that was lost",
     ),
     Mutant(
