@@ -332,6 +332,24 @@ def test_who_is_late_counts_once_and_at_once() -> None:
     assert clock.known.told == {}
 
 
+def test_a_wait_is_learned_as_what_the_group_was_told_first() -> None:
+    busy = job("busy", says=1000, on="n1"), job("more", says=3000, on="n2")
+    first, second = job("first", at=1, says=4000), job("second", at=2, says=100)
+    clock = Clock(world(queue(), node("n1"), node("n2"), *busy, first, second), EASY, learned(part=500))
+    found = clock.at(100)
+    assert found.outcome is not None
+    assert found.outcome.planned.keys() == {"ns/first"}
+    assert not clock.known.told["ns/second"].by_plan
+    clock.end("busy")
+    found = clock.at(200)
+    assert found.binds == {"first-0": "n1"}
+    told_ = clock.known.told["ns/second"]
+    assert (told_.by_plan, told_.planned) == (False, True)
+    clock.end("more")
+    clock.at(300)
+    assert [kind.split()[0] for kind in clock.known.learned.waits] == ["planned", "planned", "line", "line"]
+
+
 def test_levels_stay_within_bounds() -> None:
     level = waits.LEVEL
     for _ in range(1000):

@@ -141,7 +141,7 @@ class Estimates(Plugin):
             self._learn_level(told.queue, late=at > told.latest)
 
     def _seen(self, told: Told, waited: int) -> None:
-        kinds = waits.kinds_of(told.queue, told.foreseen, planned=told.planned)
+        kinds = waits.kinds_of(told.queue, told.foreseen, planned=told.by_plan)
         waits.learn(self._waits, kinds, told.foreseen, waited)
 
     def _learn_level(self, queue: str, *, late: bool) -> None:
@@ -217,14 +217,14 @@ class Estimates(Plugin):
         if told is not None and told.planned == planned and not self._moved_on(told, base):
             return
         if base is None:
-            nothing = Told(job.queue, now, -1, now, False, planned, None, now, now, now)
+            nothing = Told(job.queue, now, -1, now, False, planned, planned, None, now, now, now)
             self._say(job.key, nothing if told is None else msgspec.structs.replace(told, base=None, made=now))
             return
         wait = max(0, base - now)
         kinds = waits.kinds_of(job.queue, wait, planned=planned)
         middle, most = waits.told(self._waits, kinds, self._levels, job.queue, wait)
         if told is None:
-            first = Told(job.queue, now, wait, now + most, False, planned, base, now, now + middle, now + most)
+            first = Told(job.queue, now, wait, now + most, False, planned, planned, base, now, now + middle, now + most)
             self._say(job.key, first)
             return
         middle = max(middle, _APART)  # what was told has passed, or has moved: not again at once

@@ -22,7 +22,8 @@ class Told(msgspec.Struct, frozen=True):
         queue: of the group.
         since, foreseen, latest: of what it was told first: when, for how long it was foreseen to wait, and by when it
             would start. late: it has not. Where nothing could be foreseen as yet, `foreseen` is -1.
-        planned: whether what was foreseen is a planned start. base: what is foreseen now; None: nothing.
+        by_plan: whether what it was told first was by a planned start. planned: whether it is now.
+        base: what is foreseen now; None: nothing.
         made: when it was told last. time, until: what it was told then, its middle and nine times out of ten.
     """
 
@@ -31,6 +32,7 @@ class Told(msgspec.Struct, frozen=True):
     foreseen: int
     latest: int
     late: bool
+    by_plan: bool
     planned: bool
     base: int | None
     made: int
