@@ -38,7 +38,7 @@ class Delays:
         counting: for any other change of numbers alone.
     """
 
-    first: float = 3.0
+    first: float = 4.0
     settle: float = 1.0
     starting: float = 2.0
     crowd: float = 8.0

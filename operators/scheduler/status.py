@@ -48,7 +48,7 @@ from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
 
-FIRST_SECONDS: Final = 2.0
+FIRST_SECONDS: Final = 4.0
 """What a new group lacks pods for is said only after so long."""
 
 WAKE_SECONDS: Final = 0.2

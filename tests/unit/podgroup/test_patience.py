@@ -92,7 +92,7 @@ def test_a_gang_whose_pods_are_slow_to_start_says_that_it_runs_and_then_how_many
     life.pass_(TOLD)
     assert life.phases == ["Running"], "as soon as it has its nodes"
     for started in range(1, 5):
-        life.pass_(4)
+        life.pass_(5)
         life.see(*members(started, "Running", node="n"))
     life.pass_(10)
     assert [what for _, *what in life.written] == [["Running", 0, 4], ["Running", 4, 0]]
@@ -118,7 +118,7 @@ def test_a_group_whose_pods_are_made_in_queue_is_two_writes(maker: bool) -> None
 
 def test_a_large_gang_is_not_told_of_half_way() -> None:
     life = Life(group(100), *members(100))
-    life.pass_(3.5)
+    life.pass_(4.5)
     assert life.phases == ["Pending"]
     for bound in range(10, 110, 10):
         life.pass_(0.8)
@@ -129,7 +129,7 @@ def test_a_large_gang_is_not_told_of_half_way() -> None:
 
 def test_what_waits_says_so() -> None:
     life = Life(group(4))
-    life.pass_(4)
+    life.pass_(5)
     life.see(*members(2))
     life.pass_(11)
     assert [what for _, *what in life.written] == [["Pending", 0, 0], ["Pending", 0, 2]]
