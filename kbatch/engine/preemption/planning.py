@@ -163,10 +163,11 @@ class _Plan:
 
     def _few_rows(self) -> Mask | None:
         """The rows on which room could be made for what is not placed yet, where candidates on others need not be
-        looked for: no sum is short and no pod heeds others. None: all, or too many to gain by it.
+        looked for: no sum is short and no pod heeds others. None: all, or too many to gain by it, or it is not the
+        first search of the action: others may follow that can share one.
         """
         goal, donors = self._goal, self._donors
-        if self._attempt.coupled or goal.bounds or donors.only is not None:
+        if not self._searches.first or self._attempt.coupled or goal.bounds or donors.only is not None:
             return None
         tasks = [goal.single] if goal.single is not None else unplaced(self._statement.job)
         rows = clearable(self._context, self._evictor.ballot, goal.preemptor, tasks, donors.queues)

@@ -24,9 +24,15 @@ _Mark: TypeAlias = tuple[object, ...]
 
 
 class Searches:
-    """The searches of one run of an action, by all in their preemptors that a vote may depend on."""
+    """The searches of one run of an action, by all in their preemptors that a vote may depend on.
+
+    Attributes:
+        pool: the candidates. budget: the work that is left for plans that take more than one look.
+        first: no search was made yet: where many are, those that serve others take less time.
+    """
 
     def __init__(self, context: CycleContext, evictor: Evictor) -> None:
+        self.first = True
         self.pool = CandidatePool(context, evictor.ballot)
         self.budget = Budget()
         self._context = context
@@ -53,6 +59,7 @@ class Searches:
                 found.again(preemptor)
                 break
         else:
+            self.first = False
             pool = self.pool if only is None else CandidatePool(self._context, self._evictor.ballot, only)
             index = yield from pool.index(preemptor, donors)
             yield from index.preparing(task.cls for task in preemptor.tasks)
