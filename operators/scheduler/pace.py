@@ -1,30 +1,43 @@
 """How often a group's status may be rewritten while it waits.
 
 In a busy cluster why a group waits is another thing in each cycle, in numbers or in kind. Where it stands (in queue or
-not, scheduled or not) is written at once, always. A reason that changed is written at once as long as the group had few
-writes in the last hour, a message that changed after a while, and the second time after a long while.
-`kbatch explain` says at any time how it is now.
+not, scheduled or not), and what is said of a new generation of its spec, is written at once, always. A reason that
+changed is written at once too, but for a group whose reason changed again and again: then once in half an hour. A
+message that changed is written after a while, and the second time after a long while. `kbatch explain` says at any time
+how it is now.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from operators.scheduler.status_diff import Difference
 
-HOUR: Final = 3600.0
-WRITES_AN_HOUR: Final = 3
-"""Besides those that say that a group's standing changed, which count."""
+WRITES_AT_ONCE: Final = 3
+"""Of a group that was not written for long, with those that say that its standing changed,"""
+REST_SECONDS: Final = 1800.0
+"""and then one in so many seconds. So a group that waits has no more than four writes in its first hour."""
 
 MESSAGE_SECONDS: Final = 5.0
-"""A message alone is not rewritten sooner than this after the group's first write of the hour,"""
-LATER_MESSAGE_SECONDS: Final = 1800.0
-"""and not sooner than this after the next ones."""
+"""A message alone is not rewritten sooner than this after the group's first write, `REST_SECONDS` after the next."""
 
 START_SECONDS: Final = 30.0
 """When a group is to start is not rewritten sooner than this after it was written."""
+
+
+class _Writes(NamedTuple):
+    """A group's writes so far.
+
+    Attributes:
+        last: when it was written last.
+        rested: when it counts as not written for long, if it is left alone until then: each write puts that off by
+            `REST_SECONDS`.
+    """
+
+    last: float
+    rested: float
 
 
 class Pace:
@@ -39,8 +52,7 @@ class Pace:
     ) -> None:
         self._clock = clock
         self._message_seconds = message_seconds
-        self._writes: dict[str, tuple[float, ...]] = {}
-        """By group: when it was last written, the latest first."""
+        self._writes: dict[str, _Writes] = {}
         self._started: dict[str, float] = {}
         """When it was last written when a group is to start."""
 
@@ -50,8 +62,11 @@ class Pace:
 
     def wrote(self, key: str, what: Difference) -> None:
         """The group is written now, because so much had changed."""
-        if what is not Difference.START:
-            self._writes[key] = (self._clock(), *self._writes.get(key, ()))[:WRITES_AN_HOUR]
+        if what is Difference.START:
+            return
+        now, before = self._clock(), self._writes.get(key)
+        rested = now if before is None else max(before.rested, now)
+        self._writes[key] = _Writes(now, min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS)
 
     def wrote_start(self, key: str) -> None:
         """When the group is to start is written now."""
@@ -67,14 +82,14 @@ class Pace:
         now = self._clock()
         if what is Difference.START:
             return self._started.get(key, now - START_SECONDS) + START_SECONDS
-        writes = [at for at in self._writes.get(key, ()) if now - at < HOUR]
-        if what is Difference.STATUS or not writes:
+        writes = self._writes.get(key)
+        if what is Difference.STATUS or writes is None or writes.rested <= now:
             return now
-        if len(writes) >= WRITES_AN_HOUR:
-            return writes[WRITES_AN_HOUR - 1] + HOUR
+        allowed = writes.rested - (WRITES_AT_ONCE - 1) * REST_SECONDS
         if what is Difference.REASON:
-            return now
-        return writes[0] + (self._message_seconds if len(writes) == 1 else LATER_MESSAGE_SECONDS)
+            return max(now, allowed)
+        only = writes.rested <= writes.last + REST_SECONDS
+        return max(allowed, writes.last + (self._message_seconds if only else REST_SECONDS))
 
     def keep(self, present: Collection[str]) -> None:
         """Forget all other groups."""

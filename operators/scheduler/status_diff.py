@@ -48,9 +48,9 @@ class Difference(enum.IntEnum):
     MESSAGE = 2
     """Only words."""
     REASON = 3
-    """Why it waits: a reason, whether it was tried (Unschedulable), or which generation that is said of."""
+    """Why it waits: a reason, or whether it was tried (Unschedulable)."""
     STATUS = 4
-    """Where it stands: Enqueued, Scheduled, or a number that the scheduler goes by."""
+    """Where it stands: Enqueued, Scheduled, a number that the scheduler goes by; or of which generation that is said."""
 
 
 _STANDING: Final = frozenset({conditions.ENQUEUED, conditions.SCHEDULED})
@@ -71,8 +71,9 @@ def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
         now = present.get(condition.type)
         if now is None or (now.status != condition.status and condition.type in _STANDING):
             return Difference.STATUS
-        seen = condition.status, condition.reason, condition.observed_generation
-        if (now.status, now.reason, now.observed_generation) != seen:
+        if now.observed_generation != condition.observed_generation:
+            return Difference.STATUS
+        if (now.status, now.reason) != (condition.status, condition.reason):
             found = max(found, Difference.REASON)
         elif now.message != condition.message:
             found = max(found, Difference.MESSAGE)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from operators.scheduler.pace import (
-    HOUR,
-    LATER_MESSAGE_SECONDS,
     MESSAGE_SECONDS,
+    REST_SECONDS,
     START_SECONDS,
-    WRITES_AN_HOUR,
     Pace,
 )
 from operators.scheduler.status_diff import Difference
@@ -40,13 +38,15 @@ def test_messages_are_rewritten_after_a_while_and_then_after_a_long_one() -> Non
     assert pace.due("h", MESSAGE) == clock.now, "another group"
     clock.now += MESSAGE_SECONDS
     pace.wrote("g", MESSAGE)
-    assert pace.due("g", MESSAGE) == clock.now + LATER_MESSAGE_SECONDS
-    clock.now += LATER_MESSAGE_SECONDS
+    assert pace.due("g", MESSAGE) == clock.now + REST_SECONDS
+    clock.now += REST_SECONDS
     pace.wrote("g", MESSAGE)
-    assert pace.due("g", MESSAGE) == 1000 + HOUR
+    assert pace.due("g", MESSAGE) == clock.now + REST_SECONDS
+    clock.now += 2 * REST_SECONDS
+    assert pace.due("g", MESSAGE) == clock.now, "it was left alone for so long that all is forgotten"
 
 
-def test_reasons_that_come_and_go_are_written_at_once_so_many_times_an_hour() -> None:
+def test_reasons_that_come_and_go_are_written_at_once_and_then_now_and_then() -> None:
     clock = Clock()
     pace = Pace(clock)
     times: list[float] = []
@@ -55,8 +55,15 @@ def test_reasons_that_come_and_go_are_written_at_once_so_many_times_an_hour() ->
             pace.wrote("g", REASON)
             times.append(clock.now - 1000)
         clock.now += 1
-    assert times == [0, 1, 2, HOUR, HOUR + 1, HOUR + 2]
-    assert len(times) == 2 * WRITES_AN_HOUR
+    assert times == [0, 1, 2, 1800, 3600, 5400]
+
+
+def test_steps_count_for_reasons_but_put_them_off_no_further_than_reasons_would() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(10):
+        pace.wrote("g", STATUS)
+    assert pace.due("g", REASON) == clock.now + REST_SECONDS
 
 
 def test_when_a_group_is_to_start_has_a_pace_of_its_own() -> None:
