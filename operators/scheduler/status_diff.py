@@ -50,7 +50,7 @@ class Difference(enum.IntEnum):
     REASON = 3
     """Why it waits: a reason, or whether it was tried (Unschedulable)."""
     STATUS = 4
-    """Where it stands: Enqueued, Scheduled, a number that the scheduler goes by; or of which generation that is said."""
+    """Where it stands: Enqueued, Scheduled, a number that the scheduler goes by; or of which generation it is said."""
 
 
 _STANDING: Final = frozenset({conditions.ENQUEUED, conditions.SCHEDULED})

@@ -231,7 +231,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "gathered-room-counted-once-for-all", _AGEING,
-        "left[name][row] -= amount", "left[name][row] -= 0",
+        "left[name][row] -= taken * amount", "left[name][row] -= 0",
         "room stays gathered on a node that holds only one of the group's pods any more",
     ),
     Mutant(

@@ -130,17 +130,19 @@ class _Plan:
         if placed and self._attempt.within():
             return None  # it fits as things are: nobody needs to go
         statement.pipeline_all()
-        if not (placed or goal.single is not None or self._attempt.coupled) and not self._within_reach():
-            return None  # beside the pods that are placed now there is no room for the others, whoever goes
-        search = yield from self._searches.search(goal.preemptor, self._donors, choice, self._few_rows())
-        if search.empty:
+        search, found = None, False
+        if placed or goal.single is not None or self._attempt.coupled or self._within_reach():
+            search = yield from self._searches.search(goal.preemptor, self._donors, choice, self._few_rows())
+            if search.empty:
+                return None
+            yield TURN
+            found = yield from self._node_by_node(search)
+            search.over = search.over or not found  # what it found out held with victims that stay after all
+        # Else beside the pods that are placed now there is no room for the others, whoever goes.
+        if not found and self._of_several_kinds():
+            search, found = yield from self._again(choice)
+        if search is None:
             return None
-        yield TURN
-        found = yield from self._node_by_node(search)
-        if not found:
-            search.over = True  # what it found out held with victims that stay after all
-            again = yield from self._again(choice)
-            search, found = again if again is not None else (search, False)
         units = search.poll.units
         if found and self._attempt.coupled and units:
             statement.rollback()  # pods were placed before the last had gone, and some may have been their company
@@ -231,14 +233,18 @@ class _Plan:
             yield TURN
         return True
 
-    def _again(self, choice: Choice | None) -> Generator[Turn, None, tuple[Search, bool] | None]:
-        """Begin anew for a minimum of several kinds of pods, kind by kind: easy pods may have taken the only room that
-        could be made for hard ones. The search that was made, and whether all is placed; None: that helps nobody.
+    def _of_several_kinds(self) -> bool:
+        """Whether it matters which kind of pods is placed first, and the order is free."""
+        goal = self._goal
+        if goal.single is not None or self._attempt.coupled:
+            return False
+        return len({(task.cls.id, task.role) for task in goal.preemptor.tasks}) > 1
+
+    def _again(self, choice: Choice | None) -> Generator[Turn, None, tuple[Search, bool]]:
+        """Begin anew, kind by kind: easy pods may have taken the only room that could be made for hard ones. The search
+        that was made, and whether all is placed.
         """
         goal, statement = self._goal, self._statement
-        kinds = {(task.cls.id, task.role) for task in goal.preemptor.tasks}
-        if goal.single is not None or self._attempt.coupled or len(kinds) < 2:
-            return None
         statement.rollback()
         yield TURN
         search = yield from self._searches.search(goal.preemptor, self._donors, choice)
