@@ -4,7 +4,7 @@ In a busy cluster why a group waits is another thing in each cycle, in numbers o
 not, scheduled or not), and what is said of a new generation of its spec, is written at once, always. A reason that
 changed is written at once too, but for a group whose reason changed again and again: then once in half an hour. A
 message that changed is written after a while, and the second time after a long while. `kbatch explain` says at any time
-how it is now.
+how it is now. Groups go by their uid: what was written of one says nothing of the next one of its name.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ class Pace:
         """Groups of which anything is remembered."""
         return len(self._writes.keys() | self._started.keys())
 
-    def wrote(self, key: str, what: Difference) -> None:
+    def wrote(self, uid: str, what: Difference) -> None:
         """The group is written now, because so much had changed."""
         if what is Difference.START:
             return
-        now, before = self._clock(), self._writes.get(key)
+        now, before = self._clock(), self._writes.get(uid)
         rested = now if before is None else max(before.rested, now)
-        self._writes[key] = _Writes(now, min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS)
+        self._writes[uid] = _Writes(now, min(rested, now + (WRITES_AT_ONCE - 1) * REST_SECONDS) + REST_SECONDS)
 
-    def wrote_start(self, key: str) -> None:
+    def wrote_start(self, uid: str) -> None:
         """When the group is to start is written now."""
-        self._started[key] = self._clock()
+        self._started[uid] = self._clock()
 
-    def start_rests(self, key: str) -> bool:
+    def start_rests(self, uid: str) -> bool:
         """Whether when the group is to start was written a moment ago."""
-        at = self._started.get(key)
+        at = self._started.get(uid)
         return at is not None and self._clock() - at < START_SECONDS
 
-    def due(self, key: str, what: Difference) -> float:
+    def due(self, uid: str, what: Difference) -> float:
         """From when on a change of this kind may be written, by the clock."""
         now = self._clock()
         if what is Difference.START:
-            return self._started.get(key, now - START_SECONDS) + START_SECONDS
-        writes = self._writes.get(key)
+            return self._started.get(uid, now - START_SECONDS) + START_SECONDS
+        writes = self._writes.get(uid)
         if what is Difference.STATUS or writes is None or writes.rested <= now:
             return now
         allowed = writes.rested - (WRITES_AT_ONCE - 1) * REST_SECONDS
@@ -93,5 +93,5 @@ class Pace:
 
     def keep(self, present: Collection[str]) -> None:
         """Forget all other groups."""
-        self._writes = {key: at for key, at in self._writes.items() if key in present}
-        self._started = {key: at for key, at in self._started.items() if key in present}
+        self._writes = {uid: at for uid, at in self._writes.items() if uid in present}
+        self._started = {uid: at for uid, at in self._started.items() if uid in present}

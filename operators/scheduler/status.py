@@ -166,7 +166,8 @@ class StatusWriter:
             began = self._lonely.setdefault(key, self._clock())
             self._queue.put_later(key, wanted, began + FIRST_SECONDS)
         else:
-            self._queue.put(key, wanted, apart)
+            moved = start_moved(group.status.estimated_start, wanted.estimate)
+            self._queue.put(key, wanted, apart, moved=moved)
 
     def _makes_pods(self, key: str, group: PodGroup, wanted: Wanted) -> bool:
         """Whether pods of the group are made as soon as it says that it is in queue, which it does not yet."""
@@ -255,14 +256,14 @@ class StatusWriter:
             return False
         return True
 
-    def _start(self, key: str, group: PodGroup, wanted: Wanted) -> EstimatedStart | None:
+    def _start(self, group: PodGroup, wanted: Wanted) -> EstimatedStart | None:
         """What is to be written now of when a group is to start: what stands, unless it moved and that may be said."""
         standing = group.status.estimated_start
         moved = start_moved(standing, wanted.estimate)
-        rests = standing is not None and wanted.estimate is not None and self._pace.start_rests(key)
+        rests = standing is not None and wanted.estimate is not None and self._pace.start_rests(wanted.uid)
         if not moved or rests:
             return standing
-        self._pace.wrote_start(key)
+        self._pace.wrote_start(wanted.uid)
         return start_of(wanted.estimate)
 
     async def _write(self, due: Due) -> bool:
@@ -290,10 +291,12 @@ class StatusWriter:
             return True
         if self._queue.must_be_read(key):
             return await self._read(key, wanted)
-        start = self._start(key, group, wanted)
+        start = self._start(group, wanted)
+        if start is not group.status.estimated_start and self._pace.due(wanted.uid, apart) > self._clock():
+            apart = Difference.START  # the other words rest, and come along
         self._lonely.pop(key, None)
         if len(self._pace) + len(self._lonely) > 10_000 + 2 * len(self._cache.groups):
-            self._pace.keep(self._cache.groups)
+            self._pace.keep({known.metadata.uid for known in self._cache.groups.values()})
             self._lonely = {kept: at for kept, at in self._lonely.items() if kept in self._cache.groups}
         try:
             wording = manifest(group, wanted, start)
@@ -322,7 +325,7 @@ class StatusWriter:
             _log.info("status of %s: %s", key, error)
             return False
         self._metrics.status_writes.labels("ok").inc()
-        self._pace.wrote(key, apart)
+        self._pace.wrote(wanted.uid, apart)
         written = decoder(PodGroup).decode(payload)
         if _scheduled(written) and not _scheduled(group) and written.metadata.creation_timestamp:
             created = datetime.fromisoformat(written.metadata.creation_timestamp)

@@ -107,15 +107,17 @@ class StatusQueue:
         """Pods of the group are made when this is written."""
         self._first[key] = wanted
 
-    def put(self, key: str, wanted: Wanted, apart: Difference) -> None:
-        """The group should say this, which is so far from what it says."""
+    def put(self, key: str, wanted: Wanted, apart: Difference, *, moved: bool = False) -> None:
+        """The group should say this, which is so far from what it says. `moved`: when it is to start is news, too, and
+        does not rest with the other words.
+        """
         if apart is Difference.NOTHING:
             return
-        due = self._pace.due(key, apart)
+        due = self._pace.due(wanted.uid, apart)
         if apart >= Difference.REASON and due <= self._clock():
             self._urgent[key] = wanted
         else:
-            self.put_later(key, wanted, due)
+            self.put_later(key, wanted, min(due, self._pace.due(wanted.uid, Difference.START)) if moved else due)
 
     def put_later(self, key: str, wanted: Wanted, due: float) -> None:
         """The group should say this from a time on."""

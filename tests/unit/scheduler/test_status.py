@@ -15,13 +15,13 @@ import pytest
 
 from kbatch.api.conditions import SCHEDULED
 from kbatch.api.objects import Condition, EstimatedStart, Node, Pod, PodGroup, SubGroup
-from kbatch.api.reasons import BindFailed, NotEnoughTasks, QueueOverused, Reserved
+from kbatch.api.reasons import BindFailed, NotEnoughTasks, QueueOverused, Reason, Reserved
 from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
-from operators.scheduler.pace import MESSAGE_SECONDS, START_SECONDS
+from operators.scheduler.pace import MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
 from operators.scheduler.status import FIRST_SECONDS, StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
@@ -236,6 +236,28 @@ async def test_a_group_that_waits_for_an_hour_is_written_a_few_times() -> None:
     assert said[0] == (0.0, "False")
     assert (1800.0, "True") in said, "where it stands is written at once"
     assert len(said) <= 4, "with the operator's two for the phases, six"
+
+
+async def test_how_often_a_group_was_written_says_nothing_of_the_next_one_of_its_name() -> None:
+    """A Job is often deleted and submitted again."""
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    now = 1000.0
+
+    async with writing(api, cache, message_seconds=MESSAGE_SECONDS, clock=lambda: now) as writer:
+        for number in range(WRITES_AT_ONCE + 1):
+            why = Reserved("ns/other", "cpu", 1) if number % 2 else NotEnoughTasks(1, 3)
+            verdict = msgspec.structs.replace(waiting()["ns/g"], reason=why)
+            finish(writer.report(Report({"ns/g": verdict})))
+            assert await writer.drain(2)
+            now += 1
+        assert len(api.calls) == WRITES_AT_ONCE, "the last reason rests"
+        again = group()
+        again.metadata.uid = "another"
+        cache.receive(told(again))
+        for why in (NotEnoughTasks(1, 3), Reserved("ns/other", "cpu", 1)):
+            finish(writer.report(Report({"ns/g": msgspec.structs.replace(waiting()["ns/g"], reason=why)})))
+            assert await writer.drain(2)
+        assert len(api.calls) == WRITES_AT_ONCE + 2
 
 
 async def test_attempts_are_sent_every_time_because_what_is_left_out_is_removed() -> None:
@@ -693,6 +715,39 @@ async def test_when_a_group_is_to_start_is_written_again_only_when_it_moved_much
         await until(lambda: len(api.calls) == 2 and not writer.pending)
         second = datetime.fromisoformat(api.calls[1].body["status"]["estimatedStart"]["time"]).timestamp()
         assert 690 < second - time.time() < 702
+
+
+@pytest.mark.parametrize("rests", ["message", "reason"])
+async def test_when_a_group_is_to_start_does_not_rest_with_other_words(rests: str) -> None:
+    """Its message may not be rewritten for half an hour, nor its reason: they come along, uncounted."""
+    now = 1000.0
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    last, reserved = NotEnoughTasks(1, 3), Reserved("ns/other", "cpu", 1)
+    other = reserved if rests == "reason" else NotEnoughTasks(2, 3)
+    async with writing(api, cache, message_seconds=MESSAGE_SECONDS, clock=lambda: now) as writer:
+
+        async def say(reason: Reason, seconds: float) -> int:
+            verdict = to_start(seconds)["ns/g"]
+            finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, reason=reason)})))
+            assert await writer.drain(2)
+            await asyncio.sleep(0.3)
+            return len(api.calls)
+
+        for written in range(1, WRITES_AT_ONCE + 1):
+            now += MESSAGE_SECONDS
+            assert await say(last if written % 2 else reserved, 9_000) == written
+        now += START_SECONDS
+        assert await say(other, 9_000) == WRITES_AT_ONCE, "words alone rest"
+        for moves in range(1, WRITES_AT_ONCE + 1):
+            assert await say(other, 9_000 - 2_000 * moves) == WRITES_AT_ONCE + moves
+            body = api.calls[-1].body["status"]
+            left = datetime.fromisoformat(body["estimatedStart"]["time"]).timestamp() - time.time()
+            assert -10 < left - (9_000 - 2_000 * moves) < 2
+            assert {one["type"]: one["reason"] for one in body["conditions"]}["Scheduled"] == other.code
+            assert await say(other, 100) == WRITES_AT_ONCE + moves, "not more often than every half minute"
+            now += START_SECONDS
+        now = 1000.0 + REST_SECONDS + WRITES_AT_ONCE * MESSAGE_SECONDS
+        assert await say(QueueOverused("default", "cpu", 1000, 4000), 3_000) == 2 * WRITES_AT_ONCE + 1
 
 
 async def test_other_news_leaves_standing_what_was_said_of_the_start_a_moment_ago() -> None:
