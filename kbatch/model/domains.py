@@ -81,6 +81,13 @@ class DomainTree:
             found.append(values[ids[row]] if ids[row] >= 0 else self._table.names[row])
         return "/".join(found)
 
+    def unlabelled(self, height: int) -> str:
+        """The outermost label that no node carries of those that make the domains of this height; "" for none."""
+        for level in self.levels[: max(0, self.top - height)]:
+            if not (self._table.labels(level)[0] >= 0).any():
+                return level
+        return ""
+
     def level(self, height: int) -> str:
         """What the domains of this height are called: the last part of the label's name."""
         if height == 0:

@@ -117,6 +117,8 @@ class TopologyUnsatisfied(Reason):
 
     So many fit into the best domain, `domain` (its path, "" where there is none: the pods that run are too far apart
     already), which is one of the level `level`. Where a role is what does not fit, the pods are that `role`'s.
+    `emptied`: no more would fit if the cluster were empty of this scheduler's pods. `unlabelled`: a node label that
+    makes these domains, which no node carries, so that each node is a domain of its own; "" for none.
     """
 
     code: ClassVar[str] = "TopologyUnsatisfied"
@@ -127,15 +129,22 @@ class TopologyUnsatisfied(Reason):
     role: str = ""
     domain: str = ""
     level: str = ""
+    emptied: bool = False
+    unlabelled: str = ""
 
     @property
     def message(self) -> str:
         of_role = f" of role {self.role}" if self.role else ""
         where = f", in {self.level} {self.domain}" if self.domain else ""
-        return (
-            f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another{where}; "
-            f"raise topology.maxHops, set its mode to Preferred, or free nodes close together"
-        )
+        always = ", even without kbatch's other pods" if self.emptied else ""
+        fit = f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another"
+        if self.unlabelled:
+            return (
+                f"{fit}{always}: no node carries the label {self.unlabelled}, so each node stands for itself; label "
+                f"the nodes, raise topology.maxHops, or set its mode to Preferred"
+            )
+        other = "lower minMember, or add nodes there" if self.emptied else "or free nodes close together"
+        return f"{fit}{where}{always}; raise topology.maxHops, set its mode to Preferred, {other}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,7 @@ class _Admission:
             shape=self.context.feasibility.mark(job),
             triable=not demand.short and bool(demand.uncreated or invalid is None),
             tried=invalid is None,
+            strict=job.strict,
             choosing=not model.min_resources and len({task.cls.id for task in job.waiting}) > 1,
             stated=bool(model.min_resources),
             attempts=job.attempts,
@@ -473,6 +474,7 @@ class _Admission:
         session = self.session
         return not (
             job.backing_off
+            or job.strict
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
             or self.sums.short(wanted.least, {}) is not None

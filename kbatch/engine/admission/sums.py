@@ -69,6 +69,8 @@ class Sums:
             return Standing.HOPELESS
         if entry.stated and any(amount > session.total.get(name, 0) for name, amount in least.items()):
             return Standing.TOO_LARGE
+        if entry.strict and entry.triable and not (yield from self._feasibility.attempting(job)).fits:
+            return Standing.UNFIT
         if self.short(least, {}) is None:
             return Standing.PASSES
         beyond = self.beyond(queue, least)
@@ -183,9 +185,12 @@ class Sums:
         if self.preempts:
             passes |= (least <= np.maximum(free + freed.T, 0)[:, giving]).all(axis=0)
         yield TURN
-        tried = rows[~passes & backlog.triable[rows] & ~backlog.fixed[rows]]
+        strict = backlog.strict[rows]
+        tried = rows[(strict | ~passes) & backlog.triable[rows] & ~backlog.fixed[rows]]
         yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
-        found[backlog.triable[rows] & (backlog.unfit[backlog.shape[rows]] == 1)] = Standing.UNFIT
+        unfit = backlog.triable[rows] & (backlog.unfit[backlog.shape[rows]] == 1)
+        found[unfit] = Standing.UNFIT
+        passes &= ~(strict & unfit)
         found[passes] = Standing.PASSES
         found[passes & (backlog.back[rows] > session.now)] = Standing.SENT_BACK
         total = np.array([[_clip(session.total.get(name, 0))] for name in names], np.int64).reshape(len(names), 1)

@@ -83,6 +83,7 @@ class Entry(msgspec.Struct, eq=False):
         giving, asks: what the sums that it depends on are sorted by.
         shape: what decides whether the emptied nodes would hold it.
         triable: whether that can be tried. tried: whether it counts as tried where there is no room.
+        strict: whether its pods must stand together: room in sum says little then.
         choosing: what is asked for depends on which of its pods the nodes could hold.
         stated: it says its minResources itself. attempts: how often it was sent back.
         limit: what decides, besides sums, whether plugins let it in; None: they let in all.
@@ -99,6 +100,7 @@ class Entry(msgspec.Struct, eq=False):
     shape: Hashable
     triable: bool
     tried: bool
+    strict: bool
     choosing: bool
     stated: bool
     attempts: int
@@ -180,7 +182,7 @@ class Backlog:
         queue, namespace, giving, ask, quota, shape, limit: numbers of what rows share; of quotas -1 where nobody has
             asked yet what the group asks of them, of limits where there is none. created, due, back, told: instants.
         priority: of their groups.
-        standing: what was last told of them. triable, stated: as of their entries.
+        standing: what was last told of them. triable, strict, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
     """
 
@@ -216,7 +218,7 @@ class Backlog:
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
         self.priority = np.zeros(FIRST, np.int64)
         self.standing = np.zeros(FIRST, np.int8)
-        self.triable, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(3))
+        self.triable, self.strict, self.stated, self.fixed = (np.zeros(FIRST, np.bool_) for _ in range(4))
         self.hopeless, self.unfit = (np.full(FIRST, -1, np.int8) for _ in range(2))
         self._over = np.full(FIRST, -1, np.int8)
         self._marks: dict[str, object] = {}
@@ -281,7 +283,7 @@ class Backlog:
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Standing.UNKNOWN
-        self.triable[row], self.stated[row] = entry.triable, entry.stated
+        self.triable[row], self.strict[row], self.stated[row] = entry.triable, entry.strict, entry.stated
         self.fixed[row] = entry.fixed is not None
         return row
 
@@ -427,9 +429,9 @@ class Backlog:
         )
         self.priority = _longer(self.priority, 0)
         self.standing = _longer(self.standing, 0)
-        self.triable, self.stated, self.fixed = (
-            _longer(column, 0) for column in (self.triable, self.stated, self.fixed)
-        )  # fmt: skip
+        self.triable, self.strict, self.stated, self.fixed = (
+            _longer(column, 0) for column in (self.triable, self.strict, self.stated, self.fixed)
+        )
 
 
 def _at_once(rows: int) -> int:

@@ -91,6 +91,17 @@ def test_the_page_of_reasons_holds_every_reason_in_order_with_its_message() -> N
     assert rows == [(example.code, example.message) for example in EXAMPLES]
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        TopologyUnsatisfied(8, 6, 2, domain="z1/b2/r3", level="rack", emptied=True),
+        TopologyUnsatisfied(8, 1, 2, domain="z1/b2/n3", level="rack", emptied=True, unlabelled="example.com/rack"),
+    ],
+)
+def test_the_page_of_reasons_holds_the_other_words_of_a_reason(reason: Reason) -> None:
+    assert f"`{reason.message}`" in _page("reasons.md").replace("\n", " ")
+
+
 @pytest.mark.parametrize("type_", NODE_REASONS)
 def test_the_page_of_reasons_holds_what_nodes_are_counted_under(type_: type[NodeReason]) -> None:
     words = {"Insufficient": "insufficient RESOURCE", "UntoleratedTaint": "taint KEY"}.get(type_.code, type_().short)

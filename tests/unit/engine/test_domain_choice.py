@@ -97,7 +97,7 @@ def test_an_annotation_that_is_no_number_of_hops_says_nothing(text: str) -> None
 def test_the_node_is_the_last_level_whether_it_is_named_or_not(levels: str) -> None:
     made = close(group("g", 3), 2)
     found = run(world(queue(), nodes_at(*TREE), made, members("g", 3)), wired(levels=levels))
-    assert found.verdicts["ns/g"].reason == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    assert found.verdicts["ns/g"].reason == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack", emptied=True)
 
 
 def test_more_hops_than_the_network_has_bind_nobody() -> None:
@@ -129,7 +129,9 @@ def test_two_nodes_without_a_label_are_not_in_one_rack() -> None:
     nodes = nodes_at("z1/b1//a1", "z1/b1//a2")
     found = run(world(queue(), nodes, close(group("g", 2), 2), members("g", 2)), wired())
     assert found.binds == {}
-    assert found.verdicts["ns/g"].reason == TopologyUnsatisfied(2, 1, 2, "", "z1/b1/a1", "rack")
+    assert found.verdicts["ns/g"].reason == TopologyUnsatisfied(
+        2, 1, 2, "", "z1/b1/a1", "rack", emptied=True, unlabelled="rack"
+    )
 
 
 def test_nobody_is_evicted_for_who_would_be_near_to_one_and_far_from_another() -> None:

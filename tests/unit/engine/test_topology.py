@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kbatch.api import conditions
 from kbatch.api.objects import Affinity, GroupTopology, LabelSelector, PodAffinity, PodAffinityTerm
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
 from kbatch.engine import CycleState
@@ -46,13 +47,13 @@ def test_without_topology_pods_are_not_kept_together() -> None:
 def test_required_waits_rather_than_stand_further_apart() -> None:
     found = run(world(queue(), nodes_at(*TREE), close(group("g", 3), 2), members("g", 3)), wired())
     assert found.binds == {}
-    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack", emptied=True)
     assert not found.verdicts["ns/g"].pods_unschedulable
 
 
 def test_an_odd_number_counts_as_the_even_one_below() -> None:
     found = run(world(queue(), nodes_at(*TREE), close(group("g", 3), 3), members("g", 3)), wired())
-    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack", emptied=True)
     found = run(world(queue(), nodes_at(*TREE), close(group("g", 3), 5), members("g", 3)), wired())
     assert racks(found.binds.values()) == {"a", "b"}
 
@@ -174,7 +175,7 @@ def test_the_annotation_says_the_same_for_plain_pods() -> None:
     made = group("g", 3)
     made.metadata.annotations = {"kbatch.dev/max-hops": "2"}
     found = run(world(queue(), nodes_at(*TREE), made, members("g", 3)), wired())
-    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack")
+    assert _reason(found) == TopologyUnsatisfied(3, 2, 2, "", "z1/b1/r1", "rack", emptied=True)
 
 
 def _low(*places: str) -> list[Any]:
@@ -358,3 +359,56 @@ def test_a_role_that_the_minimum_needs_nothing_of_keeps_no_group_from_its_domain
     found = run(world(queue(), nodes_at("z1/b1/r1/a1", "z1/b1/r1/a2", "z1/b1/r2/b1"), made, pods), wired(ALLOCATE))
     assert sorted(found.binds) == ["g-0", "g-1"]
     assert racks(found.binds.values()) == {"a"}
+
+
+def _alone(*others: object, **spec: Any) -> Any:
+    """A group of three, that may stand two hops apart, on the tree in which no rack has more than two nodes."""
+    made = close(group("g", 3, **spec), 2)
+    return run(world(queue(), nodes_at(*TREE), made, members("g", 3), *others), wired())
+
+
+def test_a_group_for_which_no_rack_is_large_enough_does_not_come_in_queue() -> None:
+    found = _alone()
+    assert not found.verdicts["ns/g"].enqueued
+    assert found.reason("g") == "TopologyUnsatisfied"
+    message = found.verdicts["ns/g"].reason.message
+    assert "2 of 3 pods fit within 2 hops of one another, in rack z1/b1/r1, even without kbatch's other pods" in message
+    assert "free nodes" not in message
+
+
+def test_what_could_never_stand_together_keeps_no_room_from_others() -> None:
+    """The seven nodes hold both groups; the first of which holds on to nothing."""
+    later = [group("h", 6, at=1, min_resources={"cpu": "6"})]
+    found = _alone(later, min_resources={"cpu": "3"})
+    assert not found.verdicts["ns/g"].enqueued
+    assert found.verdicts["ns/h"].enqueued
+
+
+def test_a_level_that_no_node_carries_is_named() -> None:
+    policy = wired(levels="zone, block, rack4")
+    found = run(world(queue(), nodes_at(*TREE), close(group("g", 2), 2), members("g", 2)), policy)
+    assert not found.verdicts["ns/g"].enqueued
+    reason = found.verdicts["ns/g"].reason
+    assert reason is not None
+    assert reason.code == "TopologyUnsatisfied"
+    assert "no node carries the label rack4" in reason.message
+
+
+def test_an_outer_level_that_no_node_carries_is_named_too() -> None:
+    policy = wired(levels="zone, row, rack")
+    found = run(world(queue(), nodes_at(*TREE), close(group("g", 2), 2), members("g", 2)), policy)
+    reason = found.verdicts["ns/g"].reason
+    assert reason is not None
+    assert "no node carries the label row" in reason.message
+
+
+def test_whom_the_backlog_holds_stays_out_until_a_rack_is_large_enough() -> None:
+    """The group is asked again each cycle, as a row that is compared with the sums; a third node opens its rack."""
+    sim = Simulation(world(queue(), nodes_at(*TREE), close(group("g", 3), 2), members("g", 3)), wired())
+    for now in (0, 1, 2):
+        sim.now = now
+        assert not sim.cycle().verdicts["ns/g"].enqueued
+    assert not sim.model.jobs["ns/g"].is_true(conditions.ENQUEUED)
+    sim.model.apply(Upsert(nodes_at("z1/b1/r1/a3")[0]))
+    sim.now = 3
+    assert racks(sim.cycle().binds.values()) == {"a"}

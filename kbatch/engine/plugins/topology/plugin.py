@@ -101,7 +101,10 @@ class Topology(Plugin):
         bound = self._bound(job, role, wish)
         tree = self._tree
         domain = tree.name(bound, row) if row >= 0 else ""
-        return TopologyUnsatisfied(needed, placeable, 2 * bound, role or "", domain, tree.level(bound))
+        level, unlabelled = tree.level(bound), tree.unlabelled(bound)
+        return TopologyUnsatisfied(
+            needed, placeable, 2 * bound, role or "", domain, level, self.view.emptied, unlabelled
+        )
 
     # --- what is asked for --------------------------------------------------------------------------------------------
 
