@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from kbatch.api import conditions
 from kbatch.api.names import API_VERSION, QUEUE_LABEL
 from kbatch.api.objects import Job, MadeObject, PodGroup
-from kbatch.api.reasons import NotEnoughTasks
+from kbatch.api.reasons import NotEnoughTasks, SentBack
 from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
@@ -70,6 +70,10 @@ class Teller:
         if new is Phase.PENDING and before is not Phase.PENDING:
             self._warn(about, "SentBack", "Enqueuing", message or "its reservation was withdrawn")
         elif new is Phase.UNKNOWN and before is not Phase.UNKNOWN:
+            if (
+                _reason(group)[0] == SentBack.code
+            ):  # what is left of it is on its way out: that says nothing of what it lost
+                message = "its minimum was not whole again in time: what is left is evicted, and it queues again"
             self._warn(about, "MinimumLost", "Scheduling", message or "the rest of its minimum cannot be placed")
         elif new is Phase.COMPLETED:
             self._normal(about, "Completed", "Ending", "its minimum succeeded")

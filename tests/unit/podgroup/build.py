@@ -97,9 +97,10 @@ def job(uid: str = "j", *, name: str = "job", ended: str = "", named: str = "pg"
     )
 
 
-def condition(type_: str, status: str = "True", reason: str = "r") -> Condition:
+def condition(type_: str, status: str = "True", reason: str = "r", message: str = "") -> Condition:
     """A condition that has stood since long ago."""
-    return Condition(type=type_, status=status, reason=reason, last_transition_time="2026-01-01T00:00:00Z")
+    since = "2026-01-01T00:00:00Z"
+    return Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=since)
 
 
 def world(*objects: Pod | Job | PodGroup) -> World:

@@ -290,3 +290,23 @@ async def test_of_a_job_that_went_past_its_queue_its_user_is_told_once(api: Fake
     controller.hint(Delete(Job, "ns", "job"))
     assert len(told) == 2
     assert (controller.world.missed, controller.remembered()) == ({}, 0)
+
+
+async def test_of_a_group_that_is_given_up_it_is_told_what_it_lost_not_how_long_it_waits(api: FakeApi) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Told:
+        def tell(self, regarding: Regarding, type_: str, reason: str, action: str, note: str) -> None:
+            told.append((reason, note))
+
+    controller = Controller(api, ReconcileMetrics(CollectorRegistry()), recorder=Told(), now=lambda: NOW)
+    out = (
+        condition("Enqueued", "False", reason="WaitingInQueue", message="was sent back by Queue q 1 time"),
+        condition("Scheduled", "False", reason="WaitingInQueue", message="was sent back by Queue q 1 time"),
+    )
+    controller.hint(Upsert(api.put(group(2, conditions=out, phase="Running"))))
+    controller.hint(Upsert(pod("a", "Running", node="n")))
+    await controller.reconcile("ns/pg")
+    assert [note for reason, note in told if reason == "MinimumLost"] == [
+        "its minimum was not whole again in time: what is left is evicted, and it queues again"
+    ]
