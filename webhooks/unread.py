@@ -1,4 +1,6 @@
-"""What admission says of annotations that cannot be read: whoever wrote one should hear that it means nothing. Pure."""
+"""What admission says of annotations that cannot be read, or mean nothing where they stand: whoever wrote one should
+hear that. Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _READ: Final[Mapping[str, tuple[Callable[[Metadata], object | None], str]]] = {
 
 
 def warnings(body: Mapping[str, Any]) -> Iterator[str]:
-    """Which annotations of an object, and of its pod template, say nothing because they cannot be read."""
+    """Which annotations of an object, and of its pod template, say nothing: they cannot be read, or stand where nobody
+    reads them.
+    """
     spec = body.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     for holder in (body, template):
@@ -43,7 +47,10 @@ def warnings(body: Mapping[str, Any]) -> Iterator[str]:
         annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
         if not isinstance(annotations, Mapping):
             continue
+        misplaced = MAX_HOPS_ANNOTATION in annotations and body.get("kind") == "Job"
+        if misplaced:
+            yield f"the annotation {MAX_HOPS_ANNOTATION} counts on a PodGroup only: here the pods may stand anywhere"
         for name, (read, without) in _READ.items():
-            value = annotations.get(name)
+            value = annotations.get(name) if not (misplaced and name == MAX_HOPS_ANNOTATION) else None
             if value is not None and (not isinstance(value, str) or read(Metadata(annotations={name: value})) is None):
                 yield f"the annotation {name} is {str(value)[:_MOST_SHOWN]!r}, which is {without}"

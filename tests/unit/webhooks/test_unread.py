@@ -49,3 +49,11 @@ def test_anything_else_is_told(name: str, value: Any) -> None:
 )
 def test_other_shapes_are_the_api_servers_to_refuse(body: dict[str, Any]) -> None:
     assert list(warnings(body)) == []
+
+
+@pytest.mark.parametrize("value", ["2", "two"])
+def test_how_close_pods_stand_is_said_on_a_podgroup_only(value: str) -> None:
+    (said,) = warnings({"kind": "Job", **saying(HOPS, value)})
+    assert said == f"the annotation {HOPS} counts on a PodGroup only: here the pods may stand anywhere"
+    assert list(warnings({"kind": "Job", "spec": {"template": saying(HOPS, value)}})) == [said]
+    assert list(warnings({"kind": "PodGroup", **saying(HOPS, "2")})) == []
