@@ -36,7 +36,7 @@ class Gang(Plugin):
         """Enough pods must exist, of the group and of each role; those beyond a role's maxMember do not count."""
         exists = job.pipelined + len(job.job.waiting) - len(job.placed) - len(job.nominated) - _beyond(job)
         if exists < job.minimum:
-            return NotEnoughTasks(exists, job.minimum)
+            return NotEnoughTasks(exists, job.minimum, coming=_coming(job, job.minimum - exists))
         if any(role.min_member for role in job.job.roles):
             there = Counter(
                 [
@@ -48,7 +48,12 @@ class Gang(Plugin):
                 if there[role.name] < role.min_member:
                     strays = _strays(job)
                     return NotEnoughTasks(
-                        there[role.name], role.min_member, role.name, len(strays), strays[0] if strays else ""
+                        there[role.name],
+                        role.min_member,
+                        role.name,
+                        len(strays),
+                        strays[0] if strays else "",
+                        _coming(job, role.min_member - there[role.name], role.name),
                     )
         return None
 
@@ -116,6 +121,14 @@ def _beyond(job: JobState) -> int:
             )  # fmt: skip
             found += max(0, waiting - headroom)
     return found
+
+
+def _coming(job: JobState, lacking: int, role: str | None = None) -> int:
+    """How many of the pods that lack are to be made, of the role if one is named; 0 where all of them are: then nobody
+    has to do anything about it.
+    """
+    found = sum(pods.count for pods in job.job.to_come if role in {None, pods.template.role})
+    return found if found < lacking else 0
 
 
 def _strays(job: JobState) -> list[str]:

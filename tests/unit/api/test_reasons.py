@@ -128,6 +128,9 @@ def test_tasks_tell_created_and_needed() -> None:
         "in the label kbatch.dev/sub-group); create 1 more, or lower minMember"
     )
     assert "(1 pod of the group name no role in the label" in NotEnoughTasks(0, 1, "ps", strays=1).message
+    assert NotEnoughTasks(created=0, needed=5, coming=3).message == (
+        "0 of 5 pods exist, and 3 more are to be made; create 2 more, or lower minMember"
+    )
     assert "pods of role ps exist" in NotEnoughTasks(created=3, needed=6, role="ps").message
 
 

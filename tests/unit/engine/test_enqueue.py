@@ -254,3 +254,23 @@ def test_nobody_grows_old_enough_to_come_in_while_room_gathers_for_a_group_in_qu
     for index in range(4):
         sim.model.apply(Delete(Pod, "ns", f"aged-{index}"))
     assert sim.cycle().verdicts["ns/later"].enqueued
+
+
+def _templated(minimum: int, count: int) -> PodGroup:
+    made = group("g", minimum)
+    template = {"spec": {"containers": [{"name": "m", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}
+    made.spec.sub_groups = (SubGroup(name="w", min_member=count, max_member=count, template=template),)
+    return made
+
+
+def test_what_templates_make_need_not_be_created() -> None:
+    """minMember is above what the templates make: two pods are what lacks."""
+    reason = run(world(queue(), node("n1", "9"), _templated(5, 3)), ALL).verdicts["ns/g"].reason
+    assert reason is not None
+    assert reason.message == "0 of 5 pods exist, and 3 more are to be made; create 2 more, or lower minMember"
+
+
+def test_of_pods_that_are_all_to_be_made_nothing_more_is_said() -> None:
+    reason = run(world(queue(), node("n1", "9"), _templated(3, 3)), ALL).verdicts["ns/g"].reason
+    assert reason is not None
+    assert reason.message == "0 of 3 pods exist; create 3 more, or lower minMember"
