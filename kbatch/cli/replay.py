@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kbatch.cli.another_policy import load_policy, run_closed_loop
 from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, fail, print_json, warn
 
 if TYPE_CHECKING:
     from kbatch.decisions.replay import Redecided
+    from kbatch.engine import Policy
 
 _SHOWN = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,12 +27,26 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A decision log, or a folder of them.")],
+    scheduler_conf: Annotated[
+        Path | None,
+        typer.Option("--scheduler-conf", metavar="FILE", help="Another scheduler configuration, to decide by."),
+    ] = None,
+    closed_loop: Annotated[
+        bool,
+        typer.Option(
+            "--closed-loop", help="Simulate what would have become of it, and say who starts earlier or later."
+        ),
+    ] = False,
     output: Format = Output.TEXT,
 ) -> None:
     """Decide every cycle of a decision log again, with this kbatch's engine, and compare byte for byte.
 
     The exit status is 1 where a cycle is decided otherwise, with the cycle and the first difference; else 2 where a
     log, or the rest of one, cannot be read. A log whose writer was killed is replayed up to its last whole line.
+
+    With --scheduler-conf each recorded state is decided by another configuration, and the cycles are counted in which
+    it would do something else; that does not change the status. With --closed-loop the recorded arrivals and run times
+    are simulated under that configuration (else the log's own), and starts, evictions and shares are compared.
     """
     from kbatch.decisions.files import logs_at
     from kbatch.decisions.records import LogError
@@ -40,9 +56,13 @@ def replay(
         paths = logs_at(log)
     except LogError as error:
         fail(f"{log}: {error}", BAD_INPUT)
+    policy = load_policy(scheduler_conf)
+    if closed_loop:
+        run_closed_loop(paths, policy, output)
+        return
     files = []
     for path in paths:
-        files.append(found := _replayed(path))
+        files.append(found := _replayed(path, policy))
         if output is Output.TEXT:
             _print(found)
     differences = sum(len(file["differences"]) for file in files)
@@ -60,11 +80,12 @@ def replay(
     for file in files:
         if "error" in file:
             warn(f"{file['file']}: {file['error']}")
-    if differences or unreadable:
-        raise typer.Exit(FAILED if differences else BAD_INPUT)
+    failed = differences and policy is None  # of another policy, differences are what one asks for
+    if failed or unreadable:
+        raise typer.Exit(FAILED if failed else BAD_INPUT)
 
 
-def _replayed(path: Path) -> dict[str, Any]:
+def _replayed(path: Path, policy: Policy | None) -> dict[str, Any]:
     """One log decided again: how far it could be read, what differs, and the `error` that kept the rest from it."""
     from kbatch.decisions.files import read_lines
     from kbatch.decisions.records import LogError
@@ -72,7 +93,7 @@ def _replayed(path: Path) -> dict[str, Any]:
 
     found: dict[str, Any] = {"file": str(path), "cycles": 0, "decisions": 0, "differences": []}
     try:
-        for cycle in redecide(read_lines(path)):
+        for cycle in redecide(read_lines(path), policy):
             found["cycles"] += 1
             found["decisions"] += cycle.decisions
             if cycle.difference is not None:

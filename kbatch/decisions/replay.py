@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -62,28 +62,27 @@ class Redecided:
     difference: Difference | None
 
 
-def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
+def replay(lines: Iterable[bytes], other: Policy | None = None) -> Iterator[Redecided]:
     """Decide every cycle of a log again. Lines after an end are another log's and must not be there.
+
+    With an `other` policy, each recorded state is decided by that, and only what is to be done is compared
+    (transactions): reasons and wakes are another policy's own. What cycles leave to one another is that policy's too,
+    from nothing on.
 
     Raises:
         LogError: a line that cannot be read, or a policy that cannot be built here.
     """
     source = iter(lines)
-    start, model, policy, state = _start(source)
+    start, model, policy, state = _start(source, other)
     memo = Memo()
     before: tuple[bytes, ...] = ()
     wake: int | None = 0
-    for line in source:
-        record = decode_line(line)
-        if isinstance(record, End):
-            return
-        if not isinstance(record, Cycle):
-            raise LogError(f"a {type(record).__name__.lower()} in the middle of a log")
+    for record in cycles_of(source):
         if start.format == IN_MILLISECONDS:
             record = in_microseconds(record)
         for delta in record.deltas:
             _apply(model, read_delta(delta))
-        if record.policy is not None:
+        if record.policy is not None and other is None:
             policy = _policy(record.policy)
         if record.fresh or start.format <= WHOLE:
             memo = Memo()  # with an empty one the engine has a verdict of each group
@@ -95,12 +94,39 @@ def replay(lines: Iterable[bytes]) -> Iterator[Redecided]:
         if start.format <= WHOLE and idle:
             yield Redecided(record.number, record.now, len(recorded), None)  # it was not decided then either
             continue
-        decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded))
+        decided, memo, state, end = _decide(model, policy, memo, state, record, len(recorded), whole=other is not None)
+        if other is not None:
+            acts, decided = [one for one in recorded if _acts(one)], [one for one in decided if _acts(one)]
+            if record.cut:
+                decided = decided[: len(acts)]
+            yield Redecided(record.number, record.now, len(decided), _first_difference(acts, decided))
+            before = recorded
+            continue
         yield Redecided(record.number, record.now, len(decided), _compare(record, recorded, decided, end))
         before = recorded
 
 
-def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy, CycleState]:
+def cycles_of(source: Iterable[bytes]) -> Iterator[Cycle]:
+    """The cycles of a log, after its beginning.
+
+    Raises:
+        LogError: a line that is none, or cannot be read.
+    """
+    for line in source:
+        record = decode_line(line)
+        if isinstance(record, End):
+            return
+        if not isinstance(record, Cycle):
+            raise LogError(f"a {type(record).__name__.lower()} in the middle of a log")
+        yield record
+
+
+def begin(source: Iterator[bytes]) -> tuple[Start, Image, Standing]:
+    """Read the beginning of a log: its start, all objects, and what else stood.
+
+    Raises:
+        LogError: it is not whole, or no beginning of a log that can be read here.
+    """
     start = _next(source)
     if not isinstance(start, Start):
         raise LogError("a log begins with its start")
@@ -131,8 +157,15 @@ def _start(source: Iterator[bytes]) -> tuple[Start, ClusterModel, Policy, CycleS
         tuple(unreadable),
         standing.orphaned,
     )
+    return start, image, standing
+
+
+def _start(source: Iterator[bytes], other: Policy | None) -> tuple[Start, ClusterModel, Policy, CycleState]:
+    start, image, standing = begin(source)
     model = build_model(image)
     model.objects.setdefault(PersistentVolumeClaim, {})  # all claims are in a log, be they none
+    if other is not None:
+        return start, model, other, CycleState()
     policy = _policy(start.policy)
     try:
         state = read_state(standing.state, policy)
@@ -166,13 +199,22 @@ def _apply(model: ClusterModel, delta: object) -> None:
 
 
 def _decide(
-    model: ClusterModel, policy: Policy, memo: Memo, state: CycleState, record: Cycle, heard: int
+    model: ClusterModel,
+    policy: Policy,
+    memo: Memo,
+    state: CycleState,
+    record: Cycle,
+    heard: int,
+    *,
+    whole: bool = False,
 ) -> tuple[list[bytes], Memo, CycleState, tuple[int | None, str]]:
-    """The decisions, memo and state for the next cycle, and how it ended: the next wake, or the error."""
+    """The decisions, memo and state for the next cycle, and how it ended: the next wake, or the error.
+    `whole`: also where the recorded cycle was not heard to its end.
+    """
     decided: list[bytes] = []
     deciding = cycle(take_snapshot(model, record.now, state), policy, memo, NullObserver())
     try:
-        while not (record.cut and len(decided) >= heard):
+        while whole or not (record.cut and len(decided) >= heard):
             try:
                 step = next(deciding)
                 if not isinstance(step, Turn):
@@ -189,6 +231,13 @@ def _decide(
 def _compare(
     record: Cycle, recorded: tuple[bytes, ...], decided: list[bytes], end: tuple[int | None, str]
 ) -> Difference | None:
+    found = _first_difference(recorded, decided)
+    if found is None and not record.cut and end != (record.next_wake, record.failed):
+        return Difference(len(decided), _end(record.next_wake, record.failed), _end(*end))
+    return found
+
+
+def _first_difference(recorded: Sequence[bytes], decided: Sequence[bytes]) -> Difference | None:
     for position, (one, other) in enumerate(zip(recorded, decided, strict=False)):
         if one != other:
             return Difference(position, one.decode(), other.decode())
@@ -197,9 +246,11 @@ def _compare(
         more = recorded[common].decode() if len(recorded) > common else ""
         other_more = decided[common].decode() if len(decided) > common else ""
         return Difference(common, more, other_more)
-    if not record.cut and end != (record.next_wake, record.failed):
-        return Difference(common, _end(record.next_wake, record.failed), _end(*end))
     return None
+
+
+def _acts(decision: bytes) -> bool:
+    return decision.startswith(b'{"transaction"')
 
 
 def _end(next_wake: int | None, failed: str) -> str:

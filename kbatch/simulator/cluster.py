@@ -91,7 +91,7 @@ class SimulatedCluster:
     """
 
     def __init__(self, manifests: Manifests) -> None:
-        self.store = Store()
+        self.store = Store(manifests.recorded)
         self.store.warnings += manifests.warnings
         self.arrivals: dict[str, int] = {}
         self.starts: dict[str, int] = {}
@@ -122,7 +122,10 @@ class SimulatedCluster:
                 owner = owner_of(declared.obj)
                 if owner is not None:
                     self._controllers.adopted[owner] += 1
-            self.store.timeline.add(declared.arrival, Arrival(declared))
+            if declared.awaits:
+                self._controllers.late.wait(declared)
+            else:
+                self.store.timeline.add(declared.arrival, Arrival(declared))
             if declared.departure is not None:
                 self.store.timeline.add(declared.departure, Departure(declared))
 
@@ -140,7 +143,8 @@ class SimulatedCluster:
                 self.last_event = now
             match occurrence:
                 case Arrival(declared=declared):
-                    arrivals.append(declared)
+                    if not declared.awaits or self._controllers.late.comes(declared, now):
+                        arrivals.append(declared)
                 case Departure(declared=declared):
                     self._depart(declared.obj, now)
                 case Finish(pod=key, uid=uid):
@@ -160,16 +164,20 @@ class SimulatedCluster:
         created: list[tuple[AnyObject, Declared | None]] = []
         for declared in arrivals:
             obj = declared.obj
-            if isinstance(obj, Job) and obj.spec.suspend:  # its pods come with its group, whoever suspended it
+            if (
+                isinstance(obj, Job) and obj.spec.suspend and not declared.recorded
+            ):  # its pods come with its group, whoever suspended it
                 marked = {SUSPENDED_ANNOTATION: HELD, **(obj.metadata.annotations or {})}
                 obj = replace(obj, metadata=replace(obj.metadata, annotations=marked))
                 obj, made_for_it = self._with_group(obj, arrivals)
                 created.extend((group, None) for group in made_for_it)
             created.append((obj, declared))
-            if isinstance(obj, Job | ReplicaSet):
+            if isinstance(obj, Job | ReplicaSet) and not declared.recorded:
                 created.extend((pod, None) for pod in self._controllers.add(obj))
         stamps = creation_stamps(now, [obj for obj, _ in created])
-        for (obj, from_input), stamp in zip(created, stamps, strict=True):
+        for (obj, from_input), given in zip(created, stamps, strict=True):
+            recorded = from_input is not None and from_input.recorded
+            stamp = obj.metadata.creation_timestamp or given if recorded else given
             if isinstance(obj, Pod):
                 self.store.create_pod(obj, stamp, now, from_input)
                 continue
@@ -179,7 +187,10 @@ class SimulatedCluster:
                 self._in_namespace[meta.namespace][type(obj).__name__, meta.name] = obj
             match obj:
                 case PodGroup():
-                    self.arrivals[f"{meta.namespace}/{meta.name}"] = now
+                    key = f"{meta.namespace}/{meta.name}"
+                    if recorded and key in self.store.groups:  # changed by its user
+                        obj = replace(obj, status=self.store.groups[key].status)
+                    self.arrivals.setdefault(key, now)
                     self.store.put_group(obj)
                     continue
                 case ResourceQuota() | PodDisruptionBudget():
@@ -269,14 +280,15 @@ class SimulatedCluster:
         self._controllers.succeeded(record, now)
 
     def _fail(self, key: str, uid: str, now: int) -> None:
-        """The pod fails by itself; its controller makes another one."""
+        """The pod fails by itself; its controller makes another one. Of a recorded pod that one is in the input."""
         record = self.store.pods.get(key)
         if record is None or record.pod.metadata.uid != uid or record.ended or record.evicted:
             return
         record.pod, record.finished = changes.failed(record.pod), now
         self.store.by_node[record.pod.spec.node_name].pop(key, None)
         self.store.tell(record)
-        self._controllers.replace_pod(record, now)
+        if key not in self.store.recorded.ends:
+            self._controllers.replace_pod(record, now)
 
     def _gone(self, key: str, uid: str, now: int) -> None:
         record = self.store.pods.get(key)

@@ -25,6 +25,7 @@ from kbatch.model.templates import TemplateError
 from kbatch.simulator import pods as changes
 from kbatch.simulator.controllers import Maker, QuotaUse, maker_of_job, maker_of_replica_set, with_allowance
 from kbatch.simulator.groups import ending, phase_of
+from kbatch.simulator.late import LateMembers
 from kbatch.simulator.members import MemberError, has_templates, planned
 from kbatch.simulator.names import timestamp
 from kbatch.simulator.pods import Owner
@@ -41,6 +42,7 @@ class Controllers:
 
     Attributes:
         adopted: how many pods of the input say that they belong to a controller.
+        late: recorded members that come only after their group's entry into its queue.
     """
 
     def __init__(self, store: Store) -> None:
@@ -52,6 +54,7 @@ class Controllers:
         self._makers_of_group: dict[str, list[Maker]] = defaultdict(list)
         self._suspended: dict[Owner, Job] = {}
         self._replaced: dict[str, int] = defaultdict(int)
+        self.late = LateMembers(store)
         self._resting: dict[str, dict[str, int]] = defaultdict(dict)
         """By group until when its roles do not grow, in microseconds after the start."""
 
@@ -127,6 +130,10 @@ class Controllers:
             self._store.model.apply(Upsert(derived))
         if phase in _LEFT_PENDING and not self._has_objects(key, group):
             return
+        if phase in _LEFT_PENDING:
+            self.late.call(key, now)
+        elif phase is Phase.PENDING:
+            self.late.send_back(key)
         for maker in self._makers_of_group.get(key, ()):
             if phase in _LEFT_PENDING and maker.waits:
                 maker.waits = False
@@ -134,7 +141,7 @@ class Controllers:
                 self._store.create(maker.make(self._store.taken), now)
             elif phase is Phase.PENDING and maker.suspended and not maker.waits:
                 self._hold(maker)
-        if has_templates(group):
+        if has_templates(group) and not self.late.delayed(key, now):
             self._make_members(group, phase, now)
 
     def _has_objects(self, key: str, group: PodGroup) -> bool:

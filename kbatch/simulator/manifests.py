@@ -22,6 +22,7 @@ from kbatch.simulator import names
 from kbatch.simulator.documents import Document, read
 from kbatch.simulator.errors import Fault, FieldError, InputError, Place
 from kbatch.simulator.kinds import READ, SKIPPED, ReadKind, listed_kind, split_api_version
+from kbatch.simulator.recorded import Recorded
 from kbatch.simulator.times import times_of, with_times_as_text
 from kbatch.simulator.validation import (
     check_label_selector,
@@ -47,6 +48,9 @@ class Declared:
         arrival: when it is created, in microseconds after the start.
         departure: when it is deleted, in microseconds after the start; None: never.
         order: rank of its creation among all objects of the input.
+        recorded: it was seen in a live cluster: its own times stand, its Jobs and ReplicaSets make no pods (those are
+            in the input), and it may come again where it was changed.
+        awaits: `namespace/name` of the PodGroup after whose entry into its queue it comes; `arrival` counts from that.
     """
 
     obj: AnyObject
@@ -54,6 +58,8 @@ class Declared:
     arrival: int = 0
     departure: int | None = None
     order: int = 0
+    recorded: bool = False
+    awaits: str = ""
 
     @property
     def key(self) -> tuple[type[AnyObject], str, str]:
@@ -66,13 +72,14 @@ class Manifests:
     """A whole input: the objects in the order of their creation, and what was left out or looks unintended.
 
     `pods` says how many pods the input asks to be placed, as far as it tells. `configuration` is the text of the
-    scheduler's configuration that comes with it, and where that stands.
+    scheduler's configuration that comes with it, and where that stands. `recorded`: what a log tells besides.
     """
 
     objects: tuple[Declared, ...]
     warnings: tuple[str, ...] = ()
     pods: int = 0
     configuration: tuple[str, str] | None = None
+    recorded: Recorded = field(default_factory=Recorded)
 
 
 def load(paths: Sequence[str]) -> Manifests:

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
-from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup
+from kbatch.api.objects import AnyObject, Condition, Pod, PodGroup, timestamp_us
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.simulator import pods as changes
 from kbatch.simulator.errors import Fault, InputError
 from kbatch.simulator.manifests import Declared
-from kbatch.simulator.names import DEFAULT_TERMINATION, DURATION, FAILS_PODS, TERMINATION
+from kbatch.simulator.names import DEFAULT_TERMINATION, DURATION, FAILS_PODS, START, TERMINATION
 from kbatch.simulator.pods import Owner, owner_of
+from kbatch.simulator.recorded import How, Recorded
 from kbatch.simulator.records import PodRecord, creation_stamps
 from kbatch.simulator.timeline import Fail, Finish, Gone, Timeline
 from kbatch.simulator.times import seconds
+
+_ENDINGS: Final[dict[How, type[Finish | Fail | Gone]]] = {How.SUCCEEDED: Finish, How.FAILED: Fail, How.DELETED: Gone}
 
 
 class Store:
     """All objects, and the model of them that the engine decides on.
 
     Attributes:
+        recorded: what a log tells besides the objects.
         model: fed with every change.
         timeline: what is still to happen by itself.
         pods: all pods that exist, and the evicted or lost ones that did, by key.
@@ -40,8 +45,9 @@ class Store:
         objects: what groups have besides their pods, `kind/name` by the group's key: of those that had their turn.
     """
 
-    def __init__(self) -> None:
-        self.model = ClusterModel()
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        self.model = ClusterModel(recorded.scheduler_name, recorded.default_queue)
         self.timeline = Timeline()
         self.pods: dict[str, PodRecord] = {}
         self.by_node: dict[str, dict[str, PodRecord]] = defaultdict(dict)
@@ -75,7 +81,8 @@ class Store:
         node = pod.spec.node_name
         if pod.status.phase not in {"Succeeded", "Failed"}:
             if node:
-                record.pod = changes.running(record.pod, node, now)
+                since = _runs_since(pod, now) if declared is not None and declared.recorded else now
+                record.pod = changes.running(record.pod, node, since)
                 self.by_node[node][record.key] = record
                 self.run_for(record, now)
             else:
@@ -148,7 +155,11 @@ class Store:
             self.create_pod(pod, stamp, now, None, base)
 
     def run_for(self, record: PodRecord, now: int) -> None:
-        """The pod runs from now on: it ends after its duration, if it has one, or fails before that on a bad node."""
+        """The pod runs from now on: it ends after its duration, if it has one, or fails before that on a bad node.
+        A recorded one ends as it did.
+        """
+        if self._ends_as_recorded(record, now):
+            return
         duration = seconds(record.pod.metadata, DURATION)
         node = self.model.nodes.get(record.pod.spec.node_name)
         fails = seconds(node.node.metadata, FAILS_PODS) if node is not None and node.node is not None else None
@@ -157,9 +168,25 @@ class Store:
         elif duration is not None:
             self.timeline.add(now + duration, Finish(record.key, record.pod.metadata.uid))
 
+    def _ends_as_recorded(self, record: PodRecord, now: int) -> bool:
+        """Whether a log tells when the pod ends, or that it runs on; then so it is."""
+        key = f"{record.pod.metadata.namespace}/{record.base}"
+        if key in self.recorded.ends:
+            end = self.recorded.ends[key]
+        elif record.group in self.recorded.members:
+            end = self.recorded.members[record.group]
+        else:
+            return False
+        if end is not None:
+            self.timeline.add(now + end.after, _ENDINGS[end.how](record.key, record.pod.metadata.uid))
+        return True
+
     def terminate(self, record: PodRecord, now: int) -> None:
         """The pod is told to end; it is gone after its termination."""
         grace = seconds(record.pod.metadata, TERMINATION)
+        if grace is None:
+            key = f"{record.pod.metadata.namespace}/{record.base}"
+            grace = self.recorded.terminations.get(key, self.recorded.termination)
         grace = DEFAULT_TERMINATION if grace is None else grace
         record.pod = changes.terminating(record.pod, now + grace, grace)
         self.timeline.add(now + grace, Gone(record.key, record.pod.metadata.uid))
@@ -192,6 +219,12 @@ class Store:
             for name, amount in record.allocated.items():
                 total[name] = total.get(name, 0) + amount
         return total
+
+
+def _runs_since(pod: Pod, now: int) -> int:
+    """Since when a pod says that it runs, in microseconds after the start; `now` where it does not say."""
+    since = timestamp_us(pod.status.start_time)
+    return now if since is None else since - START
 
 
 def uid_of(obj: AnyObject) -> str:
