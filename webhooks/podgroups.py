@@ -19,7 +19,7 @@ from kbatch.model.objects import render
 from kbatch.model.quota import Ask, Excess, charge, exceeded, used_amounts
 from kbatch.model.requests import effective_limit, effective_request
 from kbatch.model.template_budget import Budget
-from kbatch.model.templates import MOST_SOURCES, TemplateError, render_member
+from kbatch.model.templates import MOST_NESTING, MOST_SOURCES, TemplateError, render_member
 from kbatch.resources import QuantityError
 
 MOST_AT_ONCE: Final = 5_000
@@ -143,6 +143,8 @@ def _read(template: object) -> None:
     Raises:
         TemplateError: it can become none.
     """
+    if _is_deep(template):
+        raise TemplateError("", f"nested more than {MOST_NESTING} levels deep")
     try:
         pod = msgspec.convert(template, PodTemplate)
     except msgspec.ValidationError as error:
@@ -163,6 +165,20 @@ def _expressions(template: Any) -> int:
 
 def _is_rendered(text: str) -> bool:
     return "{{" in text or "{%" in text
+
+
+def _is_deep(whole: Any) -> bool:
+    """Whether the structure is nested deeper than what is rendered may be."""
+    level = [whole]
+    for _ in range(MOST_NESTING + 1):
+        level = [inner for one in level if isinstance(one, Mapping | list | tuple) for inner in _inside(one)]
+        if not level:
+            return False
+    return any(isinstance(one, Mapping | list | tuple) for one in level)
+
+
+def _inside(one: Mapping[str, Any] | Sequence[Any]) -> Iterable[Any]:
+    return one.values() if isinstance(one, Mapping) else one
 
 
 def _values(whole: Any) -> Iterator[Any]:

@@ -128,7 +128,10 @@ def ask(
 
     from kbatch.kube.client import Client
     from kbatch.kube.credentials import load_credentials
+    from kbatch.kube.depth import allow_deep_objects
     from kbatch.kube.errors import ApiError, KubeError, NoAnswerError
+
+    allow_deep_objects()
 
     async def ask() -> _Found:
         async with Client(load_credentials(kubeconfig, context=context), user_agent="kbatch-cli") as client:

@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
+from kbatch.kube.depth import allow_deep_objects
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
 from kbatch.process import logs, memory, turns
@@ -115,6 +116,7 @@ def main(
     """Run the process and exit with its status."""
     chosen = parse_or_exit(settings, prog=f"kbatch-{name}", argv=argv)
     logs.configure(level=chosen.log_level, style=chosen.log_format)
+    allow_deep_objects()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter that nobody asks for
     status = turns.run(run(name, chosen, serve, on_stop=_exit_at_last))
     logging.shutdown()

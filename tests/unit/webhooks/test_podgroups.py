@@ -38,6 +38,13 @@ def role(name: str = "w", *, text: str = "", least: int = 2, **pod: Any) -> dict
     return {"name": name, "minMember": least, "template": {"spec": {"containers": [container], **pod}}}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for _ in range(levels):
+        whole = {"a": whole}
+    return whole
+
+
 def error(now: PodGroupSpec, before: PodGroupSpec | None = None) -> str | None:
     return template_error(new_templates(now, before), group="g", namespace="ns", budget=Budget())
 
@@ -45,6 +52,7 @@ def error(now: PodGroupSpec, before: PodGroupSpec | None = None) -> str | None:
 def test_templates_that_can_be_rendered_pass() -> None:
     assert error(spec(role(text="{{ peers[1] }} {{ index }}"), role("plain"))) is None
     assert error(spec(role(least=0, text="{{ peers[0] }}"), {"name": "none", "minMember": 3})) is None
+    assert error(spec(role(volumes=[nested(61)]))) is None
     assert error(spec()) is None
 
 
@@ -54,6 +62,8 @@ def test_templates_that_can_be_rendered_pass() -> None:
         ([role("a"), role("b", text="{{ peers[2] }}")], "spec.subGroups[1].template.spec.containers[0].args[0]: peers"),
         ([role(text="{{ x }}")], "spec.subGroups[0].template.spec.containers[0].args[0]: 'x' is undefined"),
         ([role(containers=[])], "spec.subGroups[0].template.spec.containers: a pod has at least one container"),
+        ([role(volumes=[nested(63)])], "spec.subGroups[0].template: nested more than 64 levels deep"),
+        ([role(volumes=[nested(5_000)])], "spec.subGroups[0].template: nested more than 64 levels deep"),
         ([role(containers=7)], "spec.subGroups[0].template.spec.containers: Expected `array`, got `int`"),
         ([{"name": "w", "template": {}}], "spec.subGroups[0].template.spec.containers: a pod"),
         ([role(containers=[asking("abc")])], "spec.subGroups[0].template.spec.containers: its resources cannot"),
