@@ -44,6 +44,12 @@ def up(
     control_plane_only: Annotated[
         bool, typer.Option("--control-plane-only", help="Kubernetes and its nodes, without kbatch.")
     ] = False,
+    fair: Annotated[
+        bool,
+        typer.Option(
+            "--priority-and-fairness", help="The API server shares requests out among its users, and limits them."
+        ),
+    ] = False,
     output: Format = Output.TEXT,
 ) -> None:  # fmt: skip
     """Start a local Kubernetes control plane with fake nodes, and kbatch on it.
@@ -57,7 +63,9 @@ def up(
         if demo and control_plane_only:
             raise typer.BadParameter("the demo needs kbatch: leave out one of --demo and --control-plane-only")
         progress = _progress()
-        report = bring_up(name, nodes=nodes, control_plane_only=control_plane_only, progress=progress)
+        report = bring_up(
+            name, nodes=nodes, control_plane_only=control_plane_only, progress=progress, priority_and_fairness=fair
+        )
         rows = show(name, progress) if demo else []
     _print(report, output)
     if rows and output is Output.TEXT:

@@ -38,6 +38,12 @@ SCHEDULER = "kube-scheduler"
 HOST_MODULE = "kbatch.localcluster.host"
 _READY_TIMEOUT = 60.0
 _ROOM_FOR_STATE = 500 * 2**20
+_FAIR = (
+    "kube-apiserver=enable-priority-and-fairness=true",
+    "kube-apiserver=max-requests-inflight=400",
+    "kube-apiserver=max-mutating-requests-inflight=200",
+)
+"""Kubernetes' own defaults, which kwokctl turns off together with the limits of clients."""
 STAGES = Path(__file__).with_name("stages.yaml")
 """How kwok plays the kubelet."""
 
@@ -64,6 +70,9 @@ class Options:
     pods_at_once: int = 4
     """For so many pods at one time kwok writes what their kubelets would; 4 is kwok's own. On a busy machine that is a
     few pods a second: those bound wait a long time until they run."""
+    priority_and_fairness: bool = False
+    """Whether the API server limits how many requests it serves at one time and shares them out among its users, as
+    servers of real clusters do; otherwise it takes whatever comes."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +228,8 @@ class Cluster:
         )
         configuration.write_text("---\n".join(documents), encoding="utf-8")
         arguments = ["create", "cluster", "--name", self.name, "--config", str(configuration), "--kubeconfig", ""]
-        for argument in ("kube-controller-manager=leader-elect=false", *options.extra_args):
+        fair = _FAIR if options.priority_and_fairness else ()
+        for argument in ("kube-controller-manager=leader-elect=false", *fair, *options.extra_args):
             arguments += ["--extra-args", argument]
         self._kwokctl(programs, *arguments)
         server = f"https://{LOOPBACK}:{ports[0]}"

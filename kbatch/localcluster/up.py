@@ -52,7 +52,7 @@ class Report:
 
 
 def up(
-    name: str, *, nodes: int, control_plane_only: bool, progress: Progress, options: Options | None = None
+    name: str, *, nodes: int, control_plane_only: bool, progress: Progress, priority_and_fairness: bool = False
 ) -> Report:
     """Bring a cluster up, or find it up, and return when everything in it is ready.
 
@@ -64,6 +64,7 @@ def up(
     checkout()
     cluster = Cluster(name)
     programs = ensure_programs(progress)
+    options = Options(pods_at_once=_PODS_AT_ONCE, priority_and_fairness=priority_and_fairness)
     with cluster.locked():
         found = cluster.state()
         if found is State.BROKEN and cluster.complete():
@@ -78,7 +79,7 @@ def up(
         try:
             if started:
                 progress(f"starting the control plane {name}")
-                cluster.start(programs, options or Options(pods_at_once=_PODS_AT_ONCE))
+                cluster.start(programs, options)
             progress(f"waiting for {nodes} nodes")
             with cluster.api() as api:
                 ensure_nodes(api, nodes)

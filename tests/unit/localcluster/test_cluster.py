@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbatch.localcluster import ports
-from kbatch.localcluster.cluster import COMPONENTS, Cluster, Record, State, all_records
+from kbatch.localcluster.cluster import COMPONENTS, Cluster, Options, Record, State, all_records
 from kbatch.localcluster.errors import InvalidNameError, LocalClusterError, NoSuchClusterError, PortTakenError
 from kbatch.localcluster.folders import cache_root, exclusive, state_root
 from kbatch.localcluster.processes import alive, wait_until
+from kbatch.localcluster.programs import Programs
 from kbatch.localcluster.up import down, status
 
 if TYPE_CHECKING:
@@ -131,3 +132,17 @@ def test_folders_follow_the_xdg_variables(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", "/home/someone")
     assert str(cache_root()) == "/home/someone/.cache/kbatch"
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_requests_are_shared_out_by_the_api_server_where_that_is_chosen(
+    chosen: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Cluster, "_kwokctl", lambda _cluster, _programs, *arguments: said.extend(arguments))
+    cluster = Cluster("fair")
+    cluster.folder.mkdir(parents=True)
+    cluster._create(Programs(bin=tmp_path), Options(priority_and_fairness=chosen))
+    assert ("kube-apiserver=enable-priority-and-fairness=true" in said) == chosen
+    # None at all is what kwokctl chooses, and with shares the API server does not start so.
+    assert ("kube-apiserver=max-mutating-requests-inflight=200" in said) == chosen
