@@ -42,7 +42,7 @@ def pytest(*arguments: str) -> tuple[str, ...]:
 
 
 E2E = "tests/e2e"
-SHORT = "not chaos and not long and not metrics and not installed"
+SHORT = "not chaos and not long and not metrics and not installed and not tenant"
 """The long forms have targets of their own in the Makefile."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
 
@@ -76,6 +76,8 @@ LAYERS = (
         True,
     ),
     Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS, True),
+    # One installation, and one attack after the other: what each does to the neighbour must be its own doing.
+    Layer("tenant", (pytest("-m", "tenant and not long", f"{E2E}/tenant"),), 150, PROGRAMS, True),
     Layer(
         "metrics",
         (pytest("-n", "2", "--dist", "loadfile", "-m", "(metrics or installed) and not long", E2E),),

@@ -18,12 +18,15 @@ import pytest
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.components import Components
+from kbatch.localcluster.host import Folder
 from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
 from kbatch.localcluster.programs import ensure_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kbatch.localcluster.host import ProcessState
 
 KBATCH = Path(sys.executable).parent / "kbatch"
 NODES = 3
@@ -119,6 +122,10 @@ class Installed:
         )
         report: dict[str, Any] = json.loads(ran.stdout)
         return report
+
+    def states(self) -> dict[str, ProcessState]:
+        """What the supervisor of kbatch's processes says of each of them."""
+        return Folder(Cluster(self.name).host_folder).states()
 
     def pid(self, process: str) -> int:
         pid: int = self.report()["processes"][process]["pid"]
@@ -217,9 +224,9 @@ class Installed:
         return not self.items(*others)
 
 
-def install(name: str, nodes: int) -> Installed:
+def install(name: str, nodes: int, *flags: str) -> Installed:
     ran = subprocess.run(
-        [KBATCH, "up", "--name", name, "--nodes", str(nodes), "-o", "json"],
+        [KBATCH, "up", "--name", name, "--nodes", str(nodes), *flags, "-o", "json"],
         capture_output=True,
         text=True,
         timeout=1800,
