@@ -50,6 +50,20 @@ class RequestMetrics:
             ["verb", "resource", "outcome"],
             registry=registry,
         )
+        self.attempts: Final = Counter(
+            "kbatch_request_attempts_total",
+            "Attempts at requests to the API server by the status of the answer, none where none came: also those that "
+            "were repeated, lists and watches, and the Lease's",
+            ["verb", "resource", "code"],
+            registry=registry,
+        )
+        self.seconds: Final = Histogram(
+            "kbatch_request_seconds",
+            "Time of one attempt, waiting for a connection included; of a watch, until it is open",
+            ["verb", "resource"],
+            buckets=_CALLS,
+            registry=registry,
+        )
 
 
 class EventMetrics:

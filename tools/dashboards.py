@@ -302,6 +302,19 @@ ROWS: Final = (
         (
             Panel("Requests by resource", (_rate("kbatch_requests_total", "verb, resource"),), unit="reqps", width=12),
             Panel("Requests by outcome", (_rate("kbatch_requests_total", "outcome"),), unit="reqps", width=12),
+            Panel(
+                "Attempts that failed, by code",
+                (_rate("kbatch_request_attempts_total", "code, resource", '{code!~"2.."}'),),
+                unit="reqps",
+                width=12,
+                text="Also those that were repeated and then went well, such as 429, and the Lease's.",
+            ),
+            Panel(
+                "Time of an attempt, p99",
+                _quantiles("kbatch_request_seconds", "verb, resource", "{{verb}} {{resource}}")[1:],
+                unit="s",
+                width=12,
+            ),
             Panel("Objects seen", (_rate("kbatch_watch_events_total", "kind"),), unit="ops", width=6),
             Panel(
                 "Objects left out",

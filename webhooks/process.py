@@ -18,7 +18,7 @@ from kbatch.metrics import LedgerMetrics, RequestMetrics, WatchMetrics, WebhookM
 from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
-from kbatch.process.measured import Measured
+from kbatch.process.measured import Attempts, Measured
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop
 from kbatch.process.run import main as run_process
@@ -78,9 +78,10 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     )
     paths = Paths(Path(settings.path_secret) if settings.path_secret else None)
     metrics = WebhookMetrics(runtime.registry, HANDLERS)
-    async with Client(credentials, user_agent=runtime.user_agent) as client:
+    requests = RequestMetrics(runtime.registry)
+    async with Client(credentials, user_agent=runtime.user_agent, heard=Attempts(requests).heard) as client:
         world = World()
-        api = Measured(client, RequestMetrics(runtime.registry))
+        api = Measured(client, requests)
         ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
         desk = Desk(_rules(settings), world, api, ledgers)
         server = ReviewServer(

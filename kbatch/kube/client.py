@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -46,6 +47,15 @@ _SAFE_TO_REPEAT: Final = frozenset({"GET", "HEAD", "DELETE"})
 _MOMENTARY: Final = frozenset({500, 502, 503, 504})
 
 
+Heard = Callable[[str, str, float, int], None]
+"""Told of each attempt that was sent, or could not be for want of a connection: its method, or `WATCH`; its path; its
+seconds until the answer was whole (of a watch: had begun); the answer's status, 0 for none."""
+
+
+def _unheard(_method: str, _path: str, _seconds: float, _status: int) -> None:
+    return None
+
+
 class RequestOptions(TypedDict, total=False):
     """What may be said of a request besides its method and path: the keyword arguments of `Client.request`."""
 
@@ -71,7 +81,14 @@ class Api(Protocol):
 
 
 class Client:
-    """A connection pool to one API server. Use as an async context manager."""
+    """A connection pool to one API server. Use as an async context manager.
+
+    Args:
+        credentials: where the server is, and who asks.
+        user_agent: how the process calls itself.
+        connections: requests under way at once.
+        heard: told of each attempt, those that are repeated here too.
+    """
 
     def __init__(
         self,
@@ -79,10 +96,12 @@ class Client:
         *,
         user_agent: str = "kbatch",
         connections: int = CONNECTIONS,
+        heard: Heard = _unheard,
     ) -> None:
         self._credentials = credentials
         self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
         self._connections = connections
+        self._heard = heard
         self._wire: Wire | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
@@ -211,6 +230,29 @@ class Client:
         headers = await self._authorization(timeout_seconds)
         if data is not None:
             headers["Content-Type"] = content_type
+        began = time.monotonic()
+        try:
+            status, answer = await self._send(method, path, params, data, headers, timeout_seconds, guard)
+        except ApiError as error:
+            self._heard(method, path, time.monotonic() - began, error.status)
+            raise
+        except NoAnswerError:
+            self._heard(method, path, time.monotonic() - began, 0)
+            raise
+        self._heard(method, path, time.monotonic() - began, status)
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        headers: dict[str, str],
+        timeout_seconds: float,
+        guard: Callable[[], None] | None,
+    ) -> tuple[int, bytes]:
+        """Send it once; the status and the body of a successful answer."""
         if self._wire is not None:
             target = f"{path}?{urlencode(params)}" if params else path
             try:
@@ -227,7 +269,7 @@ class Client:
                 sent = not isinstance(error, NotConnectedError)
                 raise NoAnswerError(method, path, sent=sent, why=str(error) or type(error).__name__) from error
             if 200 <= answer.status < 300:
-                return answer.body
+                return answer.status, answer.body
             raise error_from(answer.status, answer.body, answer.retry_after)
         if guard is not None:
             guard()
@@ -241,7 +283,7 @@ class Client:
         data: bytes | None,
         headers: dict[str, str],
         timeout_seconds: float,
-    ) -> bytes:
+    ) -> tuple[int, bytes]:
         if self._requests is None:
             raise RuntimeError("the client is not open: use it as an async context manager")
         try:
@@ -258,7 +300,7 @@ class Client:
             ) as response:
                 payload = await response.read()
                 if 200 <= response.status < 300:
-                    return payload
+                    return response.status, payload
                 raise error_from(response.status, payload, response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NoAnswerError(method, path, sent=False, why=str(error) or type(error).__name__) from error
@@ -299,6 +341,7 @@ class Client:
         if self._streams is None:
             raise RuntimeError("the client is not open: use it as an async context manager")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
+        began, opened = time.monotonic(), False
         try:
             async with self._streams.get(
                 URL(self._credentials.server + path, encoded=True),
@@ -309,17 +352,26 @@ class Client:
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
+                opened = True
+                self._heard("WATCH", path, time.monotonic() - began, response.status)
                 if response.status != 200:
                     if response.status == 401:
                         self._credentials.token.invalidate()
                     raise error_from(response.status, await response.read(), response.headers.get("Retry-After"))
                 yield _lines(response.content)
-        except aiohttp.ConnectionTimeoutError as error:
-            raise NoAnswerError("GET", path, sent=False, why="no connection in time") from error
-        except TimeoutError as error:
-            raise SilenceError("GET", path, sent=True, why=f"silent for {silence:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswerError("GET", path, sent=True, why=str(error) or type(error).__name__) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if not opened:
+                self._heard("WATCH", path, time.monotonic() - began, 0)
+            raise _cut(path, silence, error) from error
+
+
+def _cut(path: str, silence: float, error: Exception) -> NoAnswerError:
+    """What became of a stream."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return NoAnswerError("GET", path, sent=False, why="no connection in time")
+    if isinstance(error, TimeoutError):
+        return SilenceError("GET", path, sent=True, why=f"silent for {silence:g} s")
+    return NoAnswerError("GET", path, sent=True, why=str(error) or type(error).__name__)
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

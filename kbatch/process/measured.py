@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Unpack
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from kbatch.kube.client import Api, RequestOptions
 from kbatch.kube.errors import ApiError, NoAnswerError, NotLeadingError
@@ -57,6 +57,26 @@ class Measured:
     ) -> AbstractAsyncContextManager[AsyncIterator[list[bytes]]]:
         """As `Client.stream`."""
         return self._api.stream(path, params=params, silence=silence)
+
+
+class Attempts:
+    """What a `Client` tells of its attempts, for the metrics."""
+
+    def __init__(self, metrics: RequestMetrics) -> None:
+        self._metrics = metrics
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def heard(self, method: str, path: str, seconds: float, status: int) -> None:
+        """As `kbatch.kube.client.Heard`."""
+        key = (method, resource_of(path), status)
+        known = self._known.get(key)
+        if known is None:
+            verb, resource = _VERBS.get(method, method.lower()), key[1]
+            code = str(status) if status else "none"
+            counter = self._metrics.attempts.labels(verb, resource, code)
+            known = self._known[key] = counter, self._metrics.seconds.labels(verb, resource)
+        known[0].inc()
+        known[1].observe(seconds)
 
 
 def counts_of(recorder: EventRecorder) -> dict[str, int]:

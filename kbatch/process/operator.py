@@ -25,7 +25,7 @@ from kbatch.process.feed import Feed, Receiver
 from kbatch.process.health import Check
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
-from kbatch.process.measured import Measured
+from kbatch.process.measured import Attempts, Measured
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop, while_leading
 from kbatch.process.settings import LeaderSettings
@@ -102,10 +102,12 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
     """
     credentials = load_credentials(runtime.settings.kubeconfig or None)
     agent = runtime.user_agent
-    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS)
-    async with leases, Client(credentials, user_agent=agent) as client:
+    requests = RequestMetrics(runtime.registry)
+    heard = Attempts(requests).heard
+    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS, heard=heard)
+    async with leases, Client(credentials, user_agent=agent, heard=heard) as client:
         elector = elector_of(runtime, leases)
-        api = fenced(Measured(client, RequestMetrics(runtime.registry)), elector)
+        api = fenced(Measured(client, requests), elector)
         operator = assemble(Ground(runtime, client, api, asyncio.get_running_loop()))
         feed = Feed(operator.informers, operator.receive, WatchMetrics(runtime.registry))
         kinds = {kind.plural: kind for kind in (*operator.needed, *(one.kind for one in operator.informers))}

@@ -52,7 +52,7 @@ from kbatch.metrics import (
 from kbatch.process import memory
 from kbatch.process.feed import Feed
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
-from kbatch.process.measured import Measured, counts_of
+from kbatch.process.measured import Attempts, Measured, counts_of
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import ProcessError, Runtime, before_stop, while_leading
 from kbatch.process.run import main as run_process
@@ -141,16 +141,20 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
         raise ProcessError(str(error)) from error
     # Replicas share a ServiceAccount: in the API server's audit log only this tells them apart.
     agent = f"{runtime.user_agent} ({settings.resolved_identity()})"
-    client = Client(credentials, user_agent=agent, connections=settings.bind_parallelism + 32)
-    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS)
+    requests = RequestMetrics(runtime.registry)
+    heard = Attempts(requests).heard
+    client = Client(credentials, user_agent=agent, connections=settings.bind_parallelism + 32, heard=heard)
+    leases = Client(credentials, user_agent=agent, connections=LEASE_CONNECTIONS, heard=heard)
     async with client, leases:
-        await _Assembly(runtime, client, leases, agent).run()
+        await _Assembly(runtime, client, leases, Measured(client, requests), agent).run()
 
 
 class _Assembly:
     """The parts of one scheduler."""
 
-    def __init__(self, runtime: Runtime[SchedulerSettings], client: Client, leases: Client, agent: str) -> None:
+    def __init__(
+        self, runtime: Runtime[SchedulerSettings], client: Client, leases: Client, measured: Measured, agent: str
+    ) -> None:
         settings = runtime.settings
         self.runtime = runtime
         self.client = client
@@ -159,7 +163,7 @@ class _Assembly:
         """The term before which nobody has led since before the first lists; None where somebody may have."""
         self.metrics = SchedulerMetrics(runtime.registry)
         self.elector = elector_of(runtime, leases)
-        self.api = fenced(Measured(client, RequestMetrics(runtime.registry)), self.elector)
+        self.api = fenced(measured, self.elector)
         identity = settings.resolved_identity()
         self.recorder = EventRecorder(self.api, controller=CONTROLLER, instance=identity)
         EventMetrics(runtime.registry, lambda: counts_of(self.recorder))
