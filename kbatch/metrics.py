@@ -21,6 +21,8 @@ _CALLS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 """Buckets of calls to the API server."""
 _WAITS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)
 """Buckets of what people wait for."""
+_QUEUE_WAITS: Final = (1, 10, 60, 300, 1800, 3600, 14400, 86400, 604800)
+"""The same where there is a series for each queue."""
 
 
 def process_metrics(registry: CollectorRegistry, process: str, version: str) -> None:
@@ -415,6 +417,26 @@ class SchedulerMetrics:
             "Age of the oldest group that waits; 0 if none does",
             registry=registry,
         )
+        self.queue_oldest: Final = Gauge(
+            "kbatch_scheduler_queue_oldest_waiting_seconds",
+            "The same by queue; - for all queues that do not exist",
+            ["queue"],
+            registry=registry,
+        )
+        self.queue_wait: Final = Histogram(
+            "kbatch_scheduler_queue_wait_seconds",
+            "From a PodGroup's creation to all of its minimum being bound, by queue",
+            ["queue"],
+            buckets=_QUEUE_WAITS,
+            registry=registry,
+        )
+        self.attempts: Final = Counter(
+            "kbatch_scheduler_attempts_total",
+            "Attempts at groups by how they ended: scheduled (its minimum is placed), waiting (tried against the nodes "
+            "in vain), error",
+            ["result"],
+            registry=registry,
+        )
         self.fragmentation: Final = Gauge(
             "kbatch_scheduler_fragmentation_ratio",
             "The part of what is idle that the pods that wait cannot use, of cpu and of extended resources: the mean "
@@ -455,6 +477,7 @@ class SchedulerMetrics:
             (self.nominations, ("written", "withdrawn", "failed")),
             (self.status_writes, ("ok", "conflict", "gone", "failed")),
             (self.reloads, ("ok", "refused")),
+            (self.attempts, ("scheduled", "waiting", "error")),
         ):
             for value in values:
                 counter.labels(value)
@@ -463,6 +486,11 @@ class SchedulerMetrics:
             for result in ("ok", "refused"):
                 self.evictions.labels(action, result)
         registry.register(_KubeBatchNames(self))
+
+    def forget_queue(self, queue: str) -> None:
+        """Drop all series of a queue that is gone."""
+        for metric in (self.queue_oldest, self.queue_wait):
+            metric.remove_by_labels({"queue": queue})
 
 
 class _KubeBatchNames(Collector):

@@ -155,6 +155,18 @@ ROWS: Final = (
             ),
             Panel("Pod: created to bound", _quantiles("kbatch_scheduler_pod_wait_seconds"), unit="s"),
             Panel("Group: created to scheduled", _quantiles("kbatch_scheduler_group_wait_seconds"), unit="s"),
+            Panel(
+                "The same by queue, p99",
+                _quantiles("kbatch_scheduler_queue_wait_seconds", "queue", "{{queue}}")[1:],
+                unit="s",
+            ),
+            Panel(
+                "Oldest waiting group by queue",
+                (Query("max by (queue) (kbatch_scheduler_queue_oldest_waiting_seconds)", "{{queue}}"),),
+                unit="s",
+                text="`-` stands for queues that do not exist.",
+            ),
+            Panel("Attempts at groups", (_rate("kbatch_scheduler_attempts_total", "result"),), unit="ops"),
         ),
     ),
     Row(
@@ -303,8 +315,8 @@ ROWS: Final = (
             Panel("Requests by resource", (_rate("kbatch_requests_total", "verb, resource"),), unit="reqps", width=12),
             Panel("Requests by outcome", (_rate("kbatch_requests_total", "outcome"),), unit="reqps", width=12),
             Panel(
-                "Attempts that failed, by code",
-                (_rate("kbatch_request_attempts_total", "code, resource", '{code!~"2.."}'),),
+                "Attempts by code",
+                (_rate("kbatch_request_attempts_total", "code"),),
                 unit="reqps",
                 width=12,
                 text="Also those that were repeated and then went well, such as 429, and the Lease's.",

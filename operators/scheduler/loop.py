@@ -37,8 +37,8 @@ from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
 from operators.scheduler.cache import Cache
 from operators.scheduler.packed import Packed
+from operators.scheduler.standing import Standing
 from operators.scheduler.story import Story
-from operators.scheduler.tally import Tally
 
 _log = logging.getLogger(__name__)
 
@@ -138,10 +138,8 @@ class Scheduler:
         self._why = ""
         self._started = 0
         self._story = Story()
-        self._reasons: set[str] = set()
-        self._tally = Tally()
+        self._standing = Standing(cache.model, metrics, wall)
         self._packed = Packed(metrics)
-        metrics.oldest.set_function(self._oldest_age)
 
     def resume(self, state: CycleState) -> None:
         """Go on from this state, before the first cycle."""
@@ -241,7 +239,9 @@ class Scheduler:
             self._left(item.state, policy)
             self._starts(self._now, report, item.planned)
             self.cycles += 1
-            self._count(report)
+            self._standing.take(self._now, report)
+            placed = {one.group for one in transactions if one.binds}
+            self._standing.attempted(report, placed, item.errors)
             for error in item.errors:
                 self._metrics.group_errors.labels(error.phase).inc()
                 self._failed(error)
@@ -277,30 +277,6 @@ class Scheduler:
             counter.labels("evict").inc(len(transaction.evictions))
         for nomination in transaction.nominations:
             counter.labels("nominate" if nomination.node else "withdraw").inc()
-
-    def _oldest_age(self) -> float:
-        oldest = self._tally.oldest
-        return 0.0 if oldest is None else max(0.0, self._wall() - oldest / SECOND)
-
-    def _count(self, report: Report) -> None:
-        """Take over what has changed of how many groups wait, and why; costs what there is a verdict of."""
-        metrics, jobs = self._metrics, self._cache.model.jobs
-        if report.whole:
-            self._tally = Tally()
-        tally = self._tally
-        for key in report.gone:
-            tally.drop(key)
-        for key, verdict in report.verdicts.items():
-            job = jobs.get(key)
-            tally.put(key, verdict, job.created if job is not None else self._now)
-        metrics.avoiding.set(len(self._cache.model.bad_nodes))
-        metrics.groups.labels("scheduled").set(tally.scheduled)
-        metrics.groups.labels("waiting").set(tally.waiting)
-        for code in self._reasons - tally.reasons.keys():
-            metrics.waiting.labels(code).set(0)
-        for code, count in tally.reasons.items():
-            metrics.waiting.labels(code).set(count)
-        self._reasons |= tally.reasons.keys()
 
 
 class _Slices:

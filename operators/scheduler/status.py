@@ -331,6 +331,9 @@ class StatusWriter:
             created = datetime.fromisoformat(written.metadata.creation_timestamp)
             waited = (datetime.now(UTC) - created).total_seconds() - (self._clock() - since)
             self._metrics.group_seconds.observe(max(0.0, waited))
+            record = self._cache.model.queues.get(written.spec.queue or self._cache.model.default_queue)
+            if record is not None and record.queue is not None:  # a series for each name that a user may think of: no
+                self._metrics.queue_wait.labels(record.name).observe(max(0.0, waited))
         self._cache.observed(written)
         return True
 

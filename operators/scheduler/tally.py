@@ -20,7 +20,9 @@ class Tally:
         self.reasons: Counter[str] = Counter()
         self._codes: dict[str, str | None] = {}
         """Why each group waits; None: it is placed."""
-        self._ages = Ages()
+        self._ages: dict[str, Ages] = {}
+        self._queues: dict[str, str] = {}
+        """Of those that wait."""
         self._scheduled = 0
 
     @property
@@ -36,11 +38,16 @@ class Tally:
     @property
     def oldest(self) -> int | None:
         """When the oldest group that waits was created, in microseconds; None: none waits."""
-        found = self._ages.oldest()
+        return min((at for at in map(self.oldest_of, self._ages) if at is not None), default=None)
+
+    def oldest_of(self, queue: str) -> int | None:
+        """The same of one queue."""
+        ages = self._ages.get(queue)
+        found = ages.oldest() if ages is not None else None
         return found[0] if found is not None else None
 
-    def put(self, key: str, verdict: Verdict, created: int) -> None:
-        """The verdict stands for the group from now on."""
+    def put(self, key: str, verdict: Verdict, created: int, queue: str) -> None:
+        """The verdict stands for the group of this queue from now on."""
         code: str | None = None
         if not verdict.scheduled:
             code = verdict.reason.code if verdict.reason is not None else ""
@@ -51,7 +58,8 @@ class Tally:
             self._scheduled += 1
         else:
             self.reasons[code] += 1
-            self._ages.put((created, key))
+            self._queues[key] = queue
+            self._ages.setdefault(queue, Ages()).put((created, key))
 
     def drop(self, key: str) -> None:
         """Nothing stands for the group any more."""
@@ -64,4 +72,4 @@ class Tally:
         self.reasons[code] -= 1
         if not self.reasons[code]:
             del self.reasons[code]
-        self._ages.drop(key)
+        self._ages[self._queues.pop(key)].drop(key)

@@ -780,3 +780,21 @@ async def test_a_start_that_nobody_knows_is_said_to_be_unknown() -> None:
         finish(writer.report(Report(to_start(None, "unknown"))))
         await until(lambda: len(api.calls) == 1 and not writer.pending)
         assert api.calls[0].body["status"]["estimatedStart"] == {"basis": "unknown"}
+
+
+@pytest.mark.parametrize(("named", "counted"), [("default", {"default": 1}), ("typo", {})])
+async def test_how_long_a_group_has_waited_is_told_by_queues_that_exist(named: str, counted: dict[str, int]) -> None:
+    one = group("g")
+    one.spec.queue = named
+    api, cache = FakeApi(), cache_with(queue(), one, *placed())
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report(whole())))
+        assert await writer.drain(2)
+    assert len(api.made("PATCH", END)) == 1
+    waits = {
+        sample.labels["queue"]: sample.value
+        for family in writer._metrics.queue_wait.collect()
+        for sample in family.samples
+        if sample.name.endswith("_count")
+    }
+    assert waits == counted
