@@ -149,6 +149,17 @@ async def serve(runtime: Runtime[SchedulerSettings]) -> None:
         await _Assembly(runtime, client, leases, Measured(client, requests), agent).run()
 
 
+def own_pod(settings: SchedulerSettings) -> Regarding:
+    """The pod that this process runs in, for Events, as the chart tells it; `kubectl describe` asks by the uid."""
+    return Regarding(
+        "v1",
+        "Pod",
+        os.environ.get("POD_NAMESPACE") or settings.resolved_lease_namespace(),
+        os.environ.get("POD_NAME") or settings.resolved_identity(),
+        os.environ.get("POD_UID", ""),
+    )
+
+
 class _Assembly:
     """The parts of one scheduler."""
 
@@ -167,12 +178,7 @@ class _Assembly:
         identity = settings.resolved_identity()
         self.recorder = EventRecorder(self.api, controller=CONTROLLER, instance=identity)
         EventMetrics(runtime.registry, lambda: counts_of(self.recorder))
-        self.self_ = Regarding(
-            "v1",
-            "Pod",
-            os.environ.get("POD_NAMESPACE") or settings.resolved_lease_namespace(),
-            os.environ.get("POD_NAME") or identity,
-        )
+        self.self_ = own_pod(settings)
         self.log = DecisionLog(
             settings.decision_log,
             scheduler_name=settings.scheduler_name,

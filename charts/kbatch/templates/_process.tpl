@@ -72,6 +72,8 @@ spec:
               valueFrom: {fieldRef: {fieldPath: metadata.name}}
             - name: POD_NAMESPACE
               valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+            - name: POD_UID
+              valueFrom: {fieldRef: {fieldPath: metadata.uid}}
             - name: BIND_ADDRESS
               value: {{ $root.Values.bindAddress | quote }}
             {{- range $port := list "health" "metrics" "webhook" }}

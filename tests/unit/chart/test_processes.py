@@ -148,12 +148,14 @@ def test_environment_names_every_port_address_and_the_pod_itself(default: Any, c
     assert set(environment) == {
         "POD_NAME",
         "POD_NAMESPACE",
+        "POD_UID",
         "BIND_ADDRESS",
         *(f"{port.upper()}_PORT" for port in ports),
     }
     assert environment["BIND_ADDRESS"]["value"] == "0.0.0.0"  # noqa: S104
     assert environment["POD_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert environment["POD_NAMESPACE"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert environment["POD_UID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
