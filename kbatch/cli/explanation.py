@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
@@ -14,9 +14,12 @@ from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
-from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, Kind
+from kbatch.kube.kinds import NODES, PODGROUPS, PODS, QUEUES, Kind
 from kbatch.kube.lists import list_all
 from kbatch.model.bad_nodes import avoided
+
+if TYPE_CHECKING:
+    from kbatch.simulator.closeness import Stand
 
 USUAL_NAME: Final = "kube-batch"
 """spec.schedulerName of the pods that kbatch schedules, where the installation does not set another."""
@@ -62,6 +65,7 @@ class Explanation:
         stalled: reason and message of what keeps the operator from making its pods or objects; None for nothing.
         broken: what becomes of it, where it has run and lost members; empty for any other.
         avoids: the nodes that it avoids, as too many of its pods failed there.
+        stands: where it stands in the network, and then each of its roles, if it asks to stand close together.
         elsewhere: where pods are missing, what is to be said of those that name it for another scheduler.
     """
 
@@ -79,6 +83,7 @@ class Explanation:
     avoids: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    stands: tuple[Stand, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -94,6 +99,7 @@ class Explanation:
             "queue": None if self.queue is None else self.queue.json(),
             "members": self.members,
             "roles": [role.json() for role in self.roles],
+            "topology": [{"role": stand.role or None, **stand.json()} for stand in self.stands],
             "broken": self.broken or None,
             "avoids": list(self.avoids),
             "notPermitted": list(self.hidden),
@@ -123,6 +129,11 @@ class Explanation:
             yield f"           {each}"
         for role in self.roles:
             yield f"  role     {role.name}: {role.placed} of {role.bounds} placed"
+        for stand in self.stands:
+            pods = f"role {stand.role}" if stand.role else "all pods"
+            place = "the cluster" if stand.level == "cluster" else f"{stand.level} {stand.domain}"
+            where = f"{'on' if stand.level == 'node' else 'in'} {place}"
+            yield f"  stands   {pods}: {where}, {stand.hops} hops at most ({stand.pods} placed)"
         if self.queue is not None:
             yield (
                 f"  queue    {self.queue.name} ({self.queue.state}, weight {self.queue.weight}): "
@@ -130,7 +141,8 @@ class Explanation:
                 f"asks for {_amounts(self.queue.requested)}"
             )
         for what in self.hidden:
-            yield f"  {what.split()[0].lower():8} {what.split()[1]}: not permitted (you may not get {what})"
+            kind, _, name = what.partition(" ")
+            yield f"  {kind.lower():8} {f'{name}: ' if name else ''}not permitted (you may not get {what})"
 
 
 async def gather(client: Api, namespace: str, name: str) -> Explanation:
@@ -168,6 +180,14 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         if error.status != 403:
             raise
         queue, hidden = None, (f"Queue {row.queue}",)
+    stands: tuple[Stand, ...] = ()
+    if any(pod.spec.node_name for pod in pods):
+        try:
+            stands = await _stands(client, group, pods)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            hidden = (*hidden, "Nodes")
     condition = conditions.find(group.status.conditions, conditions.SCHEDULED)
     stalled = conditions.find(group.status.conditions, conditions.STALLED)
     if row.over:
@@ -196,6 +216,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         avoids=tuple(sorted(avoided(group.status.node_failures or (), group.spec.bad_node_limit))),
         hidden=hidden,
         elsewhere=tuple(_of_other_schedulers(pods)) if row.reason == "NotEnoughTasks" else (),
+        stands=stands,
     )
 
 
@@ -257,6 +278,32 @@ def _start(start: EstimatedStart) -> str:
         return "room is kept for it, and nobody knows when all of it comes free"
     latest = f", nine times out of ten by {start.latest}" if start.latest not in (None, start.time) else ""
     return f"{start.time}{latest} (by {start.basis})"
+
+
+async def _stands(client: Api, group: PodGroup, pods: list[Pod]) -> tuple[Stand, ...]:
+    """Where the group's pods stand by the levels of the installed scheduler; nothing where these are not known."""
+    from kbatch.api.configuration import ConfigurationError
+    from kbatch.cli.configuration import installed, load
+    from kbatch.model.cluster import ClusterModel
+    from kbatch.model.events import Upsert
+    from kbatch.simulator.closeness import asks_for_it, levels_of, stands_of
+
+    if not asks_for_it(group):
+        return ()
+    try:
+        configuration = await installed(client)
+        levels = levels_of(load(None, configuration)[1]) if not isinstance(configuration, str) else None
+    except ConfigurationError:
+        return ()
+    if levels is None:
+        return ()
+    model = ClusterModel()
+    for node in await list_all(client, NODES):
+        model.apply(Upsert(node))
+    model.apply(Upsert(group))
+    for pod in pods:
+        model.apply(Upsert(pod))
+    return stands_of(model, levels, f"{group.metadata.namespace}/{group.metadata.name}")
 
 
 def _phase(pod: Pod) -> str:

@@ -555,6 +555,41 @@ def test_what_if_without_the_plugin_says_that_nothing_acts_on_topology(
     assert "nothing acts on topology: the plugin topology is not configured" in result.stderr
 
 
+def standing(answers: dict[str, Any], *nodes: str) -> None:
+    """The group team/big runs on these nodes, its first pod as a launcher, and has topology."""
+    roles = [{"name": "launcher", "minMember": 1}, {"name": "worker", "minMember": 1}]
+    spec = {**WAITING["spec"], "topology": {"maxHops": 4}, "subGroups": roles}
+    answers[f"{ROOT}/namespaces/team/podgroups/big"] = {**WAITING, "spec": spec}
+    pods = [pod(f"big-{at}", node=name, role="worker" if at else "launcher") for at, name in enumerate(nodes)]
+    answers["/api/v1/namespaces/team/pods"] = a_list(pods)
+
+
+def test_explain_says_where_a_group_stands(ask: Any, network: dict[str, Any]) -> None:
+    standing(network, "a1", "b1", "b2")
+    lines = [line for line in ask("explain", "team/big").stdout.splitlines() if line.startswith("  stands")]
+    assert lines == [
+        "  stands   all pods: in the cluster, 4 hops at most (3 placed)",
+        "  stands   role launcher: on node a1, 0 hops at most (1 placed)",
+        "  stands   role worker: in rack b, 2 hops at most (2 placed)",
+    ]
+    found = json.loads(ask("explain", "team/big", "-o", "json").stdout)["topology"]
+    assert found[2] == {"role": "worker", "pods": 2, "hops": 2, "level": "rack", "domain": "b"}
+
+
+def test_explain_says_that_it_may_not_see_where_a_group_stands(ask: Any, network: dict[str, Any]) -> None:
+    standing(network, "a1", "b1")
+    network["/api/v1/nodes"] = FORBIDDEN
+    result = ask("explain", "team/big")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "  nodes    not permitted (you may not get Nodes)" in result.stdout.splitlines()
+
+
+def test_explain_says_nothing_of_topology_that_nothing_acts_on(ask: Any, network: dict[str, Any]) -> None:
+    standing(network, "a1", "b1")
+    network["/api/v1/configmaps"] = a_list([installed("a")])
+    assert "  stands" not in ask("explain", "team/big").stdout
+
+
 def test_explain_a_group_that_waits_for_its_rack(ask: Any, server: ThreadingHTTPServer) -> None:
     message = "3 of 4 pods of role worker fit within 2 hops of one another, in rack b1/a; raise topology.maxHops"
     apart = {"type": "Scheduled", "status": "False", "reason": "TopologyUnsatisfied", "message": message}
