@@ -186,6 +186,7 @@ def read_history(lines: Iterable[bytes]) -> History:
 class _Reading:
     history: History
     now: int = 0
+    decided: tuple[msgspec.Raw, ...] = ()
     here: dict[str, Life] = field(default_factory=dict)
     stays: dict[Key, Stay] = field(default_factory=dict)
     entered: dict[str, int] = field(default_factory=dict)
@@ -216,7 +217,9 @@ class _Reading:
                 self._remove((delta.kind, delta.namespace, delta.name))
             else:
                 self._pod_gone(f"{delta.namespace}/{delta.name}")
-        for raw in cycle.decisions:
+        if not cycle.same:
+            self.decided = cycle.decisions
+        for raw in self.decided:
             decision = _decisions.decode(raw)
             if decision.transaction is not None:
                 for bind in decision.transaction.binds:

@@ -8,12 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from kbatch.api.configuration import parse
-from kbatch.api.objects import PodGroup, SchedulingGate
+from kbatch.api.objects import OwnerReference, Pod, PodGroup, SchedulingGate
 from kbatch.cli.main import app
 from kbatch.closed_loop.comparison import Comparison, compare
 from kbatch.closed_loop.history import read_history
@@ -202,7 +203,7 @@ def test_pods_that_went_with_their_group_run_as_long_and_their_group_is_not_dele
     heard.cycle()
     heard.cycle()
     heard.model.apply(Delete(PodGroup, "ns", "serve"))
-    heard.model.apply(Delete(type(pod_of("x")), "ns", "serve-0"))
+    heard.model.apply(Delete(Pod, "ns", "serve-0"))
     heard.cycle()
     (log,) = heard.sink.logs
     world = world_of(read_history(log))
@@ -210,6 +211,65 @@ def test_pods_that_went_with_their_group_run_as_long_and_their_group_is_not_dele
     end = world.recorded.ends["ns/serve-0"]
     assert end is not None
     assert (end.after, end.how.name) == (3 * SECOND, "SUCCEEDED")
+
+
+def test_members_of_templates_are_made_as_long_after_their_groups_turn() -> None:
+    heard = live()
+    made = msgspec.convert(templated("made", "default", 2), PodGroup)
+    made.metadata.namespace, made.metadata.uid = "ns", "uid-made"
+    made.spec.min_resources = {"cpu": "2"}
+    heard.model.apply(Upsert(made))
+    heard.cycle()
+    heard.cycle()
+    owner = OwnerReference(kind="PodGroup", name="made", uid="uid-made", controller=True)
+    for number in range(2):
+        pod = pod_of(f"made-w-{number}", group="made")
+        pod.metadata.owner_references = (owner,)
+        pod.metadata.labels = {"kbatch.dev/sub-group": "w"}
+        heard.model.apply(Upsert(pod))
+    heard.cycle()
+    (log,) = heard.sink.logs
+    world = world_of(read_history(log))
+    assert not any(isinstance(one.obj, Pod) for one in world.objects), "the simulator makes them"
+    assert world.recorded.delays == {"ns/made": 2 * SECOND}
+    (start,) = under(log, TEXT).starts
+    assert (start.recorded, start.new) == (2 * SECOND, 2 * SECOND)
+
+
+def test_a_bind_and_an_eviction_that_were_refused_did_not_happen() -> None:
+    heard = live()
+    for obj in (group_of("a"), pod_of("a-0", group="a"), group_of("b"), pod_of("b-0", group="b", node="n2")):
+        heard.model.apply(Upsert(obj))
+    heard.cycle()
+    heard.model.forget("ns/a-0", "uid-a-0")
+    heard.model.evicting("ns/b-0", "uid-b-0")
+    heard.model.not_evicting("ns/b-0", "uid-b-0")
+    heard.cycle(assume=False)
+    (log,) = heard.sink.logs
+    lives = {life.pod.metadata.name: life for life in read_history(log).lives}
+    assert lives["a-0"].bound == heard.now, "bound by the cycle after"
+    assert lives["b-0"].evicted is None
+    assert lives["b-0"].ran
+
+
+def test_pods_of_other_schedulers_come_to_their_nodes_and_go_as_they_did() -> None:
+    heard = live()
+    foreign = pod_of("foreign", node="n1")
+    foreign.spec.scheduler_name = "default-scheduler"
+    heard.cycle()
+    heard.model.apply(Upsert(foreign))
+    heard.cycle()
+    heard.cycle()
+    heard.model.apply(Delete(Pod, "ns", "foreign"))
+    heard.cycle()
+    (log,) = heard.sink.logs
+    found = [
+        (one.arrival, one.departure, one.obj.spec.node_name)
+        for one in world_of(read_history(log)).objects
+        if isinstance(one.obj, Pod)
+    ]
+    assert found == [(SECOND, 3 * SECOND, "n1")]
+    assert under(log, TEXT).starts == ()
 
 
 def _file(folder: Path, log: list[bytes]) -> str:
