@@ -34,6 +34,7 @@ from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import bind, get
 from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
+from operators.scheduler.bind_failures import BindFailures
 from operators.scheduler.cache import Cache
 from operators.scheduler.nominating import nominate
 from operators.scheduler.pauses import FIRST, Pauses
@@ -114,6 +115,7 @@ class Binder:
         self._providing: set[asyncio.Task[None]] = set()
         self._failing: dict[str, _Failing] = {}
         self._pauses = Pauses(clock)
+        self._failures = BindFailures(clock)
         self._timers: dict[asyncio.TimerHandle, int] = {}
         """Until when pods whose bind failed keep their room, and how many they are."""
 
@@ -151,6 +153,7 @@ class Binder:
     async def run(self) -> None:
         """Bind what is begun, until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._failures.run(), name="failed binds")
             for number in range(self._parallelism):
                 group.create_task(self._worker(), name=f"bind {number}")
 
@@ -360,7 +363,8 @@ class Binder:
         if found.one.uid != one.uid:
             found.since, found.failures = self._clock(), 0
         found.one, found.failures, found.why = one, found.failures + 1, str(error)
-        _log.warning("bind of %s to %s failed: %s", one.pod, one.node, error)
+        task = self._cache.model.tasks.get(one.pod)
+        self._failures.note(one, task.job if task is not None else "", error)
         regarding = Regarding("v1", "Pod", namespace, name, one.uid)
         self._recorder.warning(regarding, "BindFailed", "Binding", f"bind to node {one.node} failed: {error}")
 

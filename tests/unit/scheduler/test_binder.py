@@ -10,6 +10,7 @@ import pytest
 
 from kbatch.api.objects import Node, Pod, PodCondition, Taint
 from kbatch.engine import Bind, Transaction
+from kbatch.kube.errors import ApiError
 from kbatch.kube.events import EventRecorder
 from kbatch.model.events import Delete, Unreadable
 from operators.scheduler.cache import Cache
@@ -160,3 +161,18 @@ async def test_that_a_pod_is_scheduled_is_counted_where_there_is_no_room_to_tell
         dispatcher.submit(binding("b"))
         await until(lambda: result(dispatcher, "ok") == 2)
         assert dispatcher._metrics.events_dropped._value.get() == 1
+
+
+async def test_retries_of_a_bind_that_a_webhook_denies_make_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    api = FakeApi()
+    api.on("POST", "/binding", ApiError(403, "Forbidden", "admission webhook denied the request"))
+    pods = [pod(f"p{number}") for number in range(5)]
+    for one in pods:
+        api.on("GET", f"/pods/{one.metadata.name}", msgspec.json.encode(one))
+    async with dispatching(api, cache_with(queue(), group(), node("n", cpu="100"), *pods)) as dispatcher:
+        for one in pods:
+            dispatcher.submit(binding(one.metadata.name))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert sum(record.getMessage().startswith("bind of") for record in caplog.records) == 1
+    (summed,) = [record for record in caplog.records if record.getMessage() == "binds failed again"]
+    assert vars(summed)["count"] == 4
