@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -75,24 +75,33 @@ def _failing(checks: Mapping[str, Check]) -> dict[str, str]:
 
 
 class HealthServer:
-    """Serves /healthz and /readyz on one port and /metrics on another (or the same); an async context manager.
+    """Serves /healthz and /readyz on one port, /metrics and /configz on another (or the same).
 
-    After entering, `health_port` and `metrics_port` are the real ports, also where 0 was asked for.
+    `configz` gives what /configz answers, as data for JSON. After entering, `health_port` and `metrics_port` are the
+    real ports, also where 0 was asked for.
     """
 
     def __init__(
-        self, health: Health, registry: CollectorRegistry, *, address: str, health_port: int, metrics_port: int
+        self,
+        health: Health,
+        registry: CollectorRegistry,
+        *,
+        address: str,
+        health_port: int,
+        metrics_port: int,
+        configz: Callable[[], Any] = dict,
     ) -> None:
         self._health = health
         self._registry = registry
         self._address = address
+        self._say = configz
         self.health_port = health_port
         self.metrics_port = metrics_port
         self._runners: list[web.AppRunner] = []
 
     async def __aenter__(self) -> Self:
         probes = [web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)]
-        metrics = [web.get("/metrics", self._metrics)]
+        metrics = [web.get("/metrics", self._metrics), web.get("/configz", self._configz)]
         try:
             if self.health_port == self.metrics_port != 0:
                 await self._serve([*probes, *metrics], self.health_port)
@@ -133,6 +142,9 @@ class HealthServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _configz(self, _: web.Request) -> web.Response:
+        return web.Response(text=json.dumps(self._say(), default=str), content_type="application/json")
 
 
 class PortTakenError(OSError):

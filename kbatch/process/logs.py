@@ -143,8 +143,12 @@ def configure(*, level: str, style: str, stream: TextIO | None = None) -> None:
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(level.upper())
-    if level != "debug":
-        for name in _CHATTY:
-            logging.getLogger(name).setLevel(logging.WARNING)
+    set_level(level)
     logging.captureWarnings(capture=True)
+
+
+def set_level(level: str) -> None:
+    """The least severe lines that are written from now on: debug, info, warning or error."""
+    logging.getLogger().setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)

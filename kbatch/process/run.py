@@ -28,6 +28,7 @@ from kbatch.kube.depth import allow_deep_objects
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
 from kbatch.process import logs, memory, turns
+from kbatch.process.diagnosis import Diagnosis, answering
 from kbatch.process.health import Health, HealthServer
 from kbatch.process.settings import ProcessSettings, parse_or_exit
 
@@ -85,6 +86,7 @@ class Runtime(Generic[SettingsT]):
         health: where checks are added.
         registry: where metrics are registered.
         stopping: set when a stop was asked for; `serve` then returns when its work is done.
+        diagnosis: where is added what the process can be asked about.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Runtime(Generic[SettingsT]):
     health: Health
     registry: CollectorRegistry
     stopping: asyncio.Event
+    diagnosis: Diagnosis = dataclasses.field(default_factory=Diagnosis)
 
     @property
     def user_agent(self) -> str:
@@ -149,6 +152,7 @@ async def run(
         address=settings.bind_address,
         health_port=settings.health_port,
         metrics_port=settings.metrics_port,
+        configz=lambda: runtime.diagnosis.configz(name, version(), settings),
     )
     try:
         async with server:
@@ -158,7 +162,7 @@ async def run(
                 version(),
                 extra={"health_port": server.health_port, "metrics_port": server.metrics_port},
             )
-            with _signals(runtime.stopping, on_stop):
+            with _signals(runtime.stopping, on_stop), answering(runtime.diagnosis, settings.log_level):
                 await _until_stopped(serve(runtime), runtime.stopping)
     except Exception as error:  # noqa: BLE001 - whatever it was: say it, and end with a status that gets us restarted
         expected = _sentences(error)

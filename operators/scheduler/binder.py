@@ -17,7 +17,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -149,6 +149,18 @@ class Binder:
             if found is not None and task is not None and found.since <= late and task.uid == found.one.uid:
                 return BindFailed(pod, found.one.node, found.failures, found.why)
         return None
+
+    def parts(self) -> Mapping[str, Callable[[], Iterable[str]]]:
+        """By name what a dump says of binds."""
+        return {
+            "binds waiting": lambda: (f"{each.one.pod}={each.one.node}" for _, _, each in self._queue),
+            "binds failing": lambda: (
+                f"{found.one.pod}={found.one.node} {found.failures} times: {found.why}"
+                for found in self._failing.values()
+            ),
+            "volumes being made": lambda: (task.get_name() for task in self._providing),
+            "pods paused": self._pauses.described,
+        }
 
     async def run(self) -> None:
         """Bind what is begun, until cancelled."""

@@ -13,7 +13,7 @@ import functools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -350,6 +350,16 @@ class Cache:
             for task in job.tasks.values()
         )
         return placed >= job.minimum
+
+    @property
+    def evictions(self) -> Collection[str]:
+        """The pods of which the eviction is decided and which are not gone."""
+        return self._leaving.keys()
+
+    @property
+    def unwritten(self) -> Collection[str]:
+        """The groups of which something is decided that the API server does not say yet."""
+        return self._decided.keys()
 
     @property
     def assumed(self) -> int:

@@ -67,6 +67,10 @@ class ConfigurationFile:
         """What the policy in force was read from; empty while there is none."""
         return self._text
 
+    def described(self) -> dict[str, str | None]:
+        """For /configz: the file, what is in force, and what is wrong with a newer one."""
+        return {"file": str(self._path), "inForce": self._text or None, "problem": self._problem}
+
     def problem(self) -> str | None:
         """What is wrong with the newest file, whether or not an older one is in force; None if it is in force."""
         return self._problem

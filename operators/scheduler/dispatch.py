@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kbatch.api.reasons import BindFailed
@@ -88,6 +88,10 @@ class Dispatcher:
     def paused_until(self) -> float | None:
         """When the next group whose plan failed may plan again, on the monotonic clock; None if none waits."""
         return self._plans.paused_until()
+
+    def parts(self) -> Mapping[str, Callable[[], Iterable[str]]]:
+        """By name what a dump says of decisions that are not carried out yet."""
+        return {**self._binder.parts(), **self._plans.parts()}
 
     def submit(self, transaction: Transaction) -> bool:
         """Begin to carry out a transaction; False where its group is left alone because its last plan failed."""

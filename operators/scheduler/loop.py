@@ -141,6 +141,11 @@ class Scheduler:
         self._standing = Standing(cache.model, metrics, wall)
         self._packed = Packed(metrics)
 
+    @property
+    def state(self) -> CycleState:
+        """What the last cycle has left to the next."""
+        return self._state
+
     def resume(self, state: CycleState) -> None:
         """Go on from this state, before the first cycle."""
         self._state = state

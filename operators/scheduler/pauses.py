@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +59,11 @@ class Pauses:
         """Whether its pause is not over."""
         pause = self._pauses.get(key)
         return pause is not None and pause.until > self._clock()
+
+    def described(self) -> Iterator[str]:
+        """What is paused, and for how many seconds more."""
+        now = self._clock()
+        return (f"{key} for {pause.until - now:.1f} s" for key, pause in self._pauses.items() if pause.until > now)
 
     def next_end(self) -> float | None:
         """When the first of all pauses ends, on the clock; None where nothing is paused."""

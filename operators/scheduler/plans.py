@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kbatch.api.names import EVICTED_BY_ANNOTATION, EVICTED_FOR_ANNOTATION
@@ -95,6 +95,14 @@ class Plans:
     def paused_until(self) -> float | None:
         """When the next group whose plan failed may plan again, on the monotonic clock; None if none waits."""
         return self._pauses.next_end()
+
+    def parts(self) -> Mapping[str, Callable[[], Iterable[str]]]:
+        """By name what a dump says of plans."""
+        return {
+            "plans": lambda: (task.get_name() for task in self._running),
+            "groups paused": self._pauses.described,
+            "victims refused, by uid": self._refused.described,
+        }
 
     def begin(self, transaction: Transaction, before: Sequence[tuple[Nomination, str]]) -> None:
         """Begin to carry out a plan; `before`: with each nomination the pod's last one, or an empty text."""

@@ -61,6 +61,7 @@ from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.decision_log import DecisionLog
 from operators.scheduler.dispatch import Dispatcher
+from operators.scheduler.dump import parts_of
 from operators.scheduler.failing import FailingGroups
 from operators.scheduler.learned import LearnedKeeper
 from operators.scheduler.left_out import LeftOut
@@ -231,6 +232,10 @@ class _Assembly:
             starts=Starts(StartMetrics(runtime.registry)).take,
             left=self.learned.take,
         )
+
+        runtime.diagnosis.parts |= parts_of(self.cache, lambda: self.scheduler.state)
+        runtime.diagnosis.parts |= self.dispatcher.parts()
+        runtime.diagnosis.configuration["schedulerConfiguration"] = self.configuration.described
 
     async def run(self) -> None:
         health = self.runtime.health

@@ -32,6 +32,7 @@ async def test_a_new_file_comes_into_force_and_a_bad_one_does_not(tmp_path: Path
     assert "allocate" in refused[0]
     assert ":1:" in refused[0]
     assert file.problem() is not None
+    assert file.described() == {"file": str(path), "inForce": GOOD, "problem": file.problem()}
     assert file.missing() is None
     assert file._metrics.configuration_valid._value.get() == 0
     path.write_text(BETTER)
