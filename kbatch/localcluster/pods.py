@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +224,7 @@ def _field(deployment: Mapping[str, Any], path: str, pod_name: str) -> str:
     fields = {
         "metadata.name": pod_name,
         "metadata.namespace": deployment["metadata"]["namespace"],
+        "metadata.uid": str(uuid.uuid5(uuid.NAMESPACE_DNS, pod_name)),  # as no such pod exists
         "spec.serviceAccountName": template["spec"].get("serviceAccountName", "default"),
         "spec.nodeName": "localhost",
         "status.podIP": "127.0.0.1",

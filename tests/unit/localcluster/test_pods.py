@@ -64,6 +64,7 @@ def test_arguments_see_the_environment_and_its_mapped_ports() -> None:
                 {"name": "HEALTH_PORT", "value": "8081"},
                 {"name": "ADDRESS", "value": "127.0.0.1:$(HEALTH_PORT)"},
                 {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                 {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
                 {"name": "TIER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['tier']"}}},
             ],
@@ -77,6 +78,7 @@ def test_arguments_see_the_environment_and_its_mapped_ports() -> None:
     )  # fmt: skip
     assert spec.environment["KEY_password"] == "p"
     assert spec.environment["TIER"] == "x"
+    assert len(spec.environment["POD_UID"]) == 36
     assert spec.ports == {"health": 31001}
     assert spec.pod_name.startswith("kbatch-queue-")
     assert (spec.service_account, spec.grace, spec.component) == ("queue-account", 30.0, "queue")
@@ -143,7 +145,7 @@ def test_probes_ask_the_mapped_port() -> None:
         ({"livenessProbe": {"httpGet": {"port": "nowhere"}}}, "nowhere"),
         ({"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "no", "key": "k"}}}]}, "ConfigMap no"),
         ({"env": [{"name": "X", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]}, "resourceFieldRef"),
-        ({"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]}, "metadata.uid"),
+        ({"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}]}, "status.podIPs"),
     ],
 )
 def test_what_a_process_cannot_have_is_a_fault_of_the_chart(container: dict[str, Any], complaint: str) -> None:
