@@ -189,7 +189,7 @@ def test_groups_that_wait_are_not_written_again_and_again(plane: ControlPlane) -
     eventually(lambda: phases(plane, ["holds"])["Running"] == 1, 30, "two nodes are taken")
     names = {f"waits-{kind}": kind for kind in UNTIL_RUNNING}
     submit(plane, [one for name, kind in names.items() for one in documents(kind, name, cpu="16")])
-    for round_ in range(3):
+    for round_ in range(2):
         others = [f"passes-{round_}-{number}" for number in range(GROUPS)]
         submit(plane, [one for other in others for one in documents(PODS, other)])
         eventually(lambda: phases(plane, others)["Completed"] == GROUPS, 60, "the others end")  # noqa: B023

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from kbatch.api.objects import GroupTopology, SubGroup
 from tests.examples import examples
 from tests.reference.hops import Path, widest
 from tests.unit.engine.worlds import Simulation, group, node, pod, policy, queue, world
+
+pytestmark = pytest.mark.many
 
 POLICY = policy("""
 actions: "allocate, preempt"

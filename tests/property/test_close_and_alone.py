@@ -5,6 +5,7 @@ and comes again; the memo changes nothing, and the world comes to rest.
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from kbatch.model.domains import domains
 from kbatch.model.tasks import Task
 from tests.property.test_engine import ONE_TIER, Checked, Remembering, World, relaxed, worlds
 from tests.unit.engine.worlds import EVERYTHING, Decisions, policy
+
+pytestmark = pytest.mark.many
 
 LEVELS = ("rack",)
 _CONFIGURED = "{name: nodeorder}, {name: topology, arguments: {levels: rack}}"

@@ -210,7 +210,10 @@ class _Before:
         self.victims_of = {
             key: (job.disruption, job.priority, job.queue, job.gang, job.minimum) for key, job in model.jobs.items()
         }
-        self.nominated = {key for key, task in model.tasks.items() if task.nominated and task.pending}
+        # A nomination to a node that is gone holds nothing.
+        self.nominated = {
+            key for key, task in model.tasks.items() if task.nominated in model.nodes and task.pending
+        }  # fmt: skip
         self.evicted: list[str] = []
         self.where = {key: task.node or task.nominated for key, task in model.tasks.items()}
         self.classes = {key: (task.cls.id, dict(task.cls.needs)) for key, task in model.tasks.items()}

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,8 @@ from kbatch.times import HOUR, SECOND
 from tests.property.test_engine import Checked, World, relaxed, worlds
 from tests.unit.engine.test_flow import flow
 from tests.unit.engine.worlds import group, node, pod, queue, run, world
+
+pytestmark = pytest.mark.many
 
 START = 1_767_225_600 * SECOND
 amounts = st.one_of(st.integers(0, 20), st.integers(0, 10**6 * MILLION))

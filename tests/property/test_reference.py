@@ -13,6 +13,8 @@ from tests.reference.brute import Goal, Search, goal_of, solve
 from tests.reference.compare import describe, tally
 from tests.reference.world import HOST, ZONE, Case, Machine, Members, Part, Shape, Spread, Standing, Term, draw
 
+pytestmark = pytest.mark.many
+
 CASES = 60
 LEAST = {"place": 0.995, "reclaim": 0.995, "preempt": 0.995}
 """The part of the gangs that the reference places which the engine must place: what it reaches, to be raised."""

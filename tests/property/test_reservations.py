@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from kbatch.times import SECOND
 from tests.property.test_engine import CLASSES, POLICIES, Remembering, World, relaxed, worlds
 from tests.property.test_memo import HOST, STYLES, ZONE, styled
 from tests.unit.engine.worlds import EPOCH, Decisions, group, node, pod, queue, stamp
+
+pytestmark = pytest.mark.many
 
 _MOST_CYCLES = 12
 """Cycles in which a world that nobody disturbs has come to rest."""

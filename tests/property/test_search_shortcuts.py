@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,8 @@ from tests.property.test_engine import relaxed as few
 from tests.property.test_memo import HOST, STYLES, ZONE, coupled, styled
 from tests.property.test_victims_help import contested
 from tests.unit.engine.worlds import Simulation
+
+pytestmark = pytest.mark.many
 
 relaxed = settings(few, max_examples=examples(80))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from kbatch.api.reasons import ClusterTooSmall, TopologyUnsatisfied
 from tests.examples import examples
 from tests.reference.hops import Part, Path, best, widest
 from tests.unit.engine.worlds import group, node, pod, policy, queue, run, world
+
+pytestmark = pytest.mark.many
 
 POLICY = policy("""
 actions: allocate

@@ -46,6 +46,20 @@ PROMTOOL = shutil.which("promtool")
 needs_prometheus = pytest.mark.skipif(
     PROMETHEUS is None or PROMTOOL is None, reason="prometheus is not installed (apt-get install prometheus)"
 )
+LEFT_OUT = {
+    "kbatch_scheduler_queue_flow",
+    "kbatch_scheduler_queue_usage",
+    "kbatch_scheduler_queue_fair_share",
+    "kbatch_scheduler_queue_excess_charged_seconds",
+    "kbatch_scheduler_queue_excess_budget_seconds",
+    "kbatch_scheduler_planned_starts",
+    "kbatch_scheduler_planned_start_outcomes_total",
+    "kbatch_scheduler_start_estimates",
+    "kbatch_scheduler_start_estimates_held_total",
+    "kbatch_scheduler_start_error_seconds",
+}
+"""Of what the shipped configuration leaves out (flow, planned starts, estimates): known, but without a series here. That
+of flow is read off a scheduler that has it in `scenarios/test_time.py`."""
 RANGE = "60s"
 """What stands for Grafana's windows: longer than the run's traffic is quiet."""
 
@@ -175,11 +189,17 @@ def test_every_panel_shows_something(run: Run) -> None:
     looks = itertools.count()
     run.installed.ensure_nodes(4)
 
+    exposition = run.exposition("scheduler")
+    for name in LEFT_OUT:
+        assert f"# TYPE {name} " in exposition, f"the scheduler knows no metric {name}"
+
     def look() -> bool:
         # A series that begins with its whole traffic has no rate: something small must happen after its first scrape.
         run.installed.create_all(gang(f"again-{next(looks)}", 1, cpu="100m"))
         empty.clear()
         for title, expression in dashboards.queries():
+            if {name.removesuffix("_bucket") for name in dashboards.names_in(expression)} <= LEFT_OUT:
+                continue
             result = run.query(substituted(expression))
             values = [float(series["value"][1]) for series in result]
             if not values or all(math.isnan(value) for value in values):

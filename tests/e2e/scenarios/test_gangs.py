@@ -51,7 +51,7 @@ def test_too_large_a_gang_waits_and_says_why_while_a_small_one_runs(kbatch: Inst
     assert "cpu" in waiting["message"], waiting
     kbatch.create_all(gang("small", 2))
     kbatch.wait_phase("small", "Running")
-    assert kbatch.get("podgroup", "large")["status"]["phase"] == "Pending"
+    kbatch.wait_phase("large", "Pending")
     assert not assigned([p for p in kbatch.items("pods") if p["metadata"]["name"].startswith("large-")])
 
     kbatch.ensure_nodes(4)

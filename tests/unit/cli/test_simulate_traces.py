@@ -172,11 +172,11 @@ def test_the_weights_of_made_days_hold_in_every_policy(tmp_path: Path) -> None:
     """Two queues of weights 3 and 1, both with more than the cluster takes."""
     path = tmp_path / "day.yaml"
     path.write_text(
-        "days: 0.2\nload: 8\nnodes: {count: 2, cpu: 4}\nqueues: {a: {weight: 3}, b: {}}\n"
+        "days: 0.05\nload: 8\nnodes: {count: 2, cpu: 4}\nqueues: {a: {weight: 3}, b: {}}\n"
         "kinds:\n- {name: k, run: {median: 600, p90: 900}}\n"
     )
     for policy in ("fcfs", "conf"):
-        status, out, _ = run("--generate", str(path), "--until", "17000", "--policy", policy, "-o", "json")
+        status, out, _ = run("--generate", str(path), "--until", "4200", "--policy", policy, "-o", "json")
         assert status == 0
         queues = json.loads(out)["queues"]
         assert [queue["deserved"]["cpu"] for queue in queues.values()][:2] == ["6", "2"]

@@ -730,7 +730,7 @@ async def test_when_a_group_is_to_start_does_not_rest_with_other_words(rests: st
             verdict = to_start(seconds)["ns/g"]
             finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, reason=reason)})))
             assert await writer.drain(2)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.05)
             return len(api.calls)
 
         for written in range(1, WRITES_AT_ONCE + 1):
