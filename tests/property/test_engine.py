@@ -210,10 +210,13 @@ class _Before:
         self.victims_of = {
             key: (job.disruption, job.priority, job.queue, job.gang, job.minimum) for key, job in model.jobs.items()
         }
-        # A nomination to a node that is gone holds nothing.
-        self.nominated = {
-            key for key, task in model.tasks.items() if task.nominated in model.nodes and task.pending
-        }  # fmt: skip
+        self.nominated = {key for key, task in model.tasks.items() if task.nominated and task.pending}
+        for key in sorted(
+            self.nominated
+        ):  # the model counts what is nominated; on a node that is gone it holds nothing
+            if model.tasks[key].nominated not in model.nodes:
+                self.nominated.discard(key)
+                self.count(key, -1)
         self.evicted: list[str] = []
         self.where = {key: task.node or task.nominated for key, task in model.tasks.items()}
         self.classes = {key: (task.cls.id, dict(task.cls.needs)) for key, task in model.tasks.items()}

@@ -58,7 +58,7 @@ LEFT_OUT = {
     "kbatch_scheduler_start_estimates_held_total",
     "kbatch_scheduler_start_error_seconds",
 }
-"""Of what the shipped configuration leaves out (flow, planned starts, estimates): known, but without a series here. That
+"""Of what the shipped configuration leaves out (flow, planned starts, estimates): known, without a series here. That
 of flow is read off a scheduler that has it in `scenarios/test_time.py`."""
 RANGE = "60s"
 """What stands for Grafana's windows: longer than the run's traffic is quiet."""
