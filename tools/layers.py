@@ -77,7 +77,16 @@ LAYERS = (
     ),
     Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS, True),
     # One installation, and one attack after the other: what each does to the neighbour must be its own doing.
-    Layer("tenant", (pytest("-m", "tenant and not long", f"{E2E}/tenant"),), 150, PROGRAMS, True),
+    Layer(
+        "tenant",
+        (
+            pytest("-m", "tenant and not long", f"{E2E}/tenant"),
+            pytest("-m", "tenant and not long", f"{E2E}/test_tenancy.py"),
+        ),
+        180,
+        PROGRAMS,
+        True,
+    ),
     Layer(
         "metrics",
         (pytest("-n", "2", "--dist", "loadfile", "-m", "(metrics or installed) and not long", E2E),),

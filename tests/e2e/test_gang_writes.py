@@ -181,6 +181,7 @@ def test_groups_that_fit_cost_one_write_for_each_step(plane: ControlPlane) -> No
         assert len(writes) <= most + COUNTERS + ENDING + OVER, f"{name}:\n{told(writes)}"
 
 
+@pytest.mark.long  # the hour itself is played in tests/unit/scheduler/test_status.py and tests/unit/podgroup/test_patience.py
 @pytest.mark.usefixtures("processes")
 def test_groups_that_wait_are_not_written_again_and_again(plane: ControlPlane) -> None:
     """While others come and go, the numbers in what they are told change all the time."""
@@ -189,7 +190,7 @@ def test_groups_that_wait_are_not_written_again_and_again(plane: ControlPlane) -
     eventually(lambda: phases(plane, ["holds"])["Running"] == 1, 30, "two nodes are taken")
     names = {f"waits-{kind}": kind for kind in UNTIL_RUNNING}
     submit(plane, [one for name, kind in names.items() for one in documents(kind, name, cpu="16")])
-    for round_ in range(2):
+    for round_ in range(3):
         others = [f"passes-{round_}-{number}" for number in range(GROUPS)]
         submit(plane, [one for other in others for one in documents(PODS, other)])
         eventually(lambda: phases(plane, others)["Completed"] == GROUPS, 60, "the others end")  # noqa: B023

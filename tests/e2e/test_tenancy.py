@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import ControlPlane
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.control_plane, pytest.mark.tenant]
 
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-kbatch-podgroup"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
