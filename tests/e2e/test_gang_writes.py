@@ -181,7 +181,7 @@ def test_groups_that_fit_cost_one_write_for_each_step(plane: ControlPlane) -> No
         assert len(writes) <= most + COUNTERS + ENDING + OVER, f"{name}:\n{told(writes)}"
 
 
-@pytest.mark.long  # the hour itself is played in tests/unit/scheduler/test_status.py and tests/unit/podgroup/test_patience.py
+@pytest.mark.long  # the hour itself is played in unit tests of both writers
 @pytest.mark.usefixtures("processes")
 def test_groups_that_wait_are_not_written_again_and_again(plane: ControlPlane) -> None:
     """While others come and go, the numbers in what they are told change all the time."""
