@@ -10,12 +10,12 @@ from typing import Any
 
 from kbatch.api.names import QUEUE_LABEL
 from kbatch.api.objects import Pod, PodGroup
-from kbatch.closed_loop.history import History, Life, group_of
+from kbatch.closed_loop.history import History, Life
 from kbatch.closed_loop.world import world_of
 from kbatch.engine import Policy
 from kbatch.model.requests import effective_request
 from kbatch.resources import Resources, format_resources
-from kbatch.simulator.pods import owner_of
+from kbatch.simulator.pods import group_of, owner_of
 from kbatch.simulator.result import Result
 from kbatch.simulator.run import Limits, Progress, simulate
 from kbatch.times import SECOND

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api.conditions import ENQUEUED, is_true
-from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE, SUB_GROUP_LABEL
+from kbatch.api.names import IN_QUEUE_GATE, SUB_GROUP_LABEL
 from kbatch.api.objects import (
     AnyObject,
     Job,
@@ -39,7 +39,7 @@ from kbatch.decisions.replay import begin, cycles_of
 from kbatch.engine import Bind, Eviction, Nomination
 from kbatch.model.events import Unreadable, Upsert
 from kbatch.model.image import Image
-from kbatch.simulator.pods import owner_of
+from kbatch.simulator.pods import group_of, owner_of
 
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _STATUS_IS_OURS: Final = (PodGroup, Queue, ResourceQuota, PodDisruptionBudget)
@@ -354,12 +354,6 @@ class _Reading:
     def _of(self, key: str, uid: str) -> Life | None:
         life = self.here.get(key)
         return life if life is not None and life.pod.metadata.uid == uid else None
-
-
-def group_of(pod: Pod) -> str:
-    """`namespace/name` of the PodGroup that the pod names; empty for none."""
-    name = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
-    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def made_by_group(pod: Pod) -> bool:

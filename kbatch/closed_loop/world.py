@@ -27,12 +27,12 @@ from kbatch.api.objects import (
     ReplicaSet,
     timestamp_us,
 )
-from kbatch.closed_loop.history import History, Key, Life, group_of, made_by_group
+from kbatch.closed_loop.history import History, Key, Life, made_by_group
 from kbatch.simulator.errors import Place
 from kbatch.simulator.manifests import Declared, Manifests
 from kbatch.simulator.members import has_templates
 from kbatch.simulator.names import PREFIX, START, timestamp
-from kbatch.simulator.pods import owner_of
+from kbatch.simulator.pods import group_of, owner_of
 from kbatch.simulator.recorded import End, How, Recorded
 from kbatch.times import SECOND
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import Metadata, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, PodTemplate
 from kbatch.simulator.names import timestamp
 from kbatch.times import SECOND
@@ -26,6 +27,12 @@ def owner_of(pod: Pod) -> Owner | None:
         if reference.controller:
             return Owner(reference.kind, pod.metadata.namespace, reference.name)
     return None
+
+
+def group_of(pod: Pod) -> str:
+    """`namespace/name` of the PodGroup that the pod names; empty for none."""
+    name = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def from_template(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import AnyObject, Node, Pod, Queue
 from kbatch.simulator.names import timestamp
-from kbatch.simulator.pods import Owner
+from kbatch.simulator.pods import Owner, group_of
 from kbatch.times import MILLISECOND
 
 EVICTED: Final = "Evicted"
@@ -46,8 +45,7 @@ class PodRecord:
     @property
     def group(self) -> str:
         """`namespace/name` of the PodGroup that it names; empty for none."""
-        name = (self.pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
-        return f"{self.pod.metadata.namespace}/{name}" if name else ""
+        return group_of(self.pod)
 
     @property
     def ended(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,6 +21,8 @@ class Starts:
         self._first: dict[str, StartEstimate] = {}
         """By group what it was told first."""
         self._bases: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        """How many of them rest on which basis."""
         self._planned: dict[str, int | None] = {}
 
     def take(self, now: int, report: Report, planned: Mapping[str, int | None]) -> None:
@@ -36,19 +39,28 @@ class Starts:
                 self._started(key, now)
                 self._drop(key)
             elif verdict.estimate is not None:
-                self._bases[key] = verdict.estimate.basis
+                self._based(key, verdict.estimate.basis)
                 if verdict.estimate.time is not None:
                     self._first.setdefault(key, verdict.estimate)
             else:
-                self._bases.pop(key, None)
+                self._based(key, None)
         self._compare(now, planned, begun, report)
         for basis in _BASES:
-            self._metrics.estimates.labels(basis).set(sum(each == basis for each in self._bases.values()))
+            self._metrics.estimates.labels(basis).set(self._counts[basis])
         self._metrics.planned.set(len(planned))
 
     def _drop(self, key: str) -> None:
         self._first.pop(key, None)
-        self._bases.pop(key, None)
+        self._based(key, None)
+
+    def _based(self, key: str, basis: str | None) -> None:
+        """What the group is told rests on this now; None: it is told nothing."""
+        before = self._bases.pop(key, None)
+        if before is not None:
+            self._counts[before] -= 1
+        if basis is not None:
+            self._bases[key] = basis
+            self._counts[basis] += 1
 
     def _started(self, key: str, now: int) -> None:
         told = self._first.get(key)

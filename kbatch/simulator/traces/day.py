@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -151,8 +152,8 @@ class DaySpec(_Strict):
                     raise ValueError(f"kind {kind.name!r}: one of its {what} must come")
         if not any(kind.arrivals for kind in self.kinds):
             raise ValueError("one of the kinds must come")
-        if not any(self.hours):
-            raise ValueError("jobs must come in one of the hours")
+        if not any(self.hours[: math.ceil(self.days * HOURS_OF_A_DAY)]):
+            raise ValueError("hours: no job comes in the time that `days` leaves")
         return self
 
 

@@ -140,8 +140,6 @@ def _arrivals(chance: random.Random, spec: DaySpec, count: int) -> Iterator[int]
     last = spec.days * HOURS_OF_A_DAY - (hours - 1)
     rates = [spec.hours[hour % HOURS_OF_A_DAY] * (last if hour == hours - 1 else 1.0) for hour in range(hours)]
     edges = list(accumulate(rates, initial=0.0))
-    if not edges[-1]:
-        raise InputError([Fault(Place(""), "hours", "no job comes in the part of a day that `days` leaves")])
     for _ in range(count):
         at = chance.uniform(0, edges[-1])
         hour = min(bisect_right(edges, at), hours) - 1

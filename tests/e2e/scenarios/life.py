@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e.auditor.watch import Watcher
+from tests.e2e.auditor.watch import Tell, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,16 +159,24 @@ class History:
 def watched(kbatch: Installed) -> Iterator[History]:
     """Watch pods and groups from now on."""
     history = History()
+    with watching(kbatch, history.tell):
+        yield history
+
+
+@contextlib.contextmanager
+def watching(kbatch: Installed, tell: Tell, *kinds: str) -> Iterator[None]:
+    """Tell of pods and groups in the namespace `default`, and of these kinds that have no namespace, from now on."""
+    here = "metadata.namespace=default"
     watchers = [
-        Watcher(kbatch.kubeconfig, kind, history.tell, selector="metadata.namespace=default")
-        for kind in ("Pod", "PodGroup")
+        Watcher(kbatch.kubeconfig, kind, tell, selector=selector)
+        for kind, selector in (("Pod", here), ("PodGroup", here), *((kind, "") for kind in kinds))
     ]
     for watcher in watchers:
         watcher.start()
     try:
         for watcher in watchers:
             assert watcher.listed.wait(20)
-        yield history
+        yield
     finally:
         for watcher in watchers:
             watcher.stop()

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
-from tests.e2e.auditor.watch import Watcher
-from tests.e2e.scenarios.life import job
+from tests.e2e.scenarios.life import job, watching
 from tests.e2e.scenarios.manifests import gang, queue
 
 if TYPE_CHECKING:
@@ -99,20 +98,10 @@ class Writes:
 def watched(kbatch: Installed) -> Iterator[Writes]:
     """Watch pods, groups and queues from now on; afterwards nothing of them is left."""
     writes = Writes()
-    here = "metadata.namespace=default"
-    watchers = [
-        Watcher(kbatch.kubeconfig, kind, writes.tell, selector=selector)
-        for kind, selector in (("Pod", here), ("PodGroup", here), ("Queue", ""))
-    ]
-    for watcher in watchers:
-        watcher.start()
     try:
-        for watcher in watchers:
-            assert watcher.listed.wait(20)
-        yield writes
+        with watching(kbatch, writes.tell, "Queue"):
+            yield writes
     finally:
-        for watcher in watchers:
-            watcher.stop()
         kbatch.clean()
 
 
