@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from kbatch.api.names import GROUP, VERSION
-from kbatch.api.podgroup import PODGROUP_COLUMNS, PodGroup
+from kbatch.api.podgroup import PODGROUP_COLUMNS, PodGroup, PodGroupPhase
 from kbatch.api.queue import QUEUE_COLUMNS, Queue
 from kbatch.api.reference import fill
 from kbatch.api.schema import ApiModel, PrinterColumn
@@ -38,6 +38,8 @@ class Definition:
     columns: tuple[PrinterColumn, ...]
     selectable: tuple[str, ...]
     """JSON paths that `kubectl get --field-selector` accepts."""
+    born: Mapping[str, Any] | None = None
+    """The status of an object that nobody has written a status of yet."""
 
 
 DEFINITIONS: Final = (
@@ -49,6 +51,8 @@ DEFINITIONS: Final = (
         namespaced=True,
         columns=PODGROUP_COLUMNS,
         selectable=(".spec.queue", ".status.phase"),
+        # Users see that a new group waits before anybody had to write so.
+        born={"phase": PodGroupPhase.PENDING.value},
     ),
     Definition(
         model=Queue,
@@ -87,7 +91,7 @@ def definition(kind: Definition) -> dict[str, Any]:
                 {
                     "additionalPrinterColumns": [column.to_schema() for column in kind.columns],
                     "name": VERSION,
-                    "schema": {"openAPIV3Schema": object_schema(kind.model)},
+                    "schema": {"openAPIV3Schema": object_schema(kind.model, kind.born)},
                     "selectableFields": [{"jsonPath": path} for path in kind.selectable],
                     "served": True,
                     "storage": True,
@@ -98,12 +102,19 @@ def definition(kind: Definition) -> dict[str, Any]:
     }
 
 
-def object_schema(model: type[ApiModel]) -> dict[str, Any]:
-    """The structural schema of a whole object: the model's spec and status beside what every object has."""
+def object_schema(model: type[ApiModel], born: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The structural schema of a whole object: the model's spec and status beside what every object has.
+
+    Args:
+        model: the kind.
+        born: the default of its status.
+    """
     schema = structural(model.model_json_schema(by_alias=True, mode="validation"))
     properties: dict[str, Any] = schema["properties"]
     properties["spec"]["default"] = {}
     _drop_defaults(properties["status"])
+    if born is not None:
+        properties["status"]["default"] = dict(born)
     schema["properties"] = {
         "apiVersion": {"type": "string", "description": "The version of the schema that this object is written in."},
         "kind": {"type": "string", "description": "The kind of this object."},

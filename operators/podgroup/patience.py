@@ -26,7 +26,6 @@ class Delays:
     """Seconds.
 
     Attributes:
-        first: until a new group says that it waits; most go on at once.
         settle: for any other phase or condition: a gang that is in queue and running at once is written once.
         starting: until a group runs that has its nodes, while its pods start: in most cases they do so meanwhile.
         crowd: the same for a group of one pod while many groups start.
@@ -38,7 +37,6 @@ class Delays:
         counting: for any other change of numbers alone.
     """
 
-    first: float = 4.0
     settle: float = 1.0
     starting: float = 2.0
     crowd: float = 8.0
@@ -49,7 +47,7 @@ class Delays:
     counting: float = 3.0
 
 
-NONE: Final = Delays(*[0.0] * 9)
+NONE: Final = Delays(*[0.0] * 8)
 """Everything is written as soon as it is seen."""
 
 
@@ -94,8 +92,6 @@ class Patience:
             if wanted.phase in {Phase.PENDING, Phase.IN_QUEUE}:
                 return delays.waiting
             return delays.started if counts.bound else delays.counting
-        if wanted.phase == Phase.PENDING and not before.phase:
-            return delays.first
         if wanted.phase == Phase.IN_QUEUE and counts.placed:
             return delays.binding
         if wanted.phase == Phase.RUNNING and counts.bound:

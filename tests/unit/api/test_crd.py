@@ -96,10 +96,16 @@ def test_every_field_is_described(kind: crd.Definition) -> None:
 
 
 @pytest.mark.parametrize("kind", crd.DEFINITIONS, ids=lambda kind: kind.plural)
-def test_a_status_has_no_defaults(kind: crd.Definition) -> None:
+def test_no_field_of_a_status_has_a_default(kind: crd.Definition) -> None:
     fields = _fields(_schema(kind)["properties"]["status"])
     assert len(fields) > 10
-    assert [path for path, field in fields.items() if "default" in field] == []
+    assert [path for path, field in fields.items() if path and "default" in field] == []
+
+
+def test_a_new_group_is_pending_before_anybody_wrote_so() -> None:
+    groups, queues = (_schema(kind)["properties"]["status"] for kind in crd.DEFINITIONS)
+    assert groups["default"] == {"phase": "Pending"}
+    assert "default" not in queues
 
 
 @pytest.mark.parametrize("kind", crd.DEFINITIONS, ids=lambda kind: kind.plural)

@@ -209,10 +209,10 @@ async def test_a_deleted_group_needs_no_work(api: FakeApi, controller: Controlle
 
 
 async def test_changes_that_follow_each_other_are_written_as_one(api: FakeApi) -> None:
-    settling = patient_controller(api, first=0.1, counting=30.0)
+    settling = patient_controller(api, settle=0.1, counting=30.0)
     settling.hint(Upsert(api.put(group(1))))
-    assert await settling.reconcile("ns/pg") == "unchanged", "Pending, but perhaps not for long"
     settling.receive(Batch((Upsert(pod("a", "Running", node="n")),), complete=True))
+    assert await settling.reconcile("ns/pg") == "unchanged", "Running, but more may change at once"
     await asyncio.sleep(0.15)
     assert await settling.queue.get() == "ns/pg", "it comes again by itself"
     assert await settling.reconcile("ns/pg") == "written"
