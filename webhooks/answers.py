@@ -83,11 +83,14 @@ def is_large() -> bool:
 
 
 def shown(body: Body | None) -> dict[str, Any] | None:
-    """What kopf needs to see of an object."""
+    """What kopf needs to see of an object: its name, for its logs.
+
+    Not its uid, by which kopf would keep something of each object for ever: it is told of no deletion.
+    """
     if body is None:
         return None
     metadata = body.get("metadata") or {}
-    return {"metadata": {key: metadata[key] for key in ("name", "namespace", "uid") if key in metadata}}
+    return {"metadata": {key: metadata[key] for key in ("name", "namespace") if key in metadata}}
 
 
 def give_up(error: Exception) -> None:

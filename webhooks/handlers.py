@@ -14,7 +14,6 @@ from webhooks.answers import give_up, leave, objects
 from webhooks.desk import Desk, RefusedError
 from webhooks.review import Request, Resource
 
-DOMAIN: Final = "webhook.kbatch.dev"
 PODGROUPS: Final = "podgroup-defaults"
 JOBS: Final = "job-suspension"
 PODS: Final = "pod-reservations"
@@ -34,6 +33,8 @@ def make_registry(desk: Desk) -> kopf.OperatorRegistry:
 
     @kopf.on.mutate(GROUP, VERSION, "podgroups", id=PODGROUPS, operations=["CREATE", "UPDATE"], registry=registry)
     async def podgroup(body: kopf.Body, dryrun: bool, patch: kopf.Patch, **cause: Any) -> None:
+        if cause["operation"] not in {"CREATE", "UPDATE"}:
+            return
         new, old = objects(body, cause["old"])
         before = (old or {}) if cause["operation"] == "UPDATE" else None
         with _deciding():

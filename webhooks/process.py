@@ -26,7 +26,7 @@ from kbatch.process.settings import ProcessSettings, flag
 from webhooks.certificates import CertificateError, Certificates
 from webhooks.commits import Ledgers
 from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
-from webhooks.handlers import DOMAIN, HANDLERS, make_registry, passes
+from webhooks.handlers import HANDLERS, make_registry, passes
 from webhooks.paths import Paths, PathSecretError
 from webhooks.server import ReviewServer
 from webhooks.world import World
@@ -107,7 +107,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         await _first_of(paths.reload, PathSecretError)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
         await preflight.wait()
-        kopf_settings = operator_settings(DOMAIN)
+        kopf_settings = operator_settings()
         kopf_settings.admission.server = server
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run(), name="feed")

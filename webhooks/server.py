@@ -25,6 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kbatch.metrics import WebhookMetrics
 from kbatch.process.offload import Offload
+from kbatch.process.run import ProcessError
 from webhooks.answers import encoded, reviewing, shown
 from webhooks.certificates import CertificateError, Certificates
 from webhooks.paths import Paths, PathSecretError
@@ -93,8 +94,13 @@ class ReviewServer:
         await asyncio.Event().wait()
 
     async def serve(self) -> None:
-        """Answer reviews until cancelled. Nothing listens before kopf knows the kinds."""
+        """Answer reviews until cancelled. Nothing listens before kopf knows the kinds.
+
+        Raises:
+            ProcessError: kopf did not find one of them.
+        """
         review = await asyncio.wrap_future(self._handed)
+        await _try(review, self._handlers)
         endpoint = _Endpoint(review, self._handlers, self._certificates, self._paths, self._passes, self._metrics)
         app = web.Application(client_max_size=MOST_BYTES)
         app.add_routes([web.post(path, endpoint.answer) for path in ("/{handler}", "/{handler}/{token}")])
@@ -127,19 +133,25 @@ class ReviewServer:
         self._metrics.certificate_expiry.set(self._certificates.expires or 0.0)
 
 
-class _NoMemories:
-    """What kopf keeps of an object between two reviews: nothing. It would keep something of each object for ever, as
-    it watches none and is told of no deletion.
+async def _try(review: kopf.WebhookFn, handlers: Mapping[str, Resource]) -> None:
+    """Ask kopf about each handler once, with a review of no effect.
+
+    Raises:
+        ProcessError: kopf did not find one of the kinds. It looks for them once, at its start: it would refuse the
+            reviews of one that came a moment later (or that the API server that was asked did not know yet) for ever.
     """
-
-    async def recall_memo(
-        self, raw_body: Mapping[str, Any], *, memobase: object = None, ephemeral: bool = False
-    ) -> kopf.Memo:
-        """A new memo."""
-        return kopf.Memo()
-
-
-_NO_MEMORIES: Final = _NoMemories()
+    for handler, resource in handlers.items():
+        request = {
+            "uid": "",
+            "resource": {"group": resource.group, "version": resource.version, "resource": resource.resource},
+            "operation": "CONNECT",
+            "userInfo": {},
+            "object": {"metadata": {}},
+        }
+        try:
+            await review({"request": request}, webhook=handler)  # type: ignore[typeddict-item]
+        except Exception as error:
+            raise ProcessError(f"kopf does not review {resource.resource}: {error}") from error
 
 
 class _Endpoint:
@@ -200,10 +212,8 @@ class _Endpoint:
         review["request"] = {**asked, "object": shown(new), "oldObject": shown(old)}
         try:
             with reviewing(arrived, request.query.get("timeout"), new, old, large=received.large) as context:
-                answer: Any = await self._review(review, webhook=handler, memories=_NO_MEMORIES)  # type: ignore[arg-type, call-arg]
+                answer: Any = await self._review(review, webhook=handler)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
-            if type(error).__name__ == "UnknownResourceError":  # kopf does not export the class
-                return "malformed", _refuse(404, "no handler for this resource")
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")
         if context.failed is not None:  # kopf has logged it

@@ -5,7 +5,8 @@ events keeps its loop busy. So it shares a loop with nothing: what its handlers 
 `call_soon_threadsafe`, and the endpoints, the Lease and the writes live on in the process's own loop.
 
 Outages are outlived: kopf asks again for ever, at most five seconds apart. If it ends all the same, `ended` says so,
-and the process ends with it.
+and the process ends with it. What it sees is never the only way in which something is seen: informers see the same
+kinds, so that a kind that kopf did not find at its start, or a deletion that its watch missed, is lost to nobody.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
 import kopf
-from kopf._cogs.structs.references import Insights  # not exported; kopf is pinned exactly
 
 from kbatch.kube.credentials import Credentials
 from kbatch.process import memory
@@ -40,27 +40,57 @@ class Backoffs:
             yield 5.0
 
 
-def operator_settings(domain: str) -> kopf.OperatorSettings:
-    """Settings of one of kbatch's operators.
+class _NoDifferences(kopf.DiffBaseStorage):
+    """Keeps nothing of an object to compare it with later: no handler of ours asks what changed, and copying each
+    object for it takes kopf half of its time.
+    """
 
-    `domain`, such as `podgroup.kbatch.dev`, keeps the marks of two operators on one object apart. CRDs and namespaces
-    are not scanned (it would take rights that the operator does not need), log lines are not posted as Events, and the
-    webhook configuration is Helm's business.
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None) -> kopf.BodyEssence:
+        return {}
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        pass
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Keeps no progress on the objects: no handler of ours is tried again by kopf."""
+
+    def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:
+        return None
+
+    def store(self, *, key: kopf.HandlerId, record: kopf.ProgressRecord, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def purge(self, *, key: kopf.HandlerId, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        pass
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
+
+
+def operator_settings() -> kopf.OperatorSettings:
+    """Settings of kbatch's operators.
+
+    CRDs and namespaces are not scanned (it would take rights that the operator does not need), log lines are not posted
+    as Events, nothing is kept on the objects, and the webhook configuration is Helm's business.
     """
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.loggers = False
-    settings.posting.reporting_component = f"kbatch-{domain.partition('.')[0]}"
     settings.peering.standalone = True
-    settings.persistence.finalizer = f"{domain}/finalizer"
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=domain)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=domain)
+    settings.persistence.progress_storage = _NoProgress()
+    settings.persistence.diffbase_storage = _NoDifferences()
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = 10.0
     settings.watching.server_timeout = 300  # a whole number, or the API server refuses it
     settings.watching.chunk_size = 500
     settings.queueing.exit_timeout = 0.5
-    settings.execution.default_backoff = 5.0
     settings.process.ultimate_exiting_timeout = None
     return settings
 
@@ -86,7 +116,6 @@ class KopfHost:
         self._kopf_loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._stopping = False
-        self._blind = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[BaseException | None] | None = None
 
@@ -145,9 +174,6 @@ class KopfHost:
         self._kopf_loop = asyncio.get_running_loop()
         if self._stopping:
             return
-        insights = Insights()
-        # Made before kopf's own tasks, so that kopf takes it for none of its own.
-        looking = asyncio.create_task(self._look(insights), name="kinds that kopf found")
         await kopf.operator(
             registry=self._registry,
             settings=self._settings,
@@ -155,20 +181,7 @@ class KopfHost:
             clusterwide=True,
             stop_flag=self._stop,
             ready_flag=self._ready,
-            insights=insights,
         )
-        looking.cancel()
-        if self._blind:
-            raise ProcessError("it found none of its kinds at the API server")
-
-    async def _look(self, insights: Insights) -> None:
-        """Stop kopf where it would idle for ever: it looks for its kinds once, and one that came a moment too late (or
-        is not known yet to the API server that was asked) it never serves.
-        """
-        await insights.ready_resources.wait()
-        if not (insights.watched_resources or insights.webhook_resources) and self._stop is not None:
-            self._blind = True
-            self._stop.set()
 
     def _session(self) -> kopf.AiohttpSession:
         """A session with kbatch's credentials: token files are read again, as everywhere else in kbatch."""

@@ -22,7 +22,6 @@ from kbatch.kube.kinds import AnyKind
 from kbatch.metrics import RequestMetrics, WatchMetrics
 from kbatch.process import memory
 from kbatch.process.feed import Feed, Receiver
-from kbatch.process.health import Check
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.leading import LEASE_CONNECTIONS, elector_of, fenced, while_active
 from kbatch.process.measured import Attempts, Measured
@@ -60,27 +59,21 @@ class Ground(Generic[SettingsT]):
         return cross
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Operator:
     """What one operator consists of.
 
     Attributes:
-        domain: of its marks on objects, such as `podgroup.kbatch.dev`.
-        handlers: kopf's registry, the operator's own.
+        handlers: kopf's registry, the operator's own; its handlers say which object to look at, and the informers,
+            which see the same kinds, what it is.
         needed: kinds that must be served before anything starts; those of the informers must be listable besides.
         informers: what is read into `receive`.
         work: started once everything is listed; does not return.
         first: awaited before anything is read.
         beside: run from the start, until the end.
         around: opened before the start, closed after the end.
-        unlisted: what besides the informers is not listed yet, or None; `listed` is set when all of that is.
     """
 
-    domain: str
     handlers: kopf.OperatorRegistry
     needed: Sequence[AnyKind]
     informers: Sequence[Informer[Any]]
@@ -89,8 +82,6 @@ class Operator:
     first: Callable[[], Awaitable[None]] | None = None
     beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     around: Sequence[AbstractAsyncContextManager[object]] = ()
-    listed: asyncio.Event | None = None
-    unlisted: Check = _nothing
 
 
 async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground[SettingsT]], Operator]) -> None:
@@ -115,12 +106,12 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
         host = KopfHost(
             name=runtime.name,
             registry=operator.handlers,
-            settings=operator_settings(operator.domain),
+            settings=operator_settings(),
             credentials=credentials,
             user_agent=agent,
         )
         while_active(runtime.health, elector, "crds", preflight.check)
-        while_active(runtime.health, elector, "synced", lambda: feed.unsynced() or operator.unlisted())
+        while_active(runtime.health, elector, "synced", feed.unsynced)
         while_active(runtime.health, elector, "kopf", host.check)
         feed.tell(runtime.health)
 
@@ -136,8 +127,6 @@ async def serve_operator(runtime: Runtime[SettingsT], assemble: Callable[[Ground
                 for beside in operator.beside:
                     group.create_task(beside(), name=beside.__name__.strip("_"))
                 await feed.synced.wait()
-                if operator.listed is not None:
-                    await operator.listed.wait()
                 memory.settle()
                 group.create_task(operator.work(), name="work")
 

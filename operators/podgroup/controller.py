@@ -19,7 +19,6 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of
-from kbatch.kube.lists import list_pages
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.bad_nodes import avoided
@@ -33,12 +32,14 @@ from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.patience import Patience
 from operators.podgroup.reconcile import ADMITTED, OwnStatus, facts, observe, reconcile, standing, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
-from operators.podgroup.world import World
+from operators.podgroup.world import World, older
 
 _log = logging.getLogger(__name__)
 
 GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
+HEARD_SECONDS: Final = 1.0
+"""Until a group is looked at of which was heard only that something happened: what, is seen by then."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -78,8 +79,6 @@ class Controller:
     ) -> None:
         self.world = World(scheduler_name)
         self.queue = WorkQueue(gap=GAP_SECONDS)
-        self.listed = asyncio.Event()
-        """Set once all PodGroups were listed."""
         self._api = api
         self._metrics = metrics
         self._now = now
@@ -117,24 +116,16 @@ class Controller:
         elif event.kind is Job:
             self._teller.missed(key_of(event.namespace, event.name), None)
 
-    async def resync(self) -> None:
-        """List all groups and want work on each: finds what no watch told, the deleted ones above all.
+    def hear(self, key: str, version: str) -> None:
+        """Something happened to a group, which has this version now. Unless an informer told of it, look at it soon."""
+        known = self.world.groups.get(key)
+        if known is None or older(known.metadata.resource_version, version):
+            self.queue.add(key, HEARD_SECONDS)
 
-        Raises:
-            KubeError: the list failed.
-        """
-        present: set[str] = set()
-        version = ""
-        async for page in list_pages(self._api, PODGROUPS):
-            version = page.resource_version
-            for group in page.objects:
-                self.world.put_group(group)
-                present.add(key_of(group.metadata.namespace, group.metadata.name))
-            for one in page.unreadable:
-                _log.warning("PodGroup %s/%s cannot be read: %s", one.namespace, one.name, one.why)
-        for key in present | self.world.keep_groups(present, version):
+    def resync(self) -> None:
+        """Want work on each group: what is written is compared with what should be, though nothing happened."""
+        for key in self.world.groups:
             self.queue.add(key)
-        self.listed.set()
 
     # --- the work -----------------------------------------------------------------------------------------------------
 

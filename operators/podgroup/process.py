@@ -1,6 +1,7 @@
 """The podgroup operator as a process: `kbatch-podgroup`.
 
-kopf watches PodGroups, typed informers watch pods and Jobs, and all of them only say which group to look at again.
+Typed informers watch PodGroups, pods and Jobs; they and kopf, which watches PodGroups too, say which group to look at
+again.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from typing import Final, NoReturn
+from typing import NoReturn
 
-from kbatch.kube.errors import KubeError
 from kbatch.kube.events import EventRecorder
 from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import JOBS, PODGROUPS, PODS
@@ -21,20 +21,18 @@ from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.podgroup.controller import Controller
-from operators.podgroup.handlers import DOMAIN, make_registry
+from operators.podgroup.handlers import make_registry
 from operators.podgroup.kinds import parse_kinds
 from operators.podgroup.patience import Delays, Patience
 
 _log = logging.getLogger(__name__)
-
-_RETRY_SECONDS: Final = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodGroupSettings(LeaderSettings):
     """The podgroup operator: keeps the phase, the counters and the end of each PodGroup."""
 
-    resync_period: float = flag(300.0, "all PodGroups are listed and compared this often")
+    resync_period: float = flag(300.0, "each PodGroup is looked at again this often, though nothing was heard of it")
     workers: int = flag(16, "PodGroups worked on at one time")
     object_kinds: str = flag(
         "", "kinds that groups may have besides pods: v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
@@ -76,23 +74,18 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
 
     async def resync() -> None:
         while True:
-            try:
-                await controller.resync()
-            except KubeError as error:
-                _log.warning("listing PodGroups: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                await asyncio.sleep(settings.resync_period)
+            await asyncio.sleep(settings.resync_period)
+            controller.resync()
 
     async def work() -> None:
         _log.info("synced: %d PodGroups", len(controller.world.groups))
         await controller.run(settings.workers)
 
     return Operator(
-        domain=DOMAIN,
-        handlers=make_registry(ground.crossing(controller.hint)),
+        handlers=make_registry(ground.crossing(controller.hear)),
         needed=[PODGROUPS],
         informers=[
+            Informer(ground.client, PODGROUPS),
             Informer(ground.client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}"),
             Informer(ground.client, JOBS),
         ],
@@ -100,6 +93,4 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         work=work,
         beside=[resync],
         around=[recorder],
-        listed=controller.listed,
-        unlisted=lambda: None if controller.listed.is_set() else "waiting for the first list of podgroups",
     )

@@ -163,17 +163,6 @@ class World:
                 self._owned.pop(owner.uid, None)
         return {key}
 
-    def keep_groups(self, present: set[str], version: str) -> set[str]:
-        """Forget the groups that a list of this version did not hold, but for those made after it."""
-        absent = [
-            key
-            for key, group in self.groups.items()
-            if key not in present and not older(version, group.metadata.resource_version)
-        ]
-        for key in absent:
-            self.drop_group(key)
-        return set(absent)
-
     # --- pods and Jobs ------------------------------------------------------------------------------------------------
 
     def _pod(self, pod: Pod) -> set[str]:

@@ -7,13 +7,11 @@ away, and a Queue that is gone but not forgotten would go on taking its share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import kopf
 
 from kbatch.api.names import GROUP, VERSION
-
-DOMAIN: Final = "queue.kbatch.dev"
 
 
 def make_registry(changed: Callable[[], None]) -> kopf.OperatorRegistry:

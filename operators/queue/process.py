@@ -22,7 +22,7 @@ from kbatch.process.run import main as run_process
 from kbatch.process.settings import LeaderSettings, flag
 from operators.queue.access import AccessTable
 from operators.queue.controller import Controller
-from operators.queue.handlers import DOMAIN, make_registry
+from operators.queue.handlers import make_registry
 from operators.queue.marks import QuotaMarks
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,6 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
                 group.create_task(one.run(), name=type(one).__name__)
 
     return Operator(
-        domain=DOMAIN,
         handlers=make_registry(ground.crossing(controller.hint)),
         needed=[QUEUES, PODGROUPS],
         # Finished pods too, as the scheduler: what a group still asks for depends on what of it has succeeded. And

@@ -143,15 +143,33 @@ async def test_a_group_being_deleted_is_left_alone(api: FakeApi, controller: Con
     assert not api.writes
 
 
-async def test_a_resync_finds_what_no_watch_told(api: FakeApi, controller: Controller) -> None:
-    controller.hint(Upsert(group(uid="ghost", version="5")))
-    await controller.resync()
-    assert controller.listed.is_set()
-    assert not controller.world.groups
-    api.put(group(3))
-    await controller.resync()
-    assert controller.world.groups["ns/pg"].spec.min_member == 3
+async def test_each_group_is_looked_at_again_though_nothing_happened(api: FakeApi, controller: Controller) -> None:
+    controller.hint(Upsert(api.put(group(3))))
+    assert await controller.queue.get() == "ns/pg"
+    assert await controller.reconcile("ns/pg") == "written"
+    controller.queue.done("ns/pg")
+    written = len(api.writes)
+    controller.resync()
     assert await asyncio.wait_for(controller.queue.get(), 5) == "ns/pg"
+    assert await controller.reconcile("ns/pg") == "unchanged"
+    assert len(api.writes) == written
+
+
+async def test_a_group_that_was_only_heard_of_is_looked_at_a_moment_later(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controlling, "HEARD_SECONDS", 0.02)
+    controller.hear("ns/pg", "3")
+    assert await asyncio.wait_for(controller.queue.get(), 5) == "ns/pg"
+    assert await controller.reconcile("ns/pg") == "gone", "no informer saw it"
+    controller.queue.done("ns/pg")
+    controller.hint(Upsert(group(version="5")))
+    assert await asyncio.wait_for(controller.queue.get(), 5) == "ns/pg"
+    controller.queue.done("ns/pg")
+    controller.hear("ns/pg", "5")
+    assert not len(controller.queue), "it was looked at as it is"
+    controller.hear("ns/pg", "6")
+    assert len(controller.queue) == 1
 
 
 async def test_a_failed_write_is_tried_again_until_it_succeeds(

@@ -75,15 +75,6 @@ def test_an_older_version_of_a_group_does_not_undo_a_newer_one() -> None:
     assert seen.apply(Upsert(group(4, version="100"))) == {"ns/pg"}
 
 
-def test_a_list_drops_what_it_does_not_hold_but_for_what_is_newer() -> None:
-    seen = world(group(version="20"))
-    assert seen.keep_groups(set(), version="19") == set()
-    assert "ns/pg" in seen.groups
-    assert seen.keep_groups({"ns/pg"}, version="21") == set()
-    assert seen.keep_groups(set(), version="21") == {"ns/pg"}
-    assert not seen.groups
-
-
 def test_a_group_made_anew_is_not_dropped_with_the_old_one() -> None:
     seen = world(group(uid="new"))
     assert seen.drop_group("ns/pg", "old") == set()

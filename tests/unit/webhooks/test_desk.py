@@ -27,10 +27,10 @@ from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import spoil
 from tests.unit.webhooks.test_podgroups import SIGNS
 from webhooks import podgroups
-from webhooks.answers import reviewing
+from webhooks.answers import reviewing, shown
 from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
-from webhooks.handlers import DOMAIN, HANDLERS, JOBS, PODGROUPS, QUEUES, make_registry
+from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, QUEUES, make_registry
 from webhooks.review import MalformedReviewError, parse_review
 from webhooks.world import ADMITTED_ANNOTATION, World
 
@@ -359,12 +359,12 @@ async def test_an_estimate_that_cannot_be_read_is_told() -> None:
 # --- through kopf -----------------------------------------------------------------------------------------------------
 
 
-def reviewer(rig: Rig) -> Callable[..., Any]:
+def reviewer(rig: Rig, kept: inventory.ResourceMemories | None = None) -> Callable[..., Any]:
     insights = references.Insights()
     for api_group, version, plural in RESOURCES.values():
         insights.webhook_resources.add(references.Resource(api_group, version, plural))
     return functools.partial(
-        admission.serve_admission_request, settings=operator_settings(DOMAIN), memories=inventory.ResourceMemories(),
+        admission.serve_admission_request, settings=operator_settings(), memories=kept or inventory.ResourceMemories(),
         memobase=cast(ephemera.AnyMemo, None), registry=make_registry(rig.desk), insights=insights, indices={},
     )  # fmt: skip
 
@@ -406,6 +406,18 @@ async def test_an_answer_holds_the_patch_and_a_refusal_its_status() -> None:
     assert refused["status"]["code"] == 422
     update = await call(review(JOBS, job, operation="UPDATE", oldObject=job), webhook=JOBS)
     assert "patch" not in update["response"]
+
+
+async def test_kopf_keeps_nothing_of_the_objects_that_are_reviewed() -> None:
+    kept = inventory.ResourceMemories()
+    call = reviewer(Rig(), kept)
+    for number in range(20):
+        body = podgroup() | {"metadata": {"name": f"g{number}", "namespace": "ns", "uid": f"u{number}"}}
+        with reviewing(0.0, "5s", body, body):
+            seen = shown(body)
+            assert seen is not None
+            await call(review(PODGROUPS, seen, operation="UPDATE", oldObject=seen), webhook=PODGROUPS)
+    assert len(list(kept.iter_all_memories())) <= 1
 
 
 def deletion(name: str, **more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kbatch.metrics import WebhookMetrics
+from kbatch.process.run import ProcessError
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import review as reviewing
@@ -47,10 +48,6 @@ def review(**request: Any) -> dict[str, Any]:
     }
 
 
-class UnknownResourceError(Exception):
-    """Named as kopf's."""
-
-
 class Rig:
     """A server with a handler that does what a test says."""
 
@@ -71,9 +68,14 @@ class Rig:
         self.reviews: list[dict[str, Any]] = []
         self.objects: list[Mapping[str, Any]] = []
         self.warnings: list[str] = []
+        self.unknown = False
         self.answer: dict[str, Any] | Exception = {"response": {"uid": "u-1", "allowed": True}}
 
     async def handle(self, request: Any, **_: Any) -> Any:
+        if request["request"]["operation"] == "CONNECT":  # whether the kind is known
+            if self.unknown:
+                raise LookupError("no handlers")
+            return {}
         self.reviews.append(request)
         self.objects.append(objects({}, None)[0])
         for text in self.warnings:
@@ -341,9 +343,17 @@ async def test_a_defect_is_a_500_and_the_next_review_is_answered(rig: Rig) -> No
     assert rig.counted("failed") == 1
 
 
-async def test_a_resource_that_kopf_does_not_know_is_404(rig: Rig) -> None:
-    rig.answer = UnknownResourceError("pods")
-    assert (await rig.post(json.dumps(review())))[0] == 404
+async def test_nothing_is_reviewed_where_kopf_did_not_find_a_kind(tmp_path: Path) -> None:
+    mount(tmp_path, "first")
+    rig = Rig(tmp_path)
+    rig.unknown = True
+    kopfs: Any = rig.server(rig.handle)
+    kopf = asyncio.create_task(anext(kopfs))
+    with pytest.raises(ProcessError, match="kopf does not review podgroups"):
+        await asyncio.wait_for(rig.server.serve(), 5)
+    assert rig.server.check() is not None
+    await kopf
+    await kopfs.aclose()
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(rig: Rig) -> None:
