@@ -29,12 +29,12 @@ from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.decisions import StartEstimate
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.node_resources import NodeResources, Rows
+from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.engine.state.promises import Promises
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.jobs import Job
-from kbatch.model.nodes import Column, Mask, NodeTable
+from kbatch.model.nodes import Column, Ids, Mask, NodeTable
 from kbatch.model.shares import dominant_part
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.model.usage import Anchor
@@ -105,12 +105,32 @@ class NodeSets:
         parents: the larger sets that each of these is part of, from the smallest on, in the same form; None: how much
             room is left does not matter.
         cost: of each set; 0 or more.
+        by_row: whether each row is a set by itself, and its number that of the set: then less need be counted.
     """
 
     of: Column
     spread: int = 0
     parents: tuple[Column, ...] | None = None
     cost: int = 0
+    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainLimit:
+    """How many pods of a class domains may take because of one another: one each, or such numbers as differ little.
+
+    Attributes:
+        of: for each row the number of its domain; -1 where it is in none.
+        counts: for each domain how many pods count there already.
+        skew: None: a domain takes one pod where none counts yet, and rows in no domain any number. Else counts of the
+            domains `present` differ by so much at most, and rows in no domain take none.
+        present: the domains that take part where there is a `skew`, none: the least count is taken to be 0.
+    """
+
+    of: Ids
+    counts: Column
+    skew: int | None = None
+    present: Index | None = None
 
 
 class Scope(IntEnum):
@@ -436,6 +456,18 @@ class Plugin:
         placed one by one wherever `predicate` lets them, they are as many as can be. Where it is not known, it is not.
         """
         return False
+
+    def takes_one(self, cls: TaskClass) -> Mask | None:
+        """The rows on which no two pods of the class can ever stand, as they keep apart from one another; None: there
+        are none. It saves tries to place several there.
+        """
+        return None
+
+    def domain_limits(self, cls: TaskClass, others: Sequence[TaskClass]) -> Sequence[DomainLimit]:
+        """What pods of the class demand of one another by domains, as things stand, where pods of the classes `others`
+        may come at the same time. It saves tries to place more in a set of nodes than can stand there.
+        """
+        return ()
 
     def alike(self, classes: Sequence[TaskClass]) -> Hashable:
         """What decides the answers of `predicate`, `one_by_one` and `told_apart` about pods of these classes on the

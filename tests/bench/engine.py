@@ -16,9 +16,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from kbatch.api.configuration import DEFAULT
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
@@ -52,6 +52,8 @@ from kbatch.times import SECOND
 NOW = 1_767_225_660 * SECOND
 """A minute after everything was made."""
 STAMP = "2026-01-01T00:00:00Z"
+LONGEST_SLICE: Final = 0.02
+"""Seconds for which the caller of a cycle may wait for its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,24 @@ class Figure:
     binds: int = 0
     evictions: int = 0
     model_seconds: float = 0.0
+    slice: bool = False
+    """Whether it is the longest time between two steps, and not that of the whole."""
 
     @property
     def met(self) -> bool:
         return self.value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a row is measured with: the policy, and what is done to its objects before the model sees them."""
+
+    policy: Policy = field(default_factory=lambda: build_policy(DEFAULT))
+    change: Callable[[Iterator[AnyObject]], Iterator[AnyObject]] = lambda objects: objects
+
+    def build(self, objects: Iterator[AnyObject]) -> tuple[ClusterModel, float]:
+        """A model of the changed objects, and the seconds that its events took."""
+        return build(self.change(objects))
 
 
 @dataclass(slots=True)
@@ -205,11 +221,11 @@ def gangs(count: int, size: int, nodes: int, *, queues: int = 4, affinity: bool 
 
 
 def placed(
-    name: str, what: str, count: int, size: int, nodes: int, limit: float, *, affinity: bool = False
+    setting: Setting, name: str, what: str, count: int, size: int, nodes: int, limit: float, *, affinity: bool = False
 ) -> Iterator[Figure]:
-    policy = build_policy(DEFAULT)
-    model, building = build(gangs(count, size, nodes, affinity=affinity))
-    result = decide(model, policy)
+    """Gangs that all find room at once."""
+    model, building = setting.build(gangs(count, size, nodes, affinity=affinity))
+    result = decide(model, setting.policy)
     assert result.binds == count * size, f"{name}: {result.binds} of {count * size} pods bound"
     figure = Figure(
         name, what, result.seconds, limit, pods=count * size, nodes=nodes, gangs=count, binds=result.binds,
@@ -219,22 +235,28 @@ def placed(
     if name in {"gangs", "singles"}:
         yield from slices(figure, result)
     else:
-        yield replace(figure, name=f"{name}-slice", what=f"{what}: longest slice", value=result.slice, limit=0.05)
+        yield sliced(figure, result.slice)
     if name == "large":
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield replace(figure, name="large-memory", what=f"{what}: peak memory", value=peak, limit=2048, unit="MiB")
 
 
+def sliced(figure: Figure, longest: float) -> Figure:
+    """How long the caller of that cycle waits for its turn, at most."""
+    return replace(
+        figure, name=f"{figure.name}-slice", what=f"{figure.what}: longest slice", value=longest, limit=LONGEST_SLICE,
+        slice=True,
+    )  # fmt: skip
+
+
 def slices(figure: Figure, result: Result) -> Iterator[Figure]:
-    """How long the caller of a cycle waits for its turn, at most."""
+    """The same, by where in the cycle."""
     for kind, where in (("opening", "up to the first decision"), ("between", "between two"), ("closing", "after all")):
-        yield replace(
-            figure, name=f"{figure.name}-{kind}", what=f"{figure.what}: longest slice {where}",
-            value=getattr(result, kind), limit=0.02,
-        )  # fmt: skip
+        longest = sliced(figure, getattr(result, kind))
+        yield replace(longest, name=f"{figure.name}-{kind}", what=f"{longest.what} {where}")
 
 
-def reclaim() -> Iterator[Figure]:
+def reclaim(setting: Setting) -> Iterator[Figure]:
     def objects() -> Iterator[AnyObject]:
         for index in range(201):
             yield queue(f"q{index}")
@@ -248,16 +270,18 @@ def reclaim() -> Iterator[Figure]:
         for index in range(100):
             yield pod("preemptor", index)
 
-    model, building = build(objects())
-    result = decide(model, build_policy(DEFAULT))
+    model, building = setting.build(objects())
+    result = decide(model, setting.policy)
     assert result.evictions, "nobody was evicted"
-    yield Figure(
+    figure = Figure(
         "reclaim", "200 queues, 20,000 running pods, a new queue claims its share", result.seconds, 5.0, pods=20_100,
         nodes=625, gangs=201, evictions=result.evictions, model_seconds=building,
     )  # fmt: skip
+    yield figure
+    yield sliced(figure, result.slice)
 
 
-def preempt() -> Iterator[Figure]:
+def preempt(setting: Setting) -> Iterator[Figure]:
     def objects() -> Iterator[AnyObject]:
         yield queue("q0")
         yield PriorityClass(metadata=Metadata(name="low"), value=1)
@@ -272,29 +296,38 @@ def preempt() -> Iterator[Figure]:
             yield group(f"h{at}", 1, "q0", "high")
             yield pod(f"h{at}", 0, priority=100)
 
-    model, building = build(objects())
-    result = decide(model, build_policy(DEFAULT))
+    model, building = setting.build(objects())
+    result = decide(model, setting.policy)
     assert result.evictions, "nobody was evicted"
-    yield Figure(
+    figure = Figure(
         "preempt", "500 groups of higher priority, 5,120 running pods", result.seconds, 3.0, pods=5620, nodes=160,
         gangs=551, binds=result.binds, evictions=result.evictions, model_seconds=building,
     )  # fmt: skip
+    yield figure
+    yield sliced(figure, result.slice)
 
 
-def idle() -> Iterator[Figure]:
-    policy = build_policy(DEFAULT)
+def idle(setting: Setting) -> Iterator[Figure]:
     objects: list[AnyObject] = [*(queue(f"q{index}") for index in range(4)), *(node(index) for index in range(1000))]
     for at in range(1000):
         objects.append(group(f"g{at}", 10, f"q{at % 4}"))
         objects.extend(pod(f"g{at}", index, cpu=str(33 + at % 7)) for index in range(10))
-    model, _ = build(iter(objects))
-    first = decide(model, policy)
-    again = [decide(model, policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
+    model, _ = setting.build(iter(objects))
+    first = decide(model, setting.policy)
+    again = [decide(model, setting.policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
     model.apply(Upsert(group("other", 5, "q0")))
-    busy = decide(model, policy, first.memo, NOW + 10 * SECOND).seconds
+    busy = decide(model, setting.policy, first.memo, NOW + 10 * SECOND)
     yield Figure("idle", "a cycle with 1,000 gangs that did not fit, nothing changed", max(again), 0.02, gangs=1000)
     yield Figure("idle-first", "the same, tried for the first time", first.seconds, 2.0, gangs=1000)
-    yield Figure("idle-touched", "the same, after an unrelated group came", busy, 0.1, gangs=1000)
+    touched = Figure("idle-touched", "the same, after an unrelated group came", busy.seconds, 0.1, gangs=1000)
+    yield touched
+    yield of_these_cycles("idle", touched, first, busy)
+
+
+def of_these_cycles(row: str, figure: Figure, *cycles: Result) -> Figure:
+    """The longest slice of several cycles of a row."""
+    longest = sliced(figure, max(each.slice for each in cycles))
+    return replace(longest, name=f"{row}-slice", what="the same: longest slice of these cycles")
 
 
 def coupled_pod(name: str, index: int, *, spread: bool) -> Pod:
@@ -313,9 +346,8 @@ def coupled_pod(name: str, index: int, *, spread: bool) -> Pod:
     return found
 
 
-def coupled() -> Iterator[Figure]:
+def coupled(setting: Setting) -> Iterator[Figure]:
     """Gangs of ten over five zones, one of which has no room: half keep apart by zone, half spread evenly."""
-    policy = build_policy(DEFAULT)
     objects: list[AnyObject] = [queue(f"q{index}") for index in range(4)]
     for index in range(1000):
         each = node(index)
@@ -326,23 +358,24 @@ def coupled() -> Iterator[Figure]:
     for at in range(1000):
         objects.append(group(f"g{at}", 10, f"q{at % 4}"))
         objects.extend(coupled_pod(f"g{at}", index, spread=at % 2 == 0) for index in range(10))
-    model, _ = build(iter(objects))
-    first = decide(model, policy)
+    model, _ = setting.build(iter(objects))
+    first = decide(model, setting.policy)
     assert not first.binds, "they fit"
-    again = [decide(model, policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
+    again = [decide(model, setting.policy, first.memo, NOW + SECOND * step).seconds for step in range(1, 6)]
     model.apply(Upsert(group("other", 5, "q0")))
     model.apply(Upsert(pod("other", 0)))
-    busy = decide(model, policy, first.memo, NOW + 10 * SECOND)
+    busy = decide(model, setting.policy, first.memo, NOW + 10 * SECOND)
     what = "1,000 gangs with anti-affinity or spread that did not fit"
     yield Figure("coupled", f"a cycle with {what}, nothing changed", max(again), 0.02, gangs=1000)
     yield Figure("coupled-first", "the same, tried for the first time", first.seconds, 10.0, gangs=1000)
-    yield Figure("coupled-touched", "the same, after an unrelated group and a pod came", busy.seconds, 0.5, gangs=1000)
-    yield Figure(
-        "coupled-slice", "the same: longest slice of these cycles", max(first.slice, busy.slice), 0.05, gangs=1000
+    touched = Figure(
+        "coupled-touched", "the same, after an unrelated group and a pod came", busy.seconds, 0.5, gangs=1000
     )
+    yield touched
+    yield of_these_cycles("coupled", touched, first, busy)
 
 
-def unlike() -> Iterator[Figure]:
+def unlike(setting: Setting) -> Iterator[Figure]:
     """Gangs of eight: two masters that keep apart by host, six smaller workers that spread evenly over ten zones."""
     objects: list[AnyObject] = [queue(f"q{index}") for index in range(4)]
     for index in range(1000):
@@ -370,15 +403,15 @@ def unlike() -> Iterator[Figure]:
                     ),
                 )
             objects.append(one)
-    model, building = build(iter(objects))
-    result = decide(model, build_policy(DEFAULT))
+    model, building = setting.build(iter(objects))
+    result = decide(model, setting.policy)
     assert result.binds == 4000, f"{result.binds} of 4000 pods bound"
     figure = Figure(
         "unlike", "500 gangs x 8, two roles of different size, spread and anti-affinity, 1,000 nodes", result.seconds,
         2.0, pods=4000, nodes=1000, gangs=500, binds=result.binds, model_seconds=building,
     )  # fmt: skip
     yield figure
-    yield replace(figure, name="unlike-slice", what="the same: longest slice", value=result.slice, limit=0.05)
+    yield sliced(figure, result.slice)
 
 
 def tell(figure: Figure, width: int = 66) -> None:
@@ -405,20 +438,25 @@ def keep(figures: Sequence[Judged], file: Path | None) -> int:
     return 0 if all(figure.met for figure in figures) else 1
 
 
-ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
-    "gangs": lambda: placed("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
-    "singles": lambda: placed("singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
-    "one": lambda: placed("one", "one gang of 5,000 pods, 5,000 nodes", 1, 5000, 5000, 0.5),
-    "apart": lambda: placed(
-        "apart", "2,000 gangs x 10 with anti-affinity, 2,000 nodes", 2000, 10, 2000, 10.0, affinity=True
+ROWS: dict[str, Callable[[Setting], Iterator[Figure]]] = {
+    "gangs": lambda by: placed(by, "gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000, 0.5),
+    "singles": lambda by: placed(by, "singles", "10,000 groups of one pod, 5,000 nodes", 10_000, 1, 5000, 3.0),
+    "one": lambda by: placed(by, "one", "one gang of 5,000 pods, 5,000 nodes", 1, 5000, 5000, 0.5),
+    "apart": lambda by: placed(
+        by, "apart", "2,000 gangs x 10 with anti-affinity, 2,000 nodes", 2000, 10, 2000, 10.0, affinity=True
     ),
     "reclaim": reclaim,
     "preempt": preempt,
     "idle": idle,
     "coupled": coupled,
     "unlike": unlike,
-    "large": lambda: placed("large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
+    "large": lambda by: placed(by, "large", "100,000 pods, 1,000 gangs x 100, 10,000 nodes", 1000, 100, 10_000, 5.0),
 }
+
+
+def plain(row: Callable[[Setting], Iterator[Figure]]) -> Callable[[], Iterator[Figure]]:
+    """The row with the default configuration, its objects as they are."""
+    return lambda: row(Setting())
 
 
 def measure(rows: Mapping[str, Callable[[], Iterator[Figure]]], what: str | None, width: int) -> int:
@@ -436,4 +474,4 @@ def measure(rows: Mapping[str, Callable[[], Iterator[Figure]]], what: str | None
 
 
 if __name__ == "__main__":
-    sys.exit(measure(ROWS, __doc__, 90))
+    sys.exit(measure({name: plain(row) for name, row in ROWS.items()}, __doc__, 90))

@@ -1,9 +1,11 @@
-"""What it costs to place groups close together: beside the plain rows of `tests.bench.engine`, and by itself.
+"""What it costs to place groups close together: beside each row of `tests.bench.engine`, and by itself.
 
     python -m tests.bench.topology [--json FILE] [NAME ...]
 
-The network has four levels of labels (zone, room, block, rack) and sixteen nodes in a rack. Ends with status 1 where a
-limit is missed; times are of the engine alone, in seconds of this process on the processor.
+The network has four levels of labels (zone, room, block, rack) and sixteen nodes in a rack. A row of the engine is
+measured as it is, and once more with the plugin on and four of five groups asking to stand close together, each in
+another way. Ends with status 1 where a limit is missed; times are of the engine alone, in seconds of this process on
+the processor.
 """
 
 from __future__ import annotations
@@ -11,17 +13,42 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import count, cycle
 from typing import Final
 
 from kbatch.api.configuration import DEFAULT_TEXT, parse
 from kbatch.api.objects import AnyObject, GroupTopology, Metadata, Node, PodGroup, PriorityClass
 from kbatch.engine import Policy, build_policy
-from tests.bench.engine import Figure, Result, build, decide, gangs, group, measure, node, placed, pod, queue
+from tests.bench.engine import (
+    ROWS as PLAIN,
+)
+from tests.bench.engine import (
+    Figure,
+    Setting,
+    build,
+    decide,
+    gangs,
+    group,
+    measure,
+    node,
+    pod,
+    queue,
+    sliced,
+)
 
 LEVELS: Final = {"zone": 2048, "room": 512, "block": 128, "rack": 16}
 """How many nodes are in a domain of each level."""
 _FACTOR: Final = 1.5
-"""By so much the limits of the engine's own rows are wider where the plugin is on."""
+"""By so much the limits of the engine's own rows are wider where the plugin is on; those of slices are not."""
+_ASKED: Final = (
+    GroupTopology(max_hops=6),
+    None,
+    GroupTopology(mode="Preferred"),
+    GroupTopology(max_hops=2),
+    GroupTopology(mode="Required"),
+)
+"""What the groups of a row ask for, in turn: one room, nothing, to stand close, one rack, the closest that can be."""
 
 
 def policy() -> Policy:
@@ -37,45 +64,34 @@ def wired(made: Node, index: int) -> Node:
     return made
 
 
-def close(made: PodGroup, max_hops: int | None, mode: str = "") -> PodGroup:
+def close(made: PodGroup, topology: GroupTopology | None) -> PodGroup:
     """The group with topology."""
-    made.spec.topology = GroupTopology(max_hops=max_hops, mode=mode)
+    made.spec.topology = topology
     return made
 
 
-def _wired(objects: Iterator[AnyObject], **topology: str) -> Iterator[AnyObject]:
-    index = 0
+def _wired(objects: Iterator[AnyObject], asked: tuple[GroupTopology | None, ...] = ()) -> Iterator[AnyObject]:
+    """The objects, nodes with their places, and groups asking for these in turn."""
+    places, wishes = count(), cycle(asked)
     for obj in objects:
         if isinstance(obj, Node):
-            obj, index = wired(obj, index), index + 1
-        elif isinstance(obj, PodGroup) and topology:
-            obj = close(obj, None, topology["mode"])
-        yield obj
+            yield wired(obj, next(places))
+        elif isinstance(obj, PodGroup) and asked:
+            yield close(obj, next(wishes))
+        else:
+            yield obj
 
 
-def _sliced(figure: Figure, result: Result) -> Iterator[Figure]:
-    yield figure
-    yield replace(figure, name=f"{figure.name}-slice", what="the same: longest slice", value=result.slice, limit=0.02)
+def beside(row: Callable[[Setting], Iterator[Figure]]) -> Iterator[Figure]:
+    """A row of the engine, and the same with topology.
 
-
-def beside(name: str, what: str, count: int, size: int, nodes: int) -> Iterator[Figure]:
-    """A plain row, the same with the plugin on, and the same with every group asking to stand close together.
-
-    The limit of the latter two is that of the plain row, times the factor: not the plain row's own time, by which
-    each run would have another limit. What topology costs can be read off, as the rows stand beside one another.
+    The limit of the latter is that of the plain row, times the factor: not the plain row's own time, by which each run
+    would have another limit. What topology costs can be read off, as the two stand beside one another.
     """
-    plain = next(placed(name, what, count, size, nodes, 0.5))
-    yield plain
-    for word, topology in (("on", {}), ("close", {"mode": "Preferred"})):
-        model, building = build(_wired(gangs(count, size, nodes), **topology))
-        result = decide(model, policy())
-        assert result.binds == count * size, f"{name}: {result.binds} of {count * size} pods bound"
-        said = "topology on" if word == "on" else "all of them close together"
-        figure = replace(
-            plain, name=f"{name}-{word}", what=f"the same, {said}", value=result.seconds,
-            limit=_FACTOR * plain.limit, model_seconds=building,
-        )  # fmt: skip
-        yield from _sliced(figure, result)
+    yield from row(Setting())
+    for figure in row(Setting(policy(), lambda objects: _wired(objects, _ASKED))):
+        limit = figure.limit if figure.slice or figure.unit != "s" else _FACTOR * figure.limit
+        yield replace(figure, name=f"{figure.name}-topology", what=f"{figure.what}; with topology", limit=limit)
 
 
 def racks() -> Iterator[Figure]:
@@ -83,7 +99,7 @@ def racks() -> Iterator[Figure]:
 
     def objects() -> Iterator[AnyObject]:
         for obj in gangs(1000, 16, 5000):
-            yield close(obj, 2) if isinstance(obj, PodGroup) else obj
+            yield close(obj, GroupTopology(max_hops=2)) if isinstance(obj, PodGroup) else obj
 
     model, building = build(_wired(objects()))
     result = decide(model, policy())
@@ -92,7 +108,8 @@ def racks() -> Iterator[Figure]:
         "racks", "1,000 gangs x 16, each in one rack of 16, 5,000 nodes", result.seconds, 3.0, pods=16_000, nodes=5000,
         gangs=1000, binds=result.binds, model_seconds=building,
     )  # fmt: skip
-    yield from _sliced(figure, result)
+    yield figure
+    yield sliced(figure, result.slice)
 
 
 def _busy(nodes: int, *, used: int, priority: str = "") -> Iterator[AnyObject]:
@@ -111,7 +128,7 @@ def full() -> Iterator[Figure]:
 
     def objects() -> Iterator[AnyObject]:
         yield from _busy(5000, used=29)
-        yield close(group("big", 512, "q0"), 4)
+        yield close(group("big", 512, "q0"), GroupTopology(max_hops=4))
         for index in range(512):
             yield pod("big", index, cpu="4")
 
@@ -122,7 +139,8 @@ def full() -> Iterator[Figure]:
         "full", "one gang of 512 in one block, 5,000 nodes 90 % full", result.seconds, 1.0, pods=512, nodes=5000,
         gangs=1, binds=result.binds, model_seconds=building,
     )  # fmt: skip
-    yield from _sliced(figure, result)
+    yield figure
+    yield sliced(figure, result.slice)
 
 
 def victims() -> Iterator[Figure]:
@@ -132,7 +150,7 @@ def victims() -> Iterator[Figure]:
         yield PriorityClass(metadata=Metadata(name="low"), value=1)
         yield PriorityClass(metadata=Metadata(name="high"), value=100)
         yield from _busy(5000, used=29, priority="low")
-        yield close(group("big", 512, "q0", "high"), 4)
+        yield close(group("big", 512, "q0", "high"), GroupTopology(max_hops=4))
         for index in range(512):
             yield pod("big", index, cpu="4", priority=100)
 
@@ -143,11 +161,12 @@ def victims() -> Iterator[Figure]:
         "victims", "the same, where victims have to go", result.seconds, 3.0, pods=512, nodes=5000, gangs=1,
         evictions=result.evictions, model_seconds=building,
     )  # fmt: skip
-    yield from _sliced(figure, result)
+    yield figure
+    yield sliced(figure, result.slice)
 
 
 ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
-    "gangs": lambda: beside("gangs", "10,000 pods, 100 gangs x 100, 5,000 nodes", 100, 100, 5000),
+    **{name: partial(beside, row) for name, row in PLAIN.items()},
     "racks": racks,
     "full": full,
     "victims": victims,
@@ -155,4 +174,4 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
 
 
 if __name__ == "__main__":
-    sys.exit(measure(ROWS, __doc__, 70))
+    sys.exit(measure(ROWS, __doc__, 106))

@@ -56,8 +56,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "room-left-over-forgotten", _PLUGIN,
-        "found.append(NodeSets(of, 2 * height, tree.of[height + 1 : tree.top]))",
-        "found.append(NodeSets(of, 2 * height))",
+        "parents = tree.of[height + 1 : tree.top]",
+        "parents = None",
         "a large rack is broken into although a small one would do",
     ),
     Mutant(

@@ -378,7 +378,7 @@ class _Admission:
             if (yield from working(session, state, partial(self._let_in, comer, state, line), False)):
                 self._stale = self._moved = True
                 heapq.heapreplace(heap, (self._key(name, line), name))
-                if session.due(10 + len(state.waiting) // 10):
+                if session.due(10 + len(state.waiting) // 10) or feasibility.asked > before:
                     yield TURN
             else:
                 line.ahead += comer.fresh is not None

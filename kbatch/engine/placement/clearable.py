@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from kbatch.engine.placement.node_sets import Capacity, Unit, count, enough, sums, units_of
+from kbatch.engine.placement.node_sets import Capacity, Unit, count, enough, units_of
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.set_room import sums
 from kbatch.engine.placement.together import Choice
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState

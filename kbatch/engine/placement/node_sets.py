@@ -7,37 +7,23 @@ room, then those with the better nodes, then those that the plugin names first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from kbatch.engine.placement.kinds import Kind, kinds_of, wanted_of
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.set_room import EXACT, Counted, Part, asked_together, most_in, sums, within
 from kbatch.engine.plugin import NodeSet, NodeSets
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.nodes import Column
+from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task
 
 Capacity: TypeAlias = Callable[[Kind], Column]
 """How many pods of a kind each row has room for."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """The room for a unit's pods, row by row.
-
-    Attributes:
-        fitting: how many of them fit, each kind by itself and no more than there are.
-        room: how many of the largest kind would, were there any number.
-        able: what `enough` has answered, by the identity of the sets.
-    """
-
-    fitting: Column
-    room: Column
-    able: dict[int, Column] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +35,8 @@ class Unit:
         least: so many of them must be placed, whichever else are.
         sets: where they may stand, by spread.
         counted: the room for them when the unit was made.
+        by_role: of a job, how many of each role there must be among them.
+        asks: by dimension what so many of them ask for together at least.
     """
 
     job: JobState
@@ -57,6 +45,8 @@ class Unit:
     least: int
     sets: list[NodeSets]
     counted: Counted
+    by_role: Mapping[str, int]
+    asks: Mapping[str, int]
 
 
 def units_of(
@@ -83,7 +73,7 @@ def units_of(
         if mine:
             others = sum(count for role, count in spare.items() if role != name)
             least = job.missing() if name is None else max(own.get(name, 0), job.missing() - others)
-            unit = _unit(session, rankings, job, name, mine, least, when, capacity)
+            unit = _unit(session, rankings, job, name, mine, least, when, capacity, own if name is None else None)
             if unit is not None:
                 found.append(unit)
     found.sort(key=lambda unit: (unit.role is not None, -_size(rankings, unit)))
@@ -114,6 +104,7 @@ def _unit(
     least: int,
     when: When,
     capacity: Capacity | None = None,
+    by_role: Mapping[str, int] | None = None,
 ) -> Unit | None:
     """A unit with its sets; None where no plugin says anything of it."""
     if capacity is not None:
@@ -130,7 +121,9 @@ def _unit(
         found = sets if found is None else [_both(one, other) for one in found for other in sets]
     if found is None:
         return None
-    return Unit(job, role, kinds, least, sorted(found, key=lambda each: each.spread), counted)
+    own = by_role or {}
+    asks = asked_together(kinds, least, own) if counted.free else {}
+    return Unit(job, role, kinds, least, sorted(found, key=lambda each: each.spread), counted, own, asks)
 
 
 def _as_sets(said: NodeSet | NodeSets) -> NodeSets:
@@ -166,7 +159,8 @@ def _open(session: Session, rankings: NodeRankings, job: JobState, kinds: Sequen
     if not masks or not whole.active:
         return counted
     some = np.logical_or.reduce([mask for mask in masks if mask is not None])
-    return Counted(np.where(some, counted.fitting, np.int64(0)), np.where(some, counted.room, np.int64(0)))
+    left = counted.on(some)
+    return Counted(left.fitting, np.where(some, counted.room, np.int64(0)), left.parts, left.free)
 
 
 def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: Capacity | None = None) -> Counted:
@@ -174,30 +168,56 @@ def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: 
     fitting: Column | None = None
     largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
     room = np.zeros(len(rankings.every), np.int64)
+    parts: list[Part] = []
     for kind in kinds:
         there = capacity(kind) if capacity is not None else rankings.of(kind.cls, when).capacity()
         if kind is largest:
             room = there
         some = np.minimum(there, len(kind.tasks))
+        alone = rankings.takes_one(kind.cls)
+        if alone is not None:
+            some[alone] = np.minimum(some[alone], 1)
+        # Where there is to be room that is not there yet, some of those that limits count go.
+        limits = rankings.domain_limits(kind.cls, [other.cls for other in kinds]) if capacity is None else []
+        if limits or len(kinds) > 1:
+            parts.append(Part(kind.role, len(kind.tasks), some, limits))
         fitting = some if fitting is None else fitting + some
-    return Counted(fitting if fitting is not None else room, room)
+    free = {}
+    if capacity is None and len(kinds) > 1:
+        names = sorted({name for kind in kinds for name, _ in kind.cls.needs})
+        free = {name: rankings.free(name, when) for name in names}
+    return Counted(fitting if fitting is not None else room, room, parts, free)
 
 
-def sums(of: Column, amounts: Column, size: int | None = None) -> Column:
-    """For each set (of `size`, by default all with a row) the sum of its rows' amounts: exact, as they are small."""
-    inside = of >= 0
-    many = int(of.max(initial=-1)) + 1 if size is None else size
-    if inside.all():
-        return np.bincount(of, amounts, many).astype(np.int64)
-    return np.bincount(of[inside], amounts[inside], many).astype(np.int64)
+def _by_parts(sets: NodeSets, unit: Unit, parts: Sequence[Part]) -> Mask:
+    """For each set whether it takes so many pods of the unit, and of each of its roles, kind by kind."""
+    of_role: dict[str, Column] = {}
+    for part in parts:
+        there = np.minimum(within(sets, part.fitting), part.number)
+        for limit in part.limits:
+            there = np.minimum(there, most_in(sets, part.fitting, limit))
+        of_role[part.role] = of_role[part.role] + there if part.role in of_role else there
+    able: Mask = np.add.reduce(list(of_role.values())) >= unit.least
+    for role, there in of_role.items():
+        able &= there >= min(unit.by_role.get(role, 0), unit.least)
+    return able
 
 
 def enough(sets: NodeSets, unit: Unit, counted: Counted) -> Column:
     """The numbers of the sets in which there seems to be room for as many pods as the unit needs."""
     found = counted.able.get(id(sets))
     if found is None:
-        there = sums(sets.of, counted.fitting) if len(sets.of) else np.zeros(0, np.int64)
-        found = counted.able[id(sets)] = np.flatnonzero(there >= max(1, unit.least)).astype(np.int64)
+        there = within(sets, counted.fitting) if len(sets.of) else np.zeros(0, np.int64)
+        able = there >= max(1, unit.least)
+        if counted.parts and able.any():
+            able &= _by_parts(sets, unit, counted.parts)
+        found = np.flatnonzero(able).astype(np.int64)
+        for name, amount in unit.asks.items():
+            if len(found) and amount and name in counted.free:
+                free = np.where(counted.fitting > 0, np.maximum(counted.free[name], 0), np.int64(0))
+                if float(free.sum(dtype=np.float64)) < EXACT:
+                    found = found[within(sets, free)[found] >= amount]
+        counted.able[id(sets)] = found
     return found
 
 
@@ -228,9 +248,10 @@ def _in_order(
     """Of these sets the one that is left with the least room first, of equals that with the better nodes."""
     if not len(numbers):
         return
-    left = _left(sets, numbers, counted) if len(numbers) > 1 else []
     first = np.arange(len(numbers))
-    for column in left:
+    for column in _left(sets, numbers, counted):
+        if len(first) == 1:
+            break
         some = column[first]
         first = first[some == some.min()]
     if len(first) > 1:
@@ -240,22 +261,27 @@ def _in_order(
         yield sets, int(numbers[at])
     if len(first) < len(numbers):
         done = set(first.tolist())
+        left = list(_left(sets, numbers, counted))
         for at in np.lexsort((numbers, *reversed(left))).tolist():
             if at not in done:
                 yield sets, int(numbers[at])
 
 
-def _left(sets: NodeSets, numbers: Column, counted: Counted) -> list[Column]:
+def _left(sets: NodeSets, numbers: Column, counted: Counted) -> Iterator[Column]:
     """For these sets the room in them, then in the larger ones that they are part of: what is left of it, but for what
     the pods take of any of them.
     """
     if sets.parents is None:
-        return []
-    row = np.zeros(int(sets.of.max()) + 1, np.intp)
-    inside = np.flatnonzero(sets.of >= 0)
-    row[sets.of[inside]] = inside
-    rows = row[numbers]
-    return [sums(of, counted.room)[of[rows]] for of in (sets.of, *sets.parents)]
+        return
+    yield within(sets, counted.room)[numbers]
+    rows: Column = numbers
+    if not sets.by_row:
+        row = np.zeros(int(sets.of.max()) + 1, np.int64)
+        inside = np.flatnonzero(sets.of >= 0)
+        row[sets.of[inside]] = inside
+        rows = row[numbers]
+    for of in sets.parents:
+        yield sums(of, counted.room)[of[rows]]
 
 
 def _scores(rankings: NodeRankings, unit: Unit, sets: NodeSets, when: When) -> Column:

@@ -29,7 +29,7 @@ from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.own_nodes import JobRanking
 from kbatch.engine.placement.scoring import Scoring
-from kbatch.engine.plugin import Plugin, Scope
+from kbatch.engine.plugin import DomainLimit, Plugin, Scope
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
 from kbatch.model.nodes import Column, Mask
@@ -82,6 +82,8 @@ class NodeRanking:
         self._seen = 0
         self._base = 0
         self._depth = 1
+        self._counted = -1
+        self._takes = np.zeros(0, np.int64)
         self._near = self._evaluate(self._every, whole=True)
         self.key: Column = self._near
 
@@ -284,7 +286,19 @@ class NodeRanking:
 
     def capacity(self) -> Column:
         """How many pods of the class each row has room for, were no other in the way; 0 where it never may stand."""
-        return np.where(self._allowed, np.maximum(self._capacity(slice(None)), 0), np.int64(0))
+        log = self._room.log
+        if self._counted < len(log):
+            changed = sorted(set(log[self._counted :])) if self._counted >= 0 else []
+            at: Index | slice = slice(None)
+            if self._counted >= 0 and len(changed) * 4 <= len(self._every):
+                at = np.array(changed, np.intp)
+            some = np.where(self._allowed[at], np.maximum(self._capacity(at), 0), np.int64(0))
+            if isinstance(at, slice):
+                self._takes = some
+            else:
+                self._takes[at] = some
+            self._counted = len(log)
+        return self._takes.copy()
 
     def capacity_now(self) -> Column:
         """How many pods of the class each row has room for as things are."""
@@ -330,6 +344,7 @@ class NodeRankings:
         self._most: dict[int, tuple[int, int]] = {}
         self._static: dict[tuple[int, Placement | None], tuple[Mask, Column]] = {}
         self._allowed: dict[int, Mask] = {}
+        self._takes_one: dict[int, Mask | None] = {}
         self.searches = SEARCHES
         self.steps = STEPS
 
@@ -408,6 +423,22 @@ class NodeRankings:
         return self.alone or all(
             p.predicate_scope(cls) is Scope.STATIC or p.one_by_one(cls) for p in self.predicates
         )  # fmt: skip
+
+    def free(self, name: str, when: When) -> Column:
+        """What each row has free of a dimension; below zero where more is taken than there is."""
+        free: Column = self.room.future[name]
+        return np.minimum(free, self.room.idle[name]) if when is When.NOW else free.copy()
+
+    def takes_one(self, cls: TaskClass) -> Mask | None:
+        """The rows on which no two pods of the class can stand, however empty they are; None: there are none."""
+        if cls.id not in self._takes_one:
+            said = [mask for p in self.predicates if (mask := p.takes_one(cls)) is not None]
+            self._takes_one[cls.id] = np.logical_or.reduce(said) if said else None
+        return self._takes_one[cls.id]
+
+    def domain_limits(self, cls: TaskClass, others: Sequence[TaskClass]) -> list[DomainLimit]:
+        """What its pods demand of one another by domains (`Plugin.domain_limits`)."""
+        return [limit for p in self.far_predicates(cls) for limit in p.domain_limits(cls, others)]
 
     def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
         """Whether pods of the class may be let onto a node because one of the class `other` goes, room aside."""

@@ -17,8 +17,9 @@ import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.filling import fill_unit
-from kbatch.engine.placement.node_sets import Counted, Unit, count, enough, in_order, sums
+from kbatch.engine.placement.node_sets import Unit, count, enough, in_order
 from kbatch.engine.placement.ranking import NodeRankings, When
+from kbatch.engine.placement.set_room import Counted, sums
 from kbatch.engine.plugin import NodeSets
 from kbatch.engine.session.statement import Statement
 from kbatch.model.nodes import Column, Mask, exact_sum
@@ -197,12 +198,12 @@ class Together:
     def _now(self, at: int, whole: Mask | None) -> Counted:
         """The room for a unit's pods, within the rows of the job, beside what is placed on trial."""
         counted = count(self._statement.session, self._rankings, self._units[at], self._when)
-        return counted if whole is None else Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
+        return counted if whole is None else counted.on(whole)
 
     def _before(self, at: int, whole: Mask | None) -> Counted:
         """The same without that."""
         counted = self._units[at].counted
-        return counted if whole is None else Counted(np.where(whole, counted.fitting, np.int64(0)), counted.room)
+        return counted if whole is None else counted.on(whole)
 
     def _plain(self, spreads: Sequence[int], at: int, choice: Choice) -> Iterator[Choice]:
         if at == len(self._units):

@@ -17,7 +17,7 @@ from kbatch.api.node_reasons import PodAffinityUnsatisfied, PodAntiAffinityViola
 from kbatch.api.objects import TopologySpreadConstraint
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import finish
-from kbatch.engine.plugin import View
+from kbatch.engine.plugin import DomainLimit, View
 from kbatch.engine.plugins.coupling import Carried, CouplingIndex
 from kbatch.engine.plugins.domains import Counter, domains_of
 from kbatch.engine.plugins.occupants import FOREIGN, LEAVING, STANDING, Occupants, occupants_of
@@ -221,6 +221,34 @@ class Neighbours:
             meant += [who_of_all(affinity, cls)] * 2
         labels_of = (self._kept or self._counters()).namespace_labels
         return sum(1 for who in meant if who.match(cls, labels_of))
+
+    def takes_one(self, cls: TaskClass) -> Mask | None:
+        """The rows in a domain of which anti-affinity of the class lets in one of its own pods at most; None: none."""
+        found: Mask | None = None
+        for term in required_terms(cls.spec)[1]:
+            if who_of(term, cls).match(cls, (self._kept or self._counters()).namespace_labels):
+                rows = self._table.labels(term.topology_key)[0] >= 0
+                found = rows if found is None else found | rows
+        return found
+
+    def domain_limits(self, cls: TaskClass, others: Sequence[TaskClass]) -> Iterator[DomainLimit]:
+        """By the terms and constraints that count pods of the class itself. Where hosts are the domains `takes_one`
+        says enough; where others count in a constraint of spread, too, these may raise the least count.
+        """
+        anti, constraints = required_terms(cls.spec)[1], hard_constraints(cls.spec)
+        if not (anti or constraints):
+            return
+        labels_of = (self._kept or self._counters()).namespace_labels
+        coupled = self._coupled(cls)
+        for term, counter in zip(anti, coupled.anti, strict=True):
+            if 2 * len(counter.counts) <= len(self._table) and who_of(term, cls).match(cls, labels_of):
+                yield DomainLimit(counter.domain, counter.counts.copy())
+        for constraint, spread in zip(constraints, coupled.spread, strict=True):
+            who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
+            if spread.own and not any(who.match(other, labels_of) for other in others if other.id != cls.id):
+                few = len(spread.present) < (constraint.min_domains or 1)
+                present = np.zeros(0, np.intp) if few else spread.present
+                yield DomainLimit(spread.domain, spread.counter.counts.copy(), constraint.max_skew, present)
 
     def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
         """Whether a pod of the class `other` counts in anything that decides about the class, once it waits."""

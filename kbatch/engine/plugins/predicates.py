@@ -33,7 +33,7 @@ from kbatch.api.node_reasons import (
 )
 from kbatch.api.objects import Taint
 from kbatch.api.reasons import Reason
-from kbatch.engine.plugin import NO_UNDO, Codes, Plugin, Scope, Scores, Undo, View
+from kbatch.engine.plugin import NO_UNDO, Codes, DomainLimit, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
 from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
@@ -204,6 +204,16 @@ class Predicates(Plugin):
         if self._occupancy.shares(cls):
             return False
         return self._neighbours is None or self._neighbours.on_own_kind(cls) <= 1
+
+    def takes_one(self, cls: TaskClass) -> Mask | None:
+        """All rows for pods with host ports; those in a domain by which pods of the class keep apart."""
+        if self._occupancy.ports_of(cls):
+            return np.ones(len(self._table), np.bool_)
+        return self._neighbours.takes_one(cls) if self._neighbours is not None else None
+
+    def domain_limits(self, cls: TaskClass, others: Sequence[TaskClass]) -> Sequence[DomainLimit]:
+        """Those of anti-affinity and of topology spread."""
+        return list(self._neighbours.domain_limits(cls, others)) if self._neighbours is not None else ()
 
     def alike(self, classes: Sequence[TaskClass]) -> Hashable:
         """What they ask of nodes, their ports and claims; and which of them look at which, where no others matter."""

@@ -70,7 +70,8 @@ class Topology(Plugin):
             of = tree.of[height]
             if placed:
                 of = np.where(of == of[placed[0]], np.int64(0), np.int64(-1))
-            found.append(NodeSets(of, 2 * height, tree.of[height + 1 : tree.top]))
+            parents = tree.of[height + 1 : tree.top]
+            found.append(NodeSets(of, 2 * height, parents, by_row=not height and not placed))
         return found
 
     def within(self, job: JobState, task: Task) -> Mask | None:
