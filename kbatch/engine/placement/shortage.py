@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.nodes import NodeTable, exact_sum
+from kbatch.model.nodes import Mask, NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import scale, total
 
@@ -21,10 +21,13 @@ def shortage(table: NodeTable, room: NodeResources, tasks: Sequence[Task]) -> tu
 
 
 def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[TaskClass, int]]) -> tuple[str, int]:
-    """The dimension that is shortest for these pods over all nodes, relative to what they ask, and by how much."""
-    asked = total(scale(cls.request, count) for cls, count in pods)
-    worst: tuple[float, str, int] = (0.0, "", 0)
+    """The dimension that is shortest for these pods over all nodes, relative to what they ask, and by how much.
+
+    Pods that are larger than any node do not count while there are others: more room of the same kind is none for them.
+    """
     usable = table.open & table.ready & ~table.cordoned
+    asked = total(scale(cls.request, count) for cls, count in pods if _some_node_holds(table, usable, cls))
+    worst: tuple[float, str, int] = (0.0, "", 0)
     for name in sorted(asked):
         idle = room.idle.get(name)
         free = exact_sum(np.maximum(idle, 0)[usable]) if idle is not None else 0
@@ -32,10 +35,23 @@ def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[Task
         if missing > 0 and missing / asked[name] > worst[0]:
             worst = (missing / asked[name], name, missing)
     if not worst[1]:
-        for name in sorted(asked):  # no sum is short: room is there, but not in pieces that are large enough
+        for name in sorted(
+            total(cls.request for cls, _ in pods)
+        ):  # no sum is short: room is there, but not in pieces that are large enough
             largest = max((cls.request.get(name, 0) for cls, _ in pods), default=0)
             idle = room.idle.get(name)
             most = int(idle.max()) if idle is not None and len(idle) else 0
             if largest > most:
                 return name, largest - max(0, most)
     return worst[1], worst[2]
+
+
+def _some_node_holds(table: NodeTable, usable: Mask, cls: TaskClass) -> bool:
+    """Whether any of these nodes, were it empty, would have room for a pod of the class."""
+    able = usable
+    for name, amount in cls.needs:
+        column = table.allocatable.get(name)
+        if column is None:
+            return False
+        able = able & (column >= amount)
+    return bool(able.any())
