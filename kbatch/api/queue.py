@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 from pydantic import Field
 
@@ -64,6 +64,11 @@ class QueueSpec(ApiModel):
     """The queue that this one shares its part with others under. Not used yet."""
 
 
+MOST_EVICTIONS: Final = 10_000
+"""So many instants are kept in a Queue's status at most, the last ones: they must fit into an object."""
+Instant: TypeAlias = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+
+
 class QueueFlow(ApiModel):
     """How much the queue has used, its past fading; in the units of the plugin `flow`, such as cores.
 
@@ -79,7 +84,7 @@ class QueueFlow(ApiModel):
     """What the queue's groups use since then: what those ask for that are placed or were promised their place."""
     unlimited_usage: Usage
     """The same of the groups without a lifetime alone."""
-    time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    time: Instant
     """Since when the usage is this."""
 
 
@@ -110,6 +115,13 @@ class QueueStatus(ApiModel):
     """The queue's part of the cluster by weight among all open queues; only with the plugin `flow`."""
     excess_charged: Usage | None = None
     """Resource-minutes that the queue's groups are charged together; only with the plugin `flow`."""
+    evicted: (
+        Annotated[
+            list[Instant], Field(max_length=MOST_EVICTIONS, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+        ]
+        | None
+    ) = None
+    """When groups of the queue were evicted as wholes in the last hour; only where `evictionsPerHour` limits that."""
     conditions: Conditions | None = None
     """What is to be said about the queue beyond numbers."""
 

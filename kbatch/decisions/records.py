@@ -14,7 +14,7 @@ import msgspec
 
 from kbatch.api.objects import AnyObject
 from kbatch.api.reasons import Reason
-from kbatch.engine import Transaction, Verdict
+from kbatch.engine import Bind, Eviction, Nomination, Transaction, Verdict
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.image import Assumed, Evicting, Orphaned, Refused
@@ -172,10 +172,20 @@ def read_delta(record: AnyDelta) -> Delta:
 # --- what is decided --------------------------------------------------------------------------------------------------
 
 
+class _Transaction(msgspec.Struct):
+    """A transaction as logs have it. What it says of queues stands in the state that the cycle leaves."""
+
+    group: str
+    binds: tuple[Bind, ...]
+    evictions: tuple[Eviction, ...]
+    nominations: tuple[Nomination, ...]
+    job: str
+
+
 def write_decision(decision: Transaction | Verdict) -> bytes:
     """A decision as JSON: equal decisions give equal bytes, and what a person would read in one stands in them."""
     if isinstance(decision, Transaction):
-        return _encode({"transaction": decision})
+        return _encode({"transaction": msgspec.convert(decision, _Transaction, from_attributes=True)})
     verdict: dict[str, Any] = {name: getattr(decision, name) for name in Verdict.__struct_fields__ if name != "reason"}
     for name in ("members_lost", "charged", "estimate", "backfilled"):
         if not verdict[name]:

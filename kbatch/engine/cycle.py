@@ -165,7 +165,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         with observer.span(f"action:{kind.name}"):
             for step in action.run(context):
                 decided = decided or isinstance(step, Transaction)
-                yield step
+                yield context.hourly.telling(step) if isinstance(step, Transaction) else step
     if context.planned is not None:
         context.planned.lift()
     session.phase = "ending"

@@ -58,6 +58,10 @@ class Transaction(msgspec.Struct, frozen=True):
     nominations: tuple[Nomination, ...] = ()
     job: str = ""
     """Key of the group in `ClusterModel.jobs`."""
+    evicted: dict[str, tuple[int, ...]] = {}
+    """By queue that limits how often, and of which a group is evicted as a whole here: when any were in the last hour,
+    this one among them. It is to be written to the Queue before anybody is evicted.
+    """
 
 
 class StartEstimate(msgspec.Struct, frozen=True):

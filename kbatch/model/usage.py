@@ -8,7 +8,6 @@ that whoever works it out, and in however many steps it is looked at, gets the s
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isqrt
 from typing import Any, Final
@@ -17,12 +16,12 @@ import msgspec
 
 from kbatch.api.objects import QueueFlow, timestamp_us
 from kbatch.resources import QuantityError, in_millionths, in_units
+from kbatch.times import rfc3339_us
 
 _FRACTION: Final = 96
 """Bits of the part of a half-life that has passed: finer than a microsecond of any half-life there is."""
 _FINE: Final = 160
 """Bits after the point of a power of two: an amount of 2^60 is wrong by far less than one."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _roots() -> tuple[int, ...]:
@@ -113,7 +112,7 @@ class Anchor(msgspec.Struct, frozen=True):
             unlimited_value=in_units(max(self.unlimited_value, self.unlimited_usage)),
             usage=in_units(self.usage),
             unlimited_usage=in_units(self.unlimited_usage),
-            time=(_EPOCH + timedelta(microseconds=self.time)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            time=rfc3339_us(self.time),
         )
 
 

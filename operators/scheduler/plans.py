@@ -3,7 +3,8 @@
 All evictions are tried with dryRun first, and budgets asked whether they let all of them go: one refusal, and nothing
 of the plan happens; the model is told which pods were refused, and the next plan of the group is made without them; the
 group is told by an Event who refused. Then nominations are written,
-so that a successor of this process knows what the room is for; one that cannot be written, and nothing more happens.
+so that a successor of this process knows what the room is for, and which groups their queues lose as wholes, where
+that is limited; what cannot be written, and nothing more happens.
 Then the victims are evicted, then what could be bound is bound.
 """
 
@@ -25,6 +26,7 @@ from kbatch.kube.writes import evict
 from kbatch.metrics import SchedulerMetrics
 from operators.scheduler.budgets import overdrawn
 from operators.scheduler.cache import Cache
+from operators.scheduler.evicted_groups import EvictedGroups
 from operators.scheduler.nominating import nominate
 from operators.scheduler.pauses import Pauses
 
@@ -76,6 +78,7 @@ class Plans:
         self._begin = begin
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
+        self._written = EvictedGroups(api)
         self._pauses = Pauses(clock)
         """Of groups whose plans failed for no fault of a victim."""
         self._refused = Pauses(clock, first=REFUSED_FIRST, longest=REFUSED_LONGEST)
@@ -133,6 +136,12 @@ class Plans:
                 self._pauses.failed(_whose(transaction))
                 self._give_up(transaction, before)
                 # All of them: one whose answer was lost may have been written.
+                await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
+                return
+            if not await self._written.write(transaction.evicted):
+                _log.info("plan for %s given up: what its queues count cannot be written", transaction.group)
+                self._pauses.failed(_whose(transaction))
+                self._give_up(transaction, before)
                 await asyncio.gather(*(self._write(Nomination(one.pod, one.uid, old or None)) for one, old in before))
                 return
             await self._evict_all(transaction)

@@ -143,6 +143,7 @@ class QueueStatus(Object, kw_only=True):
     flow: QueueFlow | None = None
     fair_share: RawQuantity | None = None
     excess_charged: RawQuantity | None = None
+    evicted: tuple[str, ...] | None = None
     conditions: tuple[Condition, ...] | None = None
 
 

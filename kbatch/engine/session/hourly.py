@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
+import msgspec
+
+from kbatch.api.objects import timestamp_us
+from kbatch.engine.decisions import Transaction
 from kbatch.engine.plugin import Unit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -14,8 +20,8 @@ from kbatch.times import HOUR
 class HourlyLimit:
     """Keeps a queue's groups from being evicted as wholes more often than it allows, in any hour.
 
-    `before` is what `after` gave in the cycle before: by queue, of those with a limit, when groups were evicted. A
-    process that begins without it begins to count.
+    `before` is what `after` gave in the cycle before: by queue, of those with a limit, when groups were evicted. What
+    stands in the Queues' status counts too, so that nothing is forgotten when another process goes on.
     """
 
     def __init__(self, session: Session, before: Mapping[str, tuple[int, ...]]) -> None:
@@ -26,10 +32,13 @@ class HourlyLimit:
             if (limit := queue.record.evictions_per_hour) is not None
         }
         self._recent = {
-            name: tuple(instant for instant in before.get(name, ()) if instant > session.now - HOUR)
+            name: tuple(
+                instant for instant in _both(before.get(name, ()), _written(session, name)) if self._counts(instant)
+            )
             for name in self._limits
         }
         self._touched: dict[str, int] = {}
+        self._told: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         """Whether any queue has a limit."""
@@ -67,10 +76,40 @@ class HourlyLimit:
         jobs = (self._session.job(key) for key, count in self._touched.items() if count)
         return sum(1 for job in jobs if job.queue == queue and job is not besides and _whole(job))
 
+    def _counts(self, instant: int) -> bool:
+        return instant > self._session.now - HOUR
+
+    def telling(self, found: Transaction) -> Transaction:
+        """The transaction, decided just now, with what is to be written down of it."""
+        if not (self._limits and found.evictions):
+            return found
+        gone = {name: self._gone(name) for name in self._limits}
+        after = self.after()
+        more = {name: after[name] for name, count in gone.items() if count > self._told.get(name, 0)}
+        self._told = gone
+        return msgspec.structs.replace(found, evicted=more) if more else found
+
     def after(self) -> dict[str, tuple[int, ...]]:
         """For the next cycle: by queue when groups were evicted as wholes, in the last hour."""
         found = {name: (*recent, *[self._session.now] * self._gone(name)) for name, recent in self._recent.items()}
         return {name: instants for name, instants in found.items() if instants}
+
+
+def _written(session: Session, name: str) -> list[int]:
+    """What the Queue's status says; nothing of it that cannot be read."""
+    queue = session.model.queues[name].queue if name in session.model.queues else None
+    found: list[int] = []
+    for text in (queue.status.evicted or ()) if queue is not None else ():
+        with suppress(msgspec.ValidationError):
+            instant = timestamp_us(text)
+            if instant is not None:
+                found.append(instant)
+    return found
+
+
+def _both(one: Iterable[int], other: Iterable[int]) -> list[int]:
+    """What either says, in order; an instant as often as the one that says it more often."""
+    return sorted((Counter(one) | Counter(other)).elements())
 
 
 def _whole(job: JobState) -> bool:

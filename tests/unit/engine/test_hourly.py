@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kbatch.api.objects import Queue
 from kbatch.engine import CycleState
 from kbatch.model.cluster import ClusterModel
-from kbatch.times import HOUR, SECOND
+from kbatch.model.events import Upsert
+from kbatch.times import HOUR, SECOND, rfc3339_us
 from tests.unit.engine.worlds import EPOCH, EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
 
 
@@ -59,3 +61,36 @@ def test_pods_above_the_minimum_do_not_count() -> None:
 def test_it_is_recorded() -> None:
     state = CycleState(evictions={"q1": (EPOCH, EPOCH + 1)})
     assert msgspec.json.decode(msgspec.json.encode(state), type=CycleState) == state
+
+
+def wrote(*instants: int, more: tuple[str, ...] = ()) -> Queue:
+    """The queue q1 with a limit of two, and these instants in its status."""
+    found = queue("q1", evictions_per_hour=2)
+    found.status.evicted = (*map(rfc3339_us, instants), *more)
+    return found
+
+
+def test_what_the_queue_says_counts_too_and_nothing_counts_twice() -> None:
+    before = EPOCH + 60 * SECOND - HOUR + 1
+    for state in (CycleState(), CycleState(evictions={"q1": (before,)})):
+        model = holding(2, 2)
+        model.apply(Upsert(wrote(before)))
+        found = run(model, policy(EVERYTHING), now=60, state=state)
+        assert len(evicted(found)) == 1
+        assert found.outcome is not None
+        assert found.outcome.state.evictions == {"q1": (before, EPOCH + 60 * SECOND)}
+
+
+def test_what_cannot_be_read_or_is_older_does_not_count() -> None:
+    model = holding(2, 2)
+    model.apply(Upsert(wrote(EPOCH + 60 * SECOND - HOUR, more=("yesterday",))))
+    assert len(evicted(run(model, policy(EVERYTHING), now=60))) == 2
+
+
+def test_a_plan_says_what_is_to_be_written_of_its_queue_before() -> None:
+    found = run(holding(2, 5), policy(EVERYTHING), now=60)
+    now = EPOCH + 60 * SECOND
+    plans = [step.evicted for step in found.transactions if step.evictions]
+    assert plans == [{"q1": (now,)}, {"q1": (now, now)}]
+    free = run(holding(2, None), policy(EVERYTHING), now=60)
+    assert [step.evicted for step in free.transactions if step.evictions] == [{}, {}]

@@ -1,0 +1,52 @@
+"""Writes into Queues when groups of theirs were evicted as wholes: what a successor counts `evictionsPerHour` by."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kbatch.api.queue import MOST_EVICTIONS
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError, KubeError
+from kbatch.kube.kinds import QUEUES
+from kbatch.kube.writes import apply_status
+from kbatch.times import HOUR, rfc3339_us
+from operators.scheduler import FIELD_MANAGER
+
+_log = logging.getLogger(__name__)
+
+MANAGER: Final = f"{FIELD_MANAGER}-evictions"
+"""A field manager of its own: the rest of the status is written by others, and at other times."""
+
+
+class EvictedGroups:
+    """Plans that are carried out at one time may write of one queue in any order: what any of them says stands."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._said: dict[str, list[int]] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def write(self, evicted: Mapping[str, Iterable[int]]) -> bool:
+        """Write by queue when groups were evicted; whether nothing more needs to be written."""
+        return all([await self._one(name, instants) for name, instants in evicted.items()])
+
+    async def _one(self, name: str, instants: Iterable[int]) -> bool:
+        async with self._turns[name]:
+            both = sorted((Counter(self._said.get(name, ())) | Counter(instants)).elements())
+            said = [instant for instant in both if instant > both[-1] - HOUR][-MOST_EVICTIONS:]
+            status = {"evicted": [rfc3339_us(instant) for instant in said]}
+            try:
+                await apply_status(
+                    self._api, QUEUES, {"metadata": {"name": name}, "status": status}, MANAGER, force=True
+                )
+            except KubeError as error:
+                if isinstance(error, ApiError) and error.status == 404:
+                    return True  # there is nobody any more who limits it
+                _log.warning("Queue %s: %s", name, error)
+                return False
+            self._said[name] = said
+            return True

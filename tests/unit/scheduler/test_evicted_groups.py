@@ -1,0 +1,52 @@
+"""What a plan writes of queues that limit how many of their groups are evicted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kbatch.kube.errors import ApiError
+from kbatch.times import HOUR, SECOND
+from operators.scheduler.evicted_groups import EvictedGroups
+from tests.unit.scheduler.fakes import FakeApi, cache_with, node, pod, until
+from tests.unit.scheduler.test_dispatch import dispatching, plan
+
+AT = 1_800_000_000 * SECOND
+TEXT = "2027-01-15T08:00:00.000000Z"
+
+
+async def test_it_is_written_before_anybody_is_evicted() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(msgspec.structs.replace(plan("v", nominate="a"), evicted={"q": (AT,)}))
+        await until(lambda: dispatcher.in_flight == 0)
+    made = [(call.method, call.path.split("/")[-2]) for call in api.calls]
+    assert made == [("POST", "v"), ("PATCH", "a"), ("PATCH", "q"), ("POST", "v")]
+    assert api.calls[2].body["status"] == {"evicted": [TEXT]}
+    assert api.calls[2].params["fieldManager"] == "kbatch-scheduler-evictions"
+
+
+async def test_nobody_is_evicted_where_it_cannot_be_written() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), pod("v", node="n"), pod("a"))
+    api.on("PATCH", "/queues/q/status", ApiError(500, "InternalError"))
+    async with dispatching(api, cache) as dispatcher:
+        dispatcher.submit(msgspec.structs.replace(plan("v", nominate="a"), evicted={"q": (AT,)}))
+        await until(lambda: dispatcher.in_flight == 0)
+        assert [call.body["deleteOptions"].get("dryRun") for call in api.made("POST", "/eviction")] == [["All"]]
+        assert not cache.model.tasks["ns/v"].terminating
+        assert cache.nominated("ns/a", "uid-a") == ""
+        assert dispatcher.paused_until() is not None
+
+
+async def test_what_plans_say_is_put_together_and_the_last_hour_kept() -> None:
+    api = FakeApi()
+    groups = EvictedGroups(api)
+    assert await groups.write({"q": (AT, AT)})
+    assert await groups.write({"q": (AT,)}), "decided before, written after"
+    assert await groups.write({"q": (AT + HOUR,)})
+    assert [len(call.body["status"]["evicted"]) for call in api.calls] == [2, 2, 1]
+
+
+async def test_a_queue_that_is_gone_limits_nothing() -> None:
+    api = FakeApi()
+    api.on("PATCH", "/queues/q/status", ApiError(404, "NotFound"))
+    assert await EvictedGroups(api).write({"q": (AT,)})
