@@ -13,7 +13,7 @@ from kbatch.api.names import DEFAULT_QUEUE
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.informer import Informer
-from kbatch.kube.kinds import PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
+from kbatch.kube.kinds import JOBS, PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
 from kbatch.metrics import LedgerMetrics, RequestMetrics, WatchMetrics, WebhookMetrics
 from kbatch.process import memory
 from kbatch.process.feed import Feed
@@ -80,7 +80,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     metrics = WebhookMetrics(runtime.registry, HANDLERS)
     requests = RequestMetrics(runtime.registry)
     async with Client(credentials, user_agent=runtime.user_agent, heard=Attempts(requests).heard) as client:
-        world = World()
+        world = World(settings.scheduler_name)
         api = Measured(client, requests)
         ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
         desk = Desk(_rules(settings), world, api, ledgers)
@@ -140,6 +140,7 @@ def _informers(client: Client, settings: WebhookSettings) -> list[Informer[Any]]
     informers: list[Informer[Any]] = [Informer(client, RESOURCEQUOTAS), Informer(client, PODGROUPS)]
     if settings.reservations != OFF:
         informers.append(Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}"))
+        informers.append(Informer(client, JOBS))
     return informers
 
 

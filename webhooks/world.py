@@ -9,14 +9,16 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.api import conditions
-from kbatch.api.names import GROUP_NAME_ANNOTATION
-from kbatch.api.objects import AnyObject, Pod, PodGroup, ResourceQuota
+from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP_NAME_ANNOTATION
+from kbatch.api.objects import AnyObject, Job, Pod, PodGroup, PodGroupSpec, ResourceQuota
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import key_of, split_key
 from kbatch.model.events import Event, Upsert
+from kbatch.model.makers import NO_MAKERS, Maker, MakerIndex
 from kbatch.model.minresources import ask_of
 from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask, Subject, ask_of_pod, charge
@@ -91,19 +93,23 @@ class Sums:
         return add(*(charge(quota, part) for part in self._parts.values()))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LiveGroup:
     """A PodGroup that is not over.
 
     Attributes:
-        ask: what its minimum asks of quotas.
+        ask: what its minimum asks of quotas, by its spec alone.
         enqueued: it was let in.
         reserving: it was let in, and its minimum does not run yet: what it asks for is kept for it.
+        needs: what is kept: `ask`, and what follows from the Jobs that name it.
+        spec: of one that needs more than its spec says if a Job names it; else None.
     """
 
     ask: Ask
     enqueued: bool
     reserving: bool
+    needs: Ask
+    spec: PodGroupSpec | None = field(default=None, compare=False, repr=False)
 
 
 class Groups:
@@ -122,8 +128,8 @@ class Groups:
         for group in groups:
             self.put(group)
 
-    def put(self, group: PodGroup) -> LiveGroup | None:
-        """Take a group as it is now; what is kept of it, None if it is over."""
+    def put(self, group: PodGroup, makers: Mapping[str, Maker] = NO_MAKERS) -> LiveGroup | None:
+        """Take a group as it is now, and the Jobs that name it; what is kept of it, None if it is over."""
         name = group.metadata.name
         self.drop(name)
         version = version_of(group)
@@ -140,9 +146,16 @@ class Groups:
             return None  # nothing can be reserved for it either
         enqueued = _enqueued(group)
         reserving = enqueued and group.status.phase not in _STARTED
-        self.live[name] = found = LiveGroup(ask, enqueued, reserving)
+        spec = None if any(role.template for role in group.spec.sub_groups or ()) else group.spec
+        self.live[name] = found = LiveGroup(ask, enqueued, reserving, _needs(ask, spec, makers), spec)
         self.sums.add(ask)
         return found
+
+    def made_by(self, name: str, makers: Mapping[str, Maker]) -> None:
+        """The Jobs that name a group are these from now on."""
+        group = self.live.get(name)
+        if group is not None and group.spec is not None:
+            self.live[name] = dataclasses.replace(group, needs=_needs(group.ask, group.spec, makers))
 
     def drop(self, name: str) -> None:
         """Forget a group."""
@@ -157,13 +170,14 @@ class Groups:
         if group is None or not group.reserving:
             self._keep(name, None)
         elif used is None:
-            self._keep(name, group.ask)
+            self._keep(name, group.needs)
         else:
+            needs = group.needs
             left = Ask(
-                subtract(group.ask.requests, used.requests),
-                subtract(group.ask.limits, used.limits),
-                max(0, group.ask.pods - used.pods),
-                group.ask.subject,
+                subtract(needs.requests, used.requests),
+                subtract(needs.limits, used.limits),
+                max(0, needs.pods - used.pods),
+                needs.subject,
             )
             self._keep(name, left if left.pods or any(left.requests.values()) or any(left.limits.values()) else None)
 
@@ -177,9 +191,10 @@ class Groups:
 
 
 class World:
-    """Everything, by namespace. `receive` is a feed's receiver."""
+    """Everything, by namespace; of Jobs those whose pods `scheduler_name` schedules. `receive` is a feed's receiver."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> None:
+        self._makers = MakerIndex(scheduler_name)
         self.quotas: dict[str, tuple[ResourceQuota, ...]] = {}
         self.guarded: dict[str, int] = {}
         """The namespaces with quotas, each with a number that is new whenever it comes to have some."""
@@ -220,6 +235,8 @@ class World:
                     self._pod(event.obj)
                 case ResourceQuota():
                     self._quota(event.obj)
+                case Job(metadata=metadata):
+                    self._made_by(self._makers.upsert(event.obj, key_of(metadata.namespace, metadata.name)))
                 case _:
                     pass
         else:
@@ -227,9 +244,9 @@ class World:
 
     def _group(self, group: PodGroup) -> None:
         namespace, name = group.metadata.namespace, group.metadata.name
-        kept = self.groups.setdefault(namespace, Groups()).put(group)
-        self.version = max(self.version, version_of(group))
         key = key_of(namespace, name)
+        kept = self.groups.setdefault(namespace, Groups()).put(group, self._makers.of(key))
+        self.version = max(self.version, version_of(group))
         self._use(key)
         self._leave_queue(key)
         self._lapse(group)
@@ -256,6 +273,14 @@ class World:
         lapsed.pop(name, None)
         if not lapsed:
             self.lapsed.pop(namespace, None)
+
+    def _made_by(self, keys: Iterable[str]) -> None:
+        """The Jobs that name these groups have changed."""
+        for key in keys:
+            namespace, name = split_key(key)
+            if namespace in self.groups:
+                self.groups[namespace].made_by(name, self._makers.of(key))
+                self._use(key)
 
     def _leave_queue(self, key: str) -> None:
         queue = self._queue_of.pop(key, None)
@@ -315,6 +340,8 @@ class World:
             self.held(namespace, name)
         elif kind is Pod:
             self._forget_pod(key_of(namespace, name))
+        elif kind is Job:
+            self._made_by(self._makers.remove(key_of(namespace, name)))
         elif kind is ResourceQuota:
             left = tuple(one for one in self.quotas.get(namespace, ()) if one.metadata.name != name)
             if left:
@@ -334,6 +361,15 @@ class World:
             del self.groups[namespace]
 
 
+def _needs(ask: Ask, spec: PodGroupSpec | None, makers: Mapping[str, Maker]) -> Ask:
+    if not makers or spec is None:
+        return ask
+    try:
+        return ask_of(spec, makers)
+    except QuantityError:
+        return ask
+
+
 def _some(amounts: Resources) -> Resources:
     """Without dimensions of which there is nothing: groups name what they like, and no name would ever go."""
     return {name: amount for name, amount in amounts.items() if amount}
@@ -350,4 +386,4 @@ def number_of(version: str) -> int:
 
 
 def _enqueued(group: PodGroup) -> bool:
-    return group.status.phase in _STARTED or conditions.is_true(group.status.conditions, conditions.ENQUEUED)
+    return group.status.phase in _STARTED or conditions.let_in(group.status.conditions)

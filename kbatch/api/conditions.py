@@ -54,13 +54,15 @@ def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) 
     """`existing` with `wanted` laid over it, by type; the order of `existing` stays, new types come last.
 
     `now` (RFC 3339) becomes the lastTransitionTime of a condition that is new, whose status flips, or that has none;
-    a change of reason, message or observedGeneration alone keeps the old time. Merging twice changes nothing.
+    a change of reason, message or observedGeneration alone keeps the old time. Enqueued=True that is said again after
+    the group's end (see `let_in`) is new. Merging twice changes nothing.
 
     Raises:
         ValueError: a type is wanted twice.
     """
     before = {condition.type: condition for condition in existing}
     merged = dict(before)
+    void = _void(existing)
     seen: set[str] = set()
     for condition in wanted:
         if condition.type in seen:
@@ -68,12 +70,15 @@ def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) 
         seen.add(condition.type)
         old = before.get(condition.type)
         flipped = old is None or old.status != condition.status or old.last_transition_time is None
+        dated = now
+        if condition.type == ENQUEUED and condition.status == TRUE and void:
+            flipped, dated = True, max(now, void)  # the clocks of those who write need not agree
         merged[condition.type] = Condition(
             type=condition.type,
             status=condition.status,
             reason=condition.reason,
             message=condition.message,
-            last_transition_time=now if old is None or flipped else old.last_transition_time,
+            last_transition_time=dated if old is None or flipped else old.last_transition_time,
             observed_generation=condition.observed_generation,
         )
     return tuple(merged.values())
@@ -96,3 +101,28 @@ def is_true(conditions: Sequence[Condition] | None, type_: str) -> bool:
     """Whether the condition stands with status "True"; absent counts as no."""
     condition = find(conditions, type_)
     return condition is not None and condition.status == TRUE
+
+
+def let_in(conditions: Sequence[Condition] | None) -> bool:
+    """Whether the group is in queue: Enqueued=True, and said since it last came to an end.
+
+    A group that was over and comes to life again (a new Job names it, say) has that condition from its life before,
+    and what it was promised then is gone.
+    """
+    return is_true(conditions, ENQUEUED) and not _void(conditions)
+
+
+def _void(conditions: Sequence[Condition] | None) -> str:
+    """When the group came to life again since it was last said to be in queue; empty: it did not.
+
+    Then its end was taken back. An end that stands takes nothing back: such a group is over.
+    """
+    enqueued = find(conditions, ENQUEUED)
+    if enqueued is None or enqueued.status != TRUE:
+        return ""
+    since = enqueued.last_transition_time or ""
+    ends = (find(conditions, type_) for type_ in (COMPLETED, FAILED))
+    # All are written alike, in whole seconds of UTC, so they compare as texts.
+    taken_back = (end for end in ends if end is not None and end.status == FALSE)
+    last = max((end.last_transition_time or "" for end in taken_back), default="")
+    return last if last > since > "" else ""

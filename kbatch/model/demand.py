@@ -29,7 +29,7 @@ from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec
 from kbatch.model.jobs import Job
 from kbatch.model.least import Offer, least_of
-from kbatch.model.makers import Maker, Template, ToCome, common_subject
+from kbatch.model.makers import NO_MAKERS, Maker, Template, ToCome, common_subject
 from kbatch.model.quota import Ask, ask_of_group, ask_of_pod, outstanding
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, Resources, add, maximum, positive, scale, subtract
@@ -122,8 +122,8 @@ def demand_of(job: Job) -> Demand:
 def quota_ask(job: Job) -> Ask:
     """What the group asks of quotas beyond its pods that exist: those the quotas count already.
 
-    minResources may name `pods`, `limits.*` and `requests.*`, as a quota does. What they do not name is taken from
-    the templates of the pods to come: their limits and, without minResources, their requests.
+    minResources may name `pods`, `limits.*` and `requests.*`, as a quota does. What they do not name is taken, name by
+    name, from the templates of the pods to come: a quota counts these pods by all that they ask for.
     """
     spec = job.group.spec if job.group is not None else PodGroupSpec()
     class_name = spec.priority_class_name
@@ -131,28 +131,31 @@ def quota_ask(job: Job) -> Ask:
     requests = add(*(scale(one.template.request, one.count) for one in demand.needed))
     limits = add(*(scale(one.template.limit, one.count) for one in demand.needed))
     own = [task for task in job.tasks.values() if not task.terminal or task.succeeded]
-    pods = max(0, job.minimum - len(own))
     if not job.min_quota:
-        left = ask_of_group({} if demand.short else requests, pods, class_name)
-        left = Ask(left.requests, positive(limits), left.pods, left.subject)
+        asked = ask_of_group({} if demand.short else requests, max(0, job.minimum - len(own)), class_name)
+        left = Ask(asked.requests, positive(limits), asked.pods, asked.subject)
     else:
-        ask = ask_of_group(job.min_quota, job.minimum, class_name)
-        left = outstanding(ask, [ask_of_pod(task.pod) for task in own]) if own else ask
-        if not any(name.startswith("limits.") for name in job.min_quota):
-            left = Ask(left.requests, positive(limits), left.pods, left.subject)
+        said = ask_of_group(job.min_quota, job.minimum, class_name)
+        left = outstanding(said, [ask_of_pod(task.pod) for task in own]) if own else said
+        left = Ask(
+            {**_unnamed(requests, said.requests), **left.requests},
+            {**_unnamed(limits, said.limits), **left.limits},
+            left.pods,
+            left.subject,
+        )
     subject = common_subject([one.template for one in demand.needed], class_name)
     return left if subject is None else Ask(left.requests, left.limits, left.pods, subject)
 
 
-def of_spec(spec: PodGroupSpec) -> Job:
-    """A group of which nothing exists but its spec: what it will ask for when it is created.
+def of_spec(spec: PodGroupSpec, makers: Mapping[str, Maker] = NO_MAKERS) -> Job:
+    """A group without pods, of this spec and with these Jobs that name it: what it asks for when it is created.
 
     Raises:
         QuantityError: an amount of minResources cannot be read.
     """
     job = Job("", "", "", shadow=False)
     job.read(PodGroup(metadata=Metadata(name=""), spec=spec))
-    account(job, {})
+    account(job, makers)
     return job
 
 
@@ -161,6 +164,10 @@ def of_spec(spec: PodGroupSpec) -> Job:
 
 def _beyond(needs: Resources, own: Mapping[str, int]) -> Resources:
     return {name: amount for name, amount in subtract(needs, own).items() if amount and name != PODS}
+
+
+def _unnamed(amounts: Resources, named: Resources) -> Resources:
+    return {name: amount for name, amount in amounts.items() if amount and name != PODS and name not in named}
 
 
 def _to_come(job: Job, makers: Mapping[str, Maker]) -> tuple[ToCome, ...]:

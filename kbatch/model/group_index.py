@@ -6,7 +6,7 @@ queues. A group lives as long as its PodGroup or any pod that names it; a queue 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -17,7 +17,7 @@ from kbatch.model.annotations import minimum_said
 from kbatch.model.demand import Demand, account, demand_of, quota_ask
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.journal import Journal
-from kbatch.model.makers import NO_MAKERS, Maker, group_key_of, maker_of
+from kbatch.model.makers import Maker, MakerIndex
 from kbatch.model.others import OtherObjects
 from kbatch.model.parts import Selections, parts_of
 from kbatch.model.priorities import priority_of
@@ -54,9 +54,7 @@ class GroupIndex:
         self._default_queue: Final = default_queue
         self._others: Final = others
         self._selections: Final = selections
-        self._scheduler_name: Final = scheduler_name
-        self._makers: dict[str, dict[str, Maker]] = {}
-        self._group_of_maker: dict[str, str] = {}
+        self._makers: Final = MakerIndex(scheduler_name)
         self._demands: dict[str, Demand] = {}
         self._quota_asks: dict[str, Ask] = {}
         self._dirty: dict[str, Job] = {}
@@ -116,35 +114,15 @@ class GroupIndex:
 
     def upsert_maker(self, job: BatchJob, key: str) -> None:
         """Take over a batch Job: the group that its pods belong to asks for those that are to come."""
-        group = group_key_of(job, self._scheduler_name)
-        if self._group_of_maker.get(key, group) != group:
-            self.remove_maker(key)
-        if not group:
-            return
-        known = self._makers.setdefault(group, {})
-        old, new = known.get(job.metadata.name), maker_of(job)
-        if old is not None and old.like(new):
-            return
-        known[job.metadata.name] = new
-        self._group_of_maker[key] = group
-        if group in self.jobs:
-            self._touch(self.jobs[group])
+        self._touch_named(self._makers.upsert(job, key))
 
     def remove_maker(self, key: str) -> None:
         """The batch Job of that key is gone, or its pods belong to no group any more."""
-        group = self._group_of_maker.pop(key, None)
-        if group is None:
-            return
-        makers = self._makers[group]
-        del makers[key.rpartition("/")[2]]
-        if not makers:
-            del self._makers[group]
-        if group in self.jobs:
-            self._touch(self.jobs[group])
+        self._touch_named(self._makers.remove(key))
 
     def makers(self, group: str) -> Mapping[str, Maker]:
         """The batch Jobs whose pods belong to the group of that key, by name."""
-        return self._makers.get(group, NO_MAKERS)
+        return self._makers.of(group)
 
     def upsert_queue(self, queue: Queue) -> bool:
         """Take over what the Queue says. Whether its spec is news.
@@ -334,6 +312,11 @@ class GroupIndex:
         if job.key not in self._dirty:
             self._dirty[job.key] = job
             self.changes.note(job.key)
+
+    def _touch_named(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if key in self.jobs:
+                self._touch(self.jobs[key])
 
     def _touch_all(self, queue: QueueRecord) -> None:
         for job in queue.jobs.values():

@@ -114,6 +114,11 @@ class Job:
         return condition is not None and condition.status == conditions.TRUE
 
     @property
+    def let_in(self) -> bool:
+        """Whether its PodGroup says that it is in queue; see `conditions.let_in`."""
+        return self.group is not None and conditions.let_in(self.group.status.conditions)
+
+    @property
     def ends(self) -> bool:
         """Whether the group has a lifetime."""
         return self.group is not None and self.group.spec.lifetime_seconds is not None

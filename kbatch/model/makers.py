@@ -209,6 +209,48 @@ NO_MAKERS: Final[Mapping[str, Maker]] = MappingProxyType({})
 """Of a group that no Job names."""
 
 
+class MakerIndex:
+    """The batch Jobs that name groups, by group.
+
+    Args:
+        scheduler_name: of the pods that are ours.
+    """
+
+    def __init__(self, scheduler_name: str) -> None:
+        self._scheduler_name: Final = scheduler_name
+        self._by_group: dict[str, dict[str, Maker]] = {}
+        self._group_of: dict[str, str] = {}
+
+    def upsert(self, job: Job, key: str) -> tuple[str, ...]:
+        """Take over a Job; the keys of the groups for which it matters."""
+        group = group_key_of(job, self._scheduler_name)
+        left = self.remove(key) if self._group_of.get(key, group) != group else ()
+        if not group:
+            return left
+        known = self._by_group.setdefault(group, {})
+        old, new = known.get(job.metadata.name), maker_of(job)
+        if old is not None and old.like(new):
+            return left
+        known[job.metadata.name] = new
+        self._group_of[key] = group
+        return (*left, group)
+
+    def remove(self, key: str) -> tuple[str, ...]:
+        """The Job of that key is gone, or its pods belong to no group any more; the group for which it matters."""
+        group = self._group_of.pop(key, None)
+        if group is None:
+            return ()
+        makers = self._by_group[group]
+        del makers[key.rpartition("/")[2]]
+        if not makers:
+            del self._by_group[group]
+        return (group,)
+
+    def of(self, group: str) -> Mapping[str, Maker]:
+        """Those whose pods belong to the group of that key, by name."""
+        return self._by_group.get(group, NO_MAKERS)
+
+
 def as_group_sees(subject: Subject, priority_class: str) -> Subject:
     """Pods without a PriorityClass of their own are charged by their group's."""
     return subject if subject.priority_class else dataclasses.replace(subject, priority_class=priority_class)

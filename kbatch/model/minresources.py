@@ -7,9 +7,11 @@ silence of the user stand. What a group asks for is worked out by `kbatch.model.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from kbatch.api.objects import Job, PodGroupSpec
 from kbatch.model.demand import demand_of, of_spec, quota_ask
+from kbatch.model.makers import NO_MAKERS, Maker
 from kbatch.model.quota import Ask
 from kbatch.model.requests import effective_request
 from kbatch.resources import QuantityError, Resources, check_limit, positive, scale
@@ -46,12 +48,12 @@ def _exact(asked: Resources) -> Resources | None:
     return positive(asked) or None
 
 
-def ask_of(spec: PodGroupSpec) -> Ask:
-    """What the group asks of quotas while it has no pods: its minimum.
+def ask_of(spec: PodGroupSpec, makers: Mapping[str, Maker] = NO_MAKERS) -> Ask:
+    """What the group asks of quotas while it has no pods: its minimum. `makers`: the Jobs that name it.
 
     Raises:
         QuantityError: an amount of minResources cannot be read.
     """
-    asked = quota_ask(of_spec(spec))
+    asked = quota_ask(of_spec(spec, makers))
     # Before the schema is checked a minimum may be less than one pod.
     return asked if minimum_of(spec) >= 0 else dataclasses.replace(asked, pods=minimum_of(spec))

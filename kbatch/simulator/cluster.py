@@ -413,7 +413,7 @@ class SimulatedCluster:
         standing = group.status.conditions or ()
         said = self._said.get(verdict.group)
         if said is not None and said[1] is standing and said[0] == verdict:
-            enqueued = conditions.is_true(standing, conditions.ENQUEUED)
+            enqueued = conditions.let_in(standing)
             return enqueued, enqueued
         merged = conditions.merge(standing, verdict_conditions(verdict, group.metadata.generation), timestamp(now))
         charged = in_units(verdict.charged) if verdict.charged else None
@@ -429,7 +429,7 @@ class SimulatedCluster:
             self._said[verdict.group] = verdict, merged
         elif verdict.scheduled:
             self._said.pop(verdict.group, None)  # there will hardly be another one
-        return conditions.is_true(standing, conditions.ENQUEUED), conditions.is_true(merged, conditions.ENQUEUED)
+        return conditions.let_in(standing), conditions.let_in(merged)
 
 
 def _but_for_words(some: Sequence[Condition], others: Sequence[Condition]) -> bool:

@@ -31,7 +31,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
                 RoleFacts(role.min_member, _count([task for task in tasks if task.role == role.name]))
                 for role in job.roles
             ),
-            enqueued=_verdict(standing, conditions.ENQUEUED),
+            enqueued=_in_queue(standing, current),
             scheduled=_verdict(standing, conditions.SCHEDULED),
             unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
             ongoing=ongoing,
@@ -42,7 +42,7 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
 
 
 def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The condition that says how a group ended, if it ended and does not say so yet."""
+    """The condition that says how a group ended, if it ended and does not say so yet, or takes that back."""
     if phase is Phase.COMPLETED and not conditions.is_true(standing, conditions.COMPLETED):
         message = f"{job.succeeded} pods succeeded, {job.minimum} needed"
         return (
@@ -54,7 +54,11 @@ def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Con
         return (
             Condition(type=conditions.FAILED, status=conditions.TRUE, reason="MinimumUnattainable", message=message),
         )
-    return ()
+    return tuple(
+        Condition(type=type_, status=conditions.FALSE, reason="MembersAgain", message="members were made again")
+        for type_, ended in ((conditions.COMPLETED, Phase.COMPLETED), (conditions.FAILED, Phase.FAILED))
+        if phase is not ended and conditions.is_true(standing, type_)
+    )
 
 
 def _count(tasks: list[Task]) -> MemberCounts:
@@ -72,6 +76,13 @@ def _count(tasks: list[Task]) -> MemberCounts:
 
 def _failed(task: Task) -> bool:
     return task.terminal and not task.succeeded
+
+
+def _in_queue(standing: tuple[Condition, ...], current: str) -> bool | None:
+    """What Enqueued says of the life that the group lives now."""
+    over = current in {Phase.COMPLETED.value, Phase.FAILED.value}
+    said = _verdict(standing, conditions.ENQUEUED)
+    return None if said and (over or not conditions.let_in(standing)) else said
 
 
 def _verdict(standing: tuple[Condition, ...], type_: str) -> bool | None:

@@ -156,7 +156,7 @@ def facts(group: PodGroup, observed: Observed) -> GroupFacts:
         minimum=minimum(group),
         members=count(observed.members),
         roles=tuple(RoleFacts(role.min_member, count(_of_role(observed.members, role.name))) for role in roles),
-        enqueued=_verdict(status.conditions, conditions.ENQUEUED),
+        enqueued=_in_queue(status),
         scheduled=_verdict(status.conditions, conditions.SCHEDULED),
         unschedulable=_verdict(status.conditions, conditions.UNSCHEDULABLE),
         gave_up=observed.gave_up,
@@ -232,6 +232,12 @@ def number(group: PodGroup, annotation: str, default: int) -> int:
     """A whole number from an annotation; `default` where there is none that can be read."""
     text = (group.metadata.annotations or {}).get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+
+def _in_queue(status: PodGroupStatus) -> bool | None:
+    """What Enqueued says of the life that the group lives now: one that comes to life again is let in anew."""
+    said = _verdict(status.conditions, conditions.ENQUEUED)
+    return None if said and (status.phase in OVER or not conditions.let_in(status.conditions)) else said
 
 
 def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:

@@ -388,6 +388,8 @@ class _Decided(NamedTuple):
 def _says(group: PodGroup, wanted: Sequence[Condition], numbers: tuple[int, RawQuantity | None]) -> bool:
     standing = _statuses(group.status.conditions or ())
     same = all(standing.get(one.type) == one.status for one in wanted)
+    if any(one.type == conditions.ENQUEUED and one.status == conditions.TRUE for one in wanted):
+        same = same and conditions.let_in(group.status.conditions)
     return same and numbers == (group.status.scheduling_attempts, group.status.excess_charged)
 
 

@@ -173,7 +173,7 @@ class StatusWriter:
         """Whether pods of the group are made as soon as it says that it is in queue, which it does not yet."""
         if not conditions.is_true(wanted.conditions, conditions.ENQUEUED):
             return False
-        if conditions.is_true(group.status.conditions, conditions.ENQUEUED):
+        if conditions.let_in(group.status.conditions):
             return False
         job = self._cache.model.members.get(key)
         return job is not None and any(some.sure and some.count for some in job.to_come)

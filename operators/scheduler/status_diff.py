@@ -65,6 +65,7 @@ def difference(group: PodGroup, wanted: Wanted) -> Difference:
 def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
     """The same but for its start."""
     present = {condition.type: condition for condition in group.status.conditions or ()}
+    void = not conditions.let_in(group.status.conditions)
     numbers = group.status.scheduling_attempts, group.status.excess_charged
     found = Difference.NOTHING if numbers == (wanted.attempts, wanted.charged) else Difference.STATUS
     for condition in wanted.conditions:
@@ -72,6 +73,8 @@ def conditions_differ(group: PodGroup, wanted: Wanted) -> Difference:
         if now is None or (now.status != condition.status and condition.type in _STANDING):
             return Difference.STATUS
         if now.observed_generation != condition.observed_generation:
+            return Difference.STATUS
+        if condition.type == conditions.ENQUEUED and condition.status == conditions.TRUE and void:
             return Difference.STATUS
         if (now.status, now.reason) != (condition.status, condition.reason):
             found = max(found, Difference.REASON)
@@ -111,9 +114,9 @@ def _instant(instant: int | None) -> str | None:
 
 def manifest(group: PodGroup, wanted: Wanted, start: EstimatedStart | None) -> dict[str, Any]:
     """All that this manager owns, every time: what an apply leaves out is removed."""
-    own = conditions.of_types(group.status.conditions, conditions.SCHEDULER_TYPES)
-    merged = conditions.merge(own, wanted.conditions, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-    status: dict[str, Any] = {"conditions": _plain(merged)}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    merged = conditions.merge(group.status.conditions or (), wanted.conditions, now)
+    status: dict[str, Any] = {"conditions": _plain(conditions.of_types(merged, conditions.SCHEDULER_TYPES))}
     if wanted.attempts:
         status["schedulingAttempts"] = wanted.attempts
     if wanted.charged is not None:

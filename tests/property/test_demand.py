@@ -148,8 +148,6 @@ def test_quotas_count_each_pod_once(works: list[Work], named: set[str]) -> None:
     """What the pods that exist use of a quota, and what is asked beside them, is the whole minimum."""
     pods = sum(work.count for work in works)
     amounts = {"cpu": needs(works), "requests.cpu": needs(works), "limits.cpu": needs(works), "pods": pods}
-    if not named & {"cpu", "requests.cpu"}:
-        named = set()
     promised = {name: str(amounts[name]) for name in sorted(named)} or None
     model = world(*objects(works, promised), node("n1"))
     job = model.jobs["ns/g"]

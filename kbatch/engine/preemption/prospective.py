@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Final
 
-from kbatch.api import conditions
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.api.objects import PodSpec
 from kbatch.engine.decisions import TURN, Turn
@@ -49,7 +48,7 @@ def fresh(job: JobState) -> bool:
 
     Surplus makes room for pods to come only then: it could go again and again for pods that never come.
     """
-    return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)
+    return job.in_queue and not job.attempts and not job.job.let_in
 
 
 def behind(session: Session, name: str, asked: Iterable[str]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from kbatch.api import conditions
 from kbatch.api.reasons import (
     JobSuspended,
     PodGroupNotFound,
@@ -96,4 +95,4 @@ def _admit(session: Session, job: JobState) -> None:
         return
     job.attempts = group.status.scheduling_attempts
     if job.bound == 0:
-        job.in_queue = job.job.is_true(conditions.ENQUEUED)
+        job.in_queue = job.job.let_in

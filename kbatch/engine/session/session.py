@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from kbatch.api import conditions
 from kbatch.api.configuration import Switch
 from kbatch.api.reasons import Reason, most_specific
 from kbatch.engine.cooperative import Pace, emptying, finish
@@ -231,7 +230,7 @@ class Session:
         job.possible = job.backing_off = False
         group = job.job.group
         waits = group is not None and self.policy.has("enqueue") and not job.bound
-        job.in_queue = not waits or job.job.is_true(conditions.ENQUEUED)
+        job.in_queue = not waits or job.job.let_in
         job.attempts = group.status.scheduling_attempts if group is not None and self.policy.has("enqueue") else 0
 
     def let_go(self) -> Iterator[Turn]:

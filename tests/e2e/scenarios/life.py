@@ -143,6 +143,21 @@ class History:
                     found.append(f"{name} while {group} was {phases.get(group)!r} of {self.phases(group)}")
         return found
 
+    def most_promised(self, pods: int) -> int:
+        """The most groups that were in queue at one time without so many pods of theirs."""
+        waiting: set[str] = set()
+        made: dict[str, set[str]] = {}
+        most = 0
+        for kind, _, obj in self.all():
+            meta = obj["metadata"]
+            if kind == "PodGroup":
+                in_queue = obj["status"]["phase"] == "InQueue"
+                (waiting.add if in_queue else waiting.discard)(meta["name"])
+            else:
+                made.setdefault(meta["annotations"][GROUP], set()).add(meta["uid"])
+            most = max(most, sum(len(made.get(name, ())) < pods for name in waiting))
+        return most
+
     def most_alive(self) -> int:
         """The most pods that existed and had not ended at one time."""
         alive: set[str] = set()

@@ -78,3 +78,21 @@ def test_merging_twice_changes_nothing_and_loses_no_type(
         **{one.type: one.status for one in existing},
         **{one.type: one.status for one in wanted},
     }
+
+
+def test_enqueued_of_a_life_before_counts_for_nothing_until_it_is_said_again() -> None:
+    enqueued = _condition(conditions.ENQUEUED, "True", last_transition_time="2026-11-20T12:00:00Z")
+    ended = _condition(conditions.COMPLETED, "True", last_transition_time="2026-11-20T13:00:00Z")
+    back = _condition(conditions.COMPLETED, "False", last_transition_time="2026-11-20T14:00:00Z")
+    assert conditions.let_in([enqueued])
+    assert conditions.let_in([enqueued, ended]), "it is over: there is nothing to take back"
+    assert not conditions.let_in([enqueued, back])
+    assert not conditions.let_in([_condition(conditions.ENQUEUED, "False"), ended])
+
+    said = _condition(conditions.ENQUEUED, "True")
+    anew = conditions.merge([enqueued, back], [said], "2026-11-20T15:00:00Z")
+    assert conditions.let_in(anew)
+    assert anew[0].last_transition_time == "2026-11-20T15:00:00Z"
+    assert conditions.merge(anew, [said], "2026-11-20T16:00:00Z") == anew
+    behind = conditions.merge([enqueued, back], [said], "2026-11-20T13:30:00Z")
+    assert conditions.let_in(behind), "whoever says it may have a clock that is behind"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kbatch.api.conditions import merge
 from kbatch.api.objects import Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
@@ -135,6 +136,19 @@ def test_a_failure_is_retracted_when_members_come_again() -> None:
     of = group(conditions=(condition("Failed"),), phase="Failed")
     (failed,) = status(of, pod("a", node="n"), pod("b", node="n")).conditions
     assert (failed.type, failed.status, failed.last_transition_time) == ("Failed", "False", NOW)
+
+
+def test_a_group_that_comes_to_life_again_waits_until_it_is_let_in_anew() -> None:
+    """Its Enqueued=True is of the life before: what it was promised then is gone."""
+    of = group(conditions=(condition("Enqueued"), condition("Scheduled"), condition("Completed")), phase="Completed")
+    again = status(of, job())
+    (completed,) = again.conditions
+    assert (again.phase, completed.status, completed.last_transition_time) == ("Pending", "False", NOW)
+
+    of = group(conditions=(condition("Enqueued"), condition("Scheduled"), completed), phase="Pending")
+    assert status(of, job()).phase == "Pending"
+    anew = merge(of.status.conditions or (), [condition("Enqueued")], "2026-11-21T12:00:05Z")
+    assert status(group(conditions=anew, phase="Pending"), job()).phase == "InQueue"
 
 
 def test_a_group_whose_job_goes_on_has_not_completed() -> None:

@@ -149,6 +149,24 @@ async def test_a_flip_moves_the_time_and_new_words_do_not() -> None:
         assert times["Scheduled"] > old
 
 
+async def test_a_group_that_came_to_life_again_is_said_to_be_in_queue_anew() -> None:
+    verdict = msgspec.structs.replace(waiting()["ns/g"], enqueued=True)
+    lived = verdict_conditions(verdict, 1)
+    back = Condition(type="Completed", status="False", last_transition_time="2026-01-02T00:00:00Z")
+    old = (*(msgspec.structs.replace(one, last_transition_time="2026-01-01T00:00:00Z") for one in lived), back)
+    api, cache = FakeApi(), cache_with(group(conditions=old))
+    async with writing(api, cache) as writer:
+        finish(writer.report(Report({"ns/g": verdict})))
+        await until(lambda: len(api.calls) == 1 and not writer.pending)
+        said = {one["type"]: one["lastTransitionTime"] for one in api.calls[0].body["status"]["conditions"]}
+        assert "Completed" not in said, "it is the podgroup operator's"
+        assert said["Enqueued"] > "2026-01-02T00:00:00Z"
+        assert said["Scheduled"] == "2026-01-01T00:00:00Z"
+        finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, attempts=0)})))
+        await asyncio.sleep(0.05)
+        assert len(api.calls) == 1
+
+
 async def test_only_the_newest_word_about_a_group_is_written() -> None:
     api, cache = FakeApi(gate=asyncio.Event()), cache_with(*(group(f"g{number}") for number in range(30)))
     for number in range(30):

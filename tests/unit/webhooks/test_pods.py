@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.objects import Pod, PodGroup
+from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
-from kbatch.model.quota import Ask
+from kbatch.model.quota import Ask, Subject
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of, read_pod
 from webhooks.world import Sums, World
@@ -155,3 +155,38 @@ def test_a_groups_own_pods_are_taken_off_what_it_was_promised() -> None:
     assert world.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
     see(group("g", "6", enqueued=True, phase="Running", minMember=3))
     assert world.groups["ns"].left == {}
+
+
+def job_for(group: str, pods: int, *, limits: bool = False) -> Job:
+    """A Job that names a group: pods of 2 CPU."""
+    amounts = {"requests": {"cpu": "2"}, **({"limits": {"cpu": "3"}} if limits else {})}
+    template = {
+        "metadata": {"annotations": {"scheduling.k8s.io/group-name": group}},
+        "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c", "resources": amounts}]},
+    }
+    spec = {"parallelism": pods, "completions": pods, "template": template}
+    return msgspec.convert({"metadata": {"name": f"{group}-job", "namespace": "ns", "uid": "j"}, "spec": spec}, Job)
+
+
+def test_what_follows_from_the_jobs_that_name_a_group_is_promised_until_their_pods_exist() -> None:
+    """Held or released: the group was made first, and says nothing of resources."""
+    world = World()
+
+    def see(*objects: Any) -> None:
+        world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+
+    see(group("g", enqueued=True, minMember=3), job_for("g", 3, limits=True))
+    assert world.groups["ns"].left == {"g": Ask({"cpu": 6000}, {"cpu": 9000}, 3)}
+    assert world.groups["ns"].sums.total() == Ask({}, {}, 3), "admission holds nobody to what came after him"
+    see(member("p0", "g", "Pending"))
+    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {"cpu": 9000}, 2)}
+    see(job_for("g", 3))
+    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
+    see(member("p1", "g", "Pending"), member("p2", "g", "Pending"))
+    assert world.groups["ns"].left == {}
+    see(group("other", enqueued=True, minMember=2))
+    assert world.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
+    see(job_for("other", 2))
+    assert world.groups["ns"].left == {"other": Ask({"cpu": 4000}, {}, 2)}
+    world.receive(Batch((Delete(Job, "ns", "other-job"), Delete(PodGroup, "ns", "g")), complete=True))
+    assert world.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
