@@ -25,12 +25,23 @@ from kbatch.model.bad_nodes import avoided
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import Phase, derive
 from kbatch.process.workqueue import WorkQueue
+from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.patience import Patience
-from operators.podgroup.reconcile import ADMITTED, OwnStatus, facts, observe, reconcile, standing, withdrawn
+from operators.podgroup.reconcile import (
+    ADMITTED,
+    OVER,
+    OwnStatus,
+    facts,
+    observe,
+    reconcile,
+    standing,
+    unknown_controllers,
+    withdrawn,
+)
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World, older
 
@@ -61,6 +72,8 @@ class Controller:
         lift_gates: whether pods are let go of kbatch's scheduling gate; without the right to, they are not.
         object_kinds: kinds of the objects that groups may have besides pods; see `Objects`.
         patience: how long changes of a status are gathered; by default not at all.
+        give_up_after: seconds after which a group whose pods all ended counts as given up by controllers that are no
+            Jobs.
         now: the time for conditions.
     """
 
@@ -75,6 +88,7 @@ class Controller:
         lift_gates: bool = True,
         object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
         patience: Patience | None = None,
+        give_up_after: float = GIVE_UP_SECONDS,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.world = World(scheduler_name)
@@ -88,6 +102,7 @@ class Controller:
         self._members = Members(api, self.world, self._teller, backoff=member_backoff, lift_gates=lift_gates)
         self._failures: dict[str, int] = {}
         self._patience = Patience() if patience is None else patience
+        self._abandoned = Abandoned(give_up_after)
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -181,7 +196,8 @@ class Controller:
         if group.metadata.deletion_timestamp is not None:
             return "gone"
         tried, stalled = self._members.stalled(key, group)
-        observed = observe(self.world, group)
+        waits: list[float] = []
+        observed = observe(self.world, group, abandoned=self._is_abandoned(key, group, waits))
         # The objects first: the status says which exist, and no pod comes before them.
         kept = NONE
         if group.spec.objects or group.status.objects:
@@ -212,10 +228,10 @@ class Controller:
         group = self.world.groups.get(key, group)
         admitted = phase in ADMITTED and kept.ready
         changed = await self._jobs.keep(key, group, admitted=admitted, withdrawn=withdrawn(group, phase))
-        made, again = 0, kept.again
+        made, later = 0, None
         if kept.ready or phase is not Phase.IN_QUEUE:
             made, later = await self._members.keep(key, group, phase)
-            again = min((wait for wait in (again, later) if wait is not None), default=None)
+        again = min((wait for wait in (kept.again, later, *waits) if wait is not None), default=None)
         if self._members.stalled(key, group) != (tried, stalled):
             again = 0.0  # the status should say so
         if again is not None:
@@ -230,6 +246,7 @@ class Controller:
             + len(self._objects)
             + len(self._teller)
             + len(self._patience)
+            + len(self._abandoned)
             + len(self._failures)
             + len(self.queue)
         )
@@ -239,6 +256,17 @@ class Controller:
         self._objects.forget(key)
         self._teller.forget(key)
         self._patience.forget(key)
+        self._abandoned.forget(key)
+
+    def _is_abandoned(self, key: str, group: PodGroup, waits: list[float]) -> bool:
+        """Whether its pods' controllers have given it up; `waits`: seconds after which to ask again."""
+        if group.status.phase in OVER or not unknown_controllers(self.world, group):
+            self._abandoned.forget(key)
+            return False
+        left = self._abandoned.left(key, self.world.members(key))
+        if left is not None and left > 0:
+            waits.append(left)
+        return left is not None and left <= 0
 
     def _makes_pods(self, key: str, group: PodGroup) -> bool:
         return any(self.world.makers(key)) or _templated(group)

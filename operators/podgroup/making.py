@@ -21,7 +21,7 @@ from kbatch.model.members import REST_SECONDS, Plan, State, plan
 from kbatch.model.phase import Phase
 from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER, patch_group
-from operators.podgroup.manifest import manifests_of
+from operators.podgroup.manifest import Manifest, manifests_of
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.reconcile import ADMITTED, Stalled, number, retries_left
 from operators.podgroup.tell import Teller
@@ -225,20 +225,24 @@ class Making:
         members = made.members[:1] if known else made.members  # what stood in the way may still do
         if len(members) < len(wanted.create) and not known:
             waits.append(0.0)
-        return [self._post(key, group, one.role, one.manifest, memory, surplus=one.surplus) for one in members]
+        return [self._post(key, group, one, memory, memory.stalls) for one in members]
 
-    async def _post(
-        self, key: str, group: PodGroup, role: str, manifest: Mapping[str, Any], memory: _Memory, *, surplus: bool
-    ) -> None:
-        name = manifest["metadata"]["name"]
+    async def _post(self, key: str, group: PodGroup, member: Manifest, memory: _Memory, stalls: int) -> None:
+        """Make one member, unless something stood in the way of another since there were so many `stalls`."""
+        name = member.manifest["metadata"]["name"]
         pod = key_of(group.metadata.namespace, name)
         memory.created.add(name)
-        error = await self._writes.send(
-            pod,
-            Sent.CREATE,
-            lambda: create(self._api, PODS, manifest, field_manager=FIELD_MANAGER),
-            over=(400, 403, 409, 422),
-        )
+        asked = False
+
+        async def ask() -> None:
+            nonlocal asked
+            if memory.stalls == stalls:  # else what stands in the way of another stands in its way too
+                asked = True
+                await create(self._api, PODS, member.manifest, field_manager=FIELD_MANAGER)
+
+        error = await self._writes.send(pod, Sent.CREATE, ask, over=(400, 403, 409, 422))
+        if not asked:
+            self._writes.forget(pod)
         if error is None:
             return
         if error.reason == "AlreadyExists":
@@ -250,8 +254,8 @@ class Making:
             self._stall(memory, group, "PodRefused", f"pod {name}: {error.message}")
             return
         if error.status == 403:
-            if surplus:
-                memory.resting[role] = self._clock() + REST_SECONDS
+            if member.surplus:
+                memory.resting[member.role] = self._clock() + REST_SECONDS
                 return
             self._stall(memory, group, "PodRefused", f"pod {name}: {error.message}", seconds=memory.pause)
             return

@@ -38,6 +38,7 @@ class PodGroupSettings(LeaderSettings):
         "", "kinds that groups may have besides pods: v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
     )
     member_backoff: float = flag(10.0, "until a member that failed is made again from its template; doubles each time")
+    give_up_after: float = flag(300.0, "a group fails whose pods ended and whose controller, no Job, made none since")
     lift_gates: bool = flag(default=True, text="pods of groups in queue lose the scheduling gate kbatch.dev/in-queue")
 
 
@@ -69,6 +70,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         lift_gates=settings.lift_gates,
         object_kinds=object_kinds,
         patience=Patience(Delays()),
+        give_up_after=settings.give_up_after,
     )
     JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.world.missed)))
 

@@ -7,7 +7,7 @@ be written. The scheduler's part (Enqueued, Scheduled, Unschedulable) is read, n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,13 +99,15 @@ class OwnStatus:
         return status
 
 
-def observe(world: World, group: PodGroup) -> Observed:
-    """What the world says about a group."""
+def observe(world: World, group: PodGroup, *, abandoned: bool = False) -> Observed:
+    """What the world says about a group. `abandoned`: controllers that are no Jobs are known to make no more pods."""
     key = key_of(group.metadata.namespace, group.metadata.name)
     members = tuple(world.members(key))
     makers = _makers(world, group, key, members)
     known = [maker for maker in makers.values() if maker is not None]
-    return Observed(members, _gave_up(group, makers, members), any(not maker.ended for maker in known))
+    others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
+    gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
+    return Observed(members, gave_up, any(not maker.ended for maker in known))
 
 
 def standing(status: PodGroupStatus) -> OwnStatus:
@@ -206,15 +208,24 @@ def _makers(world: World, group: PodGroup, key: str, members: tuple[Member, ...]
     return makers
 
 
-def _gave_up(group: PodGroup, makers: dict[str, Maker | None], members: tuple[Member, ...]) -> bool:
+def unknown_controllers(world: World, group: PodGroup) -> bool:
+    """Whether any of its pods has a controller that is no Job: nobody says when it stops."""
+    key = key_of(group.metadata.namespace, group.metadata.name)
+    return None in _makers(world, group, key, tuple(world.members(key))).values()
+
+
+def _gave_up(
+    group: PodGroup, makers: dict[str, Maker | None], members: tuple[Member, ...], abandoned: Collection[str]
+) -> bool:
     """Whether nobody will make more members although some failed.
 
-    Only of Jobs is it known when they stop; any other controller may always make more. Members that were made from the
-    group's templates are made again as long as it has retries left.
+    Only of Jobs is it known when they stop; any other controller may always make more, but for those that have
+    `abandoned` the group. Members that were made from the group's templates are made again as long as it has retries
+    left.
     """
     if not all(maker is not None and maker.ended for maker in makers.values()):
         return False
-    final = {""} if retries_left(group) else {"", group.metadata.uid}
+    final = {"", *abandoned} if retries_left(group) else {"", group.metadata.uid, *abandoned}
     left = any(one.stage is Stage.FAILED and one.controller in final and not _spared(group, one) for one in members)
     return left or any(maker is not None and maker.failed for maker in makers.values())
 

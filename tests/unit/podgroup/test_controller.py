@@ -191,7 +191,7 @@ async def test_a_defect_in_one_group_does_not_end_the_work(
     broken = group()
     broken.metadata.name = "broken"
 
-    def observe(_: object, of: PodGroup) -> Observed:
+    def observe(_: object, of: PodGroup, **__: object) -> Observed:
         if of.metadata.name == "broken":
             raise ZeroDivisionError
         return Observed()

@@ -7,6 +7,7 @@ import pytest
 
 from kbatch.api.conditions import merge
 from kbatch.api.objects import Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
+from operators.podgroup.abandoned import Abandoned
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
 
@@ -111,8 +112,39 @@ def test_as_long_as_one_of_several_jobs_goes_on_the_group_has_not_failed() -> No
     assert status(group(), failed, running, pod("a", "Failed", controller="j1")).phase == "Pending"
 
 
-def test_a_controller_that_is_no_job_never_gives_up() -> None:
-    assert status(group(), pod("a", "Failed", controller="replica-set")).phase == "Pending"
+def test_a_controller_that_is_no_job_gives_up_when_it_has_made_nothing_for_a_time() -> None:
+    of, failed = group(), pod("a", "Failed", controller="replica-set")
+    assert status(of, failed).phase == "Pending"
+
+    def given_up(*objects: Pod | Job) -> str:
+        return reconcile(of, observe(world(*objects, of), of, abandoned=True), NOW).phase
+
+    assert given_up(failed) == "Failed"
+    assert given_up(failed, pod("b", controller="replica-set"), pod("c", controller="replica-set")) == "Pending"
+    assert given_up(failed, job(), pod("b", "Failed", controller="j")) == "Pending", "a Job says itself when it stops"
+
+
+def test_for_how_long_a_controller_may_still_make_pods() -> None:
+    now = 100.0
+    abandoned = Abandoned(60, clock=lambda: now)
+
+    def left(*pods: Pod) -> float | None:
+        return abandoned.left("ns/pg", world(*pods, group()).members("ns/pg"))
+
+    failed, done, more = pod("a", "Failed"), pod("b", "Succeeded"), pod("c", "Failed")
+    assert left() is None
+    assert left(done) is None
+    assert left(failed, pod("x")) is None
+    assert left(failed, done) == 60
+    now += 50
+    assert left(failed, done) == 10
+    assert left(failed, done, more) == 60, "one more came, and failed"
+    now += 59
+    assert left(more) == 1, "those that were cleaned up bring nothing new"
+    now += 2
+    assert left(more) == -1
+    assert left(pod("x")) is None
+    assert len(abandoned) == 0
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------
