@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from kbatch.api.objects import ResourceQuota
+from kbatch.api.objects import PodGroup, ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
@@ -41,6 +41,8 @@ MOST_TOKENS: Final = 6000
 GATHER_SECONDS: Final = 0.005
 """Under load, how long a batch waits for reviews that are being read: fewer writes, and fewer answers to read."""
 _REQUEST_SECONDS: Final = 2.0
+NOT_OVER: Final = "status.phase!=Completed,status.phase!=Failed"
+"""Of groups that are over nothing counts, and there may be very many."""
 
 
 class UndecidedError(Exception):
@@ -134,6 +136,7 @@ class Ledgers:
         self._clock = clock
         self._now = now
         self._accounts: dict[str, _Account] = {}
+        self._selects = True
 
     async def admit(
         self, namespace: str, claim: Claim, *, dry_run: bool, deadline: float | None = None
@@ -266,12 +269,23 @@ class Ledgers:
         # watch sees from here on may be younger than the list.
         seen = dict(known.seen) if known is not None else {}
         groups, quotas = await asyncio.gather(
-            list_all(self._api, PODGROUPS, namespace=namespace),
+            self._groups(namespace),
             list_all(self._api, RESOURCEQUOTAS, namespace=namespace),
         )
         found = Groups(groups)
         found.seen = {**seen, **found.seen}
         return found, tuple(sorted(quotas, key=lambda quota: quota.metadata.name))
+
+    async def _groups(self, namespace: str) -> list[PodGroup]:
+        """Those that are not over, or all where the API server cannot choose by the phase (1.30)."""
+        if self._selects:
+            try:
+                return await list_all(self._api, PODGROUPS, namespace=namespace, field_selector=NOT_OVER)
+            except ApiError as error:
+                if error.status != 400:
+                    raise
+                self._selects = False
+        return await list_all(self._api, PODGROUPS, namespace=namespace)
 
     def _name(self, account: _Account) -> str:
         return f"{self._prefix}-{account.namespace}"
