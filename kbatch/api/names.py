@@ -35,6 +35,9 @@ MAX_HOPS_ANNOTATION: Final = "kbatch.dev/max-hops"
 IN_QUEUE_GATE: Final = "kbatch.dev/in-queue"
 """A scheduling gate on pods that wait for their group."""
 
+FINISHED_FINALIZER: Final = "kbatch.dev/finished"
+"""A finalizer on pods made from templates: they stay until their group's status says whether they ended well."""
+
 LAST_CHECKPOINT_ANNOTATION: Final = "kbatch.dev/last-checkpoint"
 """On a PodGroup or a pod: when its work was last saved (RFC 3339). What it did since is lost if it is evicted."""
 

@@ -197,6 +197,10 @@ class PodGroupSpec(ApiModel):
     """A node on which so many of the group's pods failed is avoided by the group from then on."""
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
     """How long the group may be in queue without being whole before its resources are released."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
+    """How long after it has completed or failed the group is deleted, with the pods that were made from its templates;
+    never where it is not given.
+    """
 
 
 class SubGroupStatus(ApiModel):
@@ -235,6 +239,15 @@ class NodeFailures(ApiModel):
         Field(max_length=MOST_FAILURES, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ]
     """The uids of the group's pods that failed there; no more than badNodeLimit."""
+
+
+class FinishedRole(ApiModel):
+    """The members of a role with a template that have ended well."""
+
+    name: str
+    """The role."""
+    indexes: Annotated[str, Field(max_length=65536)]
+    """Their numbers, as ranges: `0-3,7`."""
 
 
 class StartBasis(StrEnum):
@@ -299,6 +312,14 @@ class PodGroupStatus(ApiModel):
         | None
     ) = None
     """Where members failed by themselves. Nodes with badNodeLimit of them are avoided."""
+    finished: (
+        Annotated[
+            list[FinishedRole],
+            Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ]
+        | None
+    ) = None
+    """Members made from templates that have ended well: they count, and are not run again, when their pods are gone."""
     estimated_start: EstimatedStart | None = None
     """When the group is to start; only while it waits, and somebody knows."""
 

@@ -183,15 +183,17 @@ async def delete(
     name: str,
     namespace: str | None = None,
     uid: str | None = None,
+    version: str | None = None,
     propagation: str | None = None,
 ) -> None:
-    """Delete an object, if it still has this `uid`; 404 where it is gone.
+    """Delete an object, if it still has this `uid` and resourceVersion; 404 where it is gone, 409 where it changed.
 
     `propagation` is Background, Foreground or Orphan.
     """
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if uid is not None:
-        options["preconditions"] = {"uid": uid}
+    preconditions = {"uid": uid, "resourceVersion": version}
+    if uid is not None or version is not None:
+        options["preconditions"] = {name: value for name, value in preconditions.items() if value is not None}
     if propagation is not None:
         options["propagationPolicy"] = propagation
     await api.request("DELETE", kind.path(namespace, name), body=options)

@@ -131,12 +131,19 @@ def quota_ask(job: Job) -> Ask:
     requests = add(*(scale(one.template.request, one.count) for one in demand.needed))
     limits = add(*(scale(one.template.limit, one.count) for one in demand.needed))
     own = [task for task in job.tasks.values() if not task.terminal or task.succeeded]
+    gone = sum(job.gone.values())
     if not job.min_quota:
-        asked = ask_of_group({} if demand.short else requests, max(0, job.minimum - len(own)), class_name)
+        asked = ask_of_group({} if demand.short else requests, max(0, job.minimum - len(own) - gone), class_name)
         left = Ask(asked.requests, positive(limits), asked.pods, asked.subject)
     else:
         said = ask_of_group(job.min_quota, job.minimum, class_name)
-        left = outstanding(said, [ask_of_pod(task.pod) for task in own]) if own else said
+        made = [ask_of_pod(task.pod) for task in own]
+        made += [
+            Ask(scale(template.request, count), scale(template.limit, count), count)
+            for template, _ in job.templates
+            if (count := job.gone.get(template.role, 0))
+        ]
+        left = outstanding(said, made) if made else said
         left = Ask(
             {**_unnamed(requests, said.requests), **left.requests},
             {**_unnamed(limits, said.limits), **left.limits},
@@ -176,7 +183,7 @@ def _to_come(job: Job, makers: Mapping[str, Maker]) -> tuple[ToCome, ...]:
         return ()
     found: list[ToCome] = []
     if job.templates:
-        roles: dict[str, int] = {}
+        roles = dict(job.gone)
         for task in job.tasks.values():
             if task.succeeded or not (task.terminal or task.terminating):
                 roles[task.role] = roles.get(task.role, 0) + 1
@@ -258,9 +265,12 @@ class _Choice:
                 self._placed.setdefault(task.role, []).append(task)
             elif not task.gated or _free(task):
                 self._waiting.setdefault(task.role, []).append(task)
+        self._gone = dict(job.gone)
+        self._requests = {template.role: template.request for template, _ in job.templates}
         self._coming = job.to_come
         self._left = [pods.count for pods in job.to_come]
-        self._there = {role: len(tasks) for role, tasks in self._placed.items()} if self._roles else {}
+        self._there = Counter({role: len(tasks) for role, tasks in self._placed.items()}) if self._roles else Counter()
+        self._there.update(self._gone)
         self._all_waiting = dict(self._waiting)
 
     def take(self, role: str | None, count: int) -> None:
@@ -268,6 +278,7 @@ class _Choice:
         if count <= 0:
             return
         self.taken += count
+        count -= self._of_gone(role, count)
         count -= self._of_tasks(self._placed, role, count, self.had)
         self._lacking[role] = count
         self.missing += count
@@ -300,6 +311,17 @@ class _Choice:
         own = {role: count for role, count in self._lacking.items() if role is not None}
         eligible = tuple(ToCome(pods.template, min(pods.count, self.missing), pods.sure) for pods in self._coming)
         return least_of(offers, own, self._lacking.get(None, 0), more), eligible
+
+    def _of_gone(self, role: str | None, count: int) -> int:
+        """Members that have succeeded and have no pod any more."""
+        taken = 0
+        for name in sorted(self._gone) if role is None else [role]:
+            some = min(count - taken, self._gone.get(name, 0))
+            if some:
+                self._gone[name] -= some
+                taken += some
+                _sum(self.had, self._requests.get(name, {}), some)
+        return taken
 
     def _of_tasks(self, known: dict[str, list[Task]], role: str | None, count: int, vector: Resources) -> int:
         if not (known and count):

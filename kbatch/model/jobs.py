@@ -10,10 +10,11 @@ from kbatch.api import conditions
 from kbatch.api.objects import Condition, LabelSelector, PodGroup, Queue, timestamp_us
 from kbatch.api.placement import Placement
 from kbatch.model.ages import Ages
+from kbatch.model.finished import finished_of, without_pods
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
-from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources
+from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources, scale
 
 _PLACEMENTS: Final = {each.value: each for each in Placement}
 
@@ -55,6 +56,8 @@ class Job:
         priority, proven: see `kbatch.model.priorities`.
         barred: its queue is not open to its namespace: it keeps what it holds, and asks for nothing.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
+        gone: by role the members that have succeeded, as its status keeps them, and have no pod any more; they are in
+            `succeeded`, and in `own` with what their role's template asks for.
         claiming: how many of `waiting` have resource claims.
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
         bound_since: since when the oldest of the members that hold a node does; None while no bind is confirmed.
@@ -92,6 +95,7 @@ class Job:
     nominees: list[Task] = field(default_factory=list)
     holding: int = 0
     succeeded: int = 0
+    gone: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     terminating: int = 0
     claiming: int = 0
@@ -218,8 +222,19 @@ class Job:
         self.bound_since, self.started = min(starts, default=None), self._start(starts, ended) if placed else None
         self.bound, self.nominated, self.asked = _requests(placed), _requests(nominees), _requests(waiting)
         self.own = add(_requests(ready), self.bound) if ready else self.bound
+        self.gone = self._gone(ready)
+        if self.gone:
+            self.succeeded += sum(self.gone.values())
+            request = {template.role: template.request for template, _ in self.templates}
+            self.own = add(self.own, *(scale(request.get(role, {}), count) for role, count in self.gone.items()))
         self.allocated = add(self.bound, self.nominated) if nominees else self.bound
         self.settled = not waiting and self._said_all()
+
+    def _gone(self, succeeded: Sequence[Task]) -> dict[str, int]:
+        if self.group is None or not self.group.status.finished:
+            return {}
+        named = [(task.role, task.key.rpartition("/")[2]) for task in succeeded]
+        return without_pods(finished_of(self.group.status.finished), self.group.metadata.name, named)
 
     def _start(self, starts: list[int], ended: list[int]) -> int | None:
         """Since when the group runs, by what the API server says alone, so that a restart changes nothing.
@@ -273,7 +288,7 @@ class Job:
         Of a large gang that is asked again and again while its binds go on. So it looks from the end, where what is
         bound last mostly stands, and no further than to the pod with which too few are left.
         """
-        spare = len(self.tasks) - self.minimum
+        spare = len(self.tasks) + sum(self.gone.values()) - self.minimum
         if spare < 0:
             return False
         for task in reversed(self.tasks.values()):
@@ -300,11 +315,18 @@ class Job:
 
     def placed_by_role(self) -> dict[str, int]:
         """Pods that hold a node or have succeeded, by role."""
-        placed: dict[str, int] = {}
+        placed = dict(self.gone)
         for task in self.tasks.values():
             if task.succeeded or task.holds:
                 placed[task.role] = placed.get(task.role, 0) + 1
         return placed
+
+    def succeeded_in(self, role: str) -> int:
+        """How many members of a role have succeeded."""
+        if not self.succeeded:
+            return 0
+        there = sum(1 for task in self.tasks.values() if task.succeeded and task.role == role)
+        return there + self.gone.get(role, 0)
 
     def read(self, group: PodGroup | None) -> None:
         """Take over what the PodGroup says.

@@ -12,9 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from kbatch.api.objects import PodGroupSpec
+from kbatch.model.finished import NONE, Ranges
 from kbatch.model.makers import sizes
 from kbatch.model.peers import member_name
 from kbatch.model.phase import Phase
@@ -26,6 +28,9 @@ groups reach their maximum in as many waves, whatever their size, and the schedu
 """
 REST_SECONDS: Final = 60
 """For so long a role does not grow after others have taken a member from it."""
+
+
+NOTHING_FINISHED: Final[Mapping[str, Ranges]] = MappingProxyType({})
 
 
 class State(Enum):
@@ -57,6 +62,7 @@ def plan(
     due: Collection[str] = (),
     disrupted: Collection[str] = (),
     resting: Collection[str] = (),
+    finished: Mapping[str, Ranges] = NOTHING_FINISHED,
     at_most: int = 1_000_000,
 ) -> Plan:
     """What is to be done about the members of a group.
@@ -70,6 +76,7 @@ def plan(
         due: names of failed members that have waited long enough to be made again.
         disrupted: names of failed members that others ended; they cost no retry.
         resting: roles that do not grow for now.
+        finished: by role the members that have ended well, whether or not their pods still exist: never made again.
         at_most: so many are made; the others when it is asked again.
     """
     if phase is Phase.PENDING and not spec.suspend:
@@ -86,15 +93,16 @@ def plan(
     for size in sizes(spec):
         mine = _by_number(made, member_name(group, size.role, 0)[:-1], size.most)
         known |= {name for name, _ in mine.values()}
-        if sum(index < size.base for index in mine) < size.base:
-            missing = (index for index in range(size.base) if index not in mine)
+        ended = finished.get(size.role, NONE)
+        if sum(index < size.base and index not in ended for index in mine) + ended.below(size.base) < size.base:
+            missing = (index for index in range(size.base) if index not in mine and index not in ended)
             create += [(size.role, index) for index in islice(missing, at_most)]
         waiting = [name for index, (name, state) in mine.items() if index >= size.base and state is State.WAITING]
-        if any(state is State.SUCCEEDED for _, state in mine.values()):
+        if ended.pairs or any(state is State.SUCCEEDED for _, state in mine.values()):
             remove += sorted(waiting)  # its work comes to an end: whoever starts now would only hold that up
         elif phase is Phase.RUNNING and size.role not in resting:
             room = min(MOST_WAITING, -(-(size.most - size.base) // WAVE)) - len(waiting)
-            free = (index for index in range(size.base, size.most) if index not in mine)
+            free = (index for index in range(size.base, size.most) if index not in mine and index not in ended)
             create += [(size.role, index) for index in islice(free, max(0, room))]
     remove += sorted(name for name, state in made.items() if name not in known and state is State.WAITING)
     failed = [name for name, state in made.items() if state is State.FAILED and name in known]

@@ -26,6 +26,7 @@ from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import Phase, derive
 from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
+from operators.podgroup.ended import Ended
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
@@ -103,6 +104,7 @@ class Controller:
         self._failures: dict[str, int] = {}
         self._patience = Patience() if patience is None else patience
         self._abandoned = Abandoned(give_up_after)
+        self._ended = Ended(api)
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -186,6 +188,7 @@ class Controller:
         group = self.world.groups.get(key)
         if group is None:
             self._forget(key)
+            await self._members.let_end(key, None)
             if await self._jobs.make_group(key):
                 return "written"
             again = self._jobs.groupless(key)
@@ -194,6 +197,7 @@ class Controller:
             return "gone"
         self._jobs.found(key)
         if group.metadata.deletion_timestamp is not None:
+            await self._members.let_end(key, None)
             return "gone"
         tried, stalled = self._members.stalled(key, group)
         waits: list[float] = []
@@ -228,6 +232,9 @@ class Controller:
         group = self.world.groups.get(key, group)
         admitted = phase in ADMITTED and kept.ready
         changed = await self._jobs.keep(key, group, admitted=admitted, withdrawn=withdrawn(group, phase))
+        await self._members.let_end(key, group)
+        if phase in OVER and await self._ended.remove(key, group, observed, waits):
+            return "written"
         made, later = 0, None
         if kept.ready or phase is not Phase.IN_QUEUE:
             made, later = await self._members.keep(key, group, phase)
@@ -247,6 +254,7 @@ class Controller:
             + len(self._teller)
             + len(self._patience)
             + len(self._abandoned)
+            + len(self._ended)
             + len(self._failures)
             + len(self.queue)
         )
@@ -257,6 +265,7 @@ class Controller:
         self._teller.forget(key)
         self._patience.forget(key)
         self._abandoned.forget(key)
+        self._ended.forget(key)
 
     def _is_abandoned(self, key: str, group: PodGroup, waits: list[float]) -> bool:
         """Whether its pods' controllers have given it up; `waits`: seconds after which to ask again."""

@@ -17,6 +17,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
+from kbatch.model.finished import finished_of
 from kbatch.model.members import REST_SECONDS, Plan, State, plan
 from kbatch.model.phase import Phase
 from kbatch.process.offload import Offload, rendering_budget
@@ -160,6 +161,7 @@ class Making:
             due=[name for name, since in memory.failed.items() if now - since >= delay],
             disrupted=[name for name, one in own.items() if one.disrupted],
             resting=[role for role, until in memory.resting.items() if until > now],
+            finished=finished_of(group.status.finished),
             at_most=AT_ONCE + 1,
         )
         waits += [until - now for until in memory.resting.values() if until > now]
@@ -272,7 +274,7 @@ class Making:
         memory.stalled_until = self._clock() + seconds
 
     async def _delete(self, pod: str, uid: str) -> ApiError | None:
-        if self._writes.unseen(pod):
+        if self._writes.unseen(pod) in {Sent.CREATE, Sent.DELETE}:
             return None
         namespace, name = split_key(pod)
         return await self._writes.send(

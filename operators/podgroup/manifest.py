@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kbatch.api.names import API_VERSION, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
+from kbatch.api.names import API_VERSION, FINISHED_FINALIZER, GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import PodGroup, SubGroup
 from kbatch.model.makers import sizes
 from kbatch.model.peers import member_name
@@ -78,6 +78,7 @@ def manifest_of(
             "name": name,
             "namespace": metadata.namespace,
             "labels": {**(given.get("labels") or {}), SUB_GROUP_LABEL: role.name},
+            "finalizers": [FINISHED_FINALIZER],
             "annotations": {**(given.get("annotations") or {}), GROUP_NAME_ANNOTATION: metadata.name},
             "ownerReferences": [
                 {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.model.phase import Phase
+from operators.podgroup.finalizers import Finalizers
 from operators.podgroup.gates import Gates
 from operators.podgroup.making import Making
 from operators.podgroup.podwrites import UNSEEN_SECONDS, PodWrites
@@ -38,6 +39,7 @@ class Members:
         self._writes = PodWrites(clock)
         self._lift_gates = lift_gates
         self._gates = Gates(api, self._writes, clock)
+        self._finalizers = Finalizers(api, self._writes)
         self._making = Making(api, world, teller, self._writes, backoff=backoff, clock=clock)
 
     def __len__(self) -> int:
@@ -56,6 +58,14 @@ class Members:
     def stalled(self, key: str, group: PodGroup) -> tuple[bool, Stalled | None]:
         """Whether making members was tried since this process started, and what stood in the way, if anything."""
         return self._making.stalled(key, group)
+
+    async def let_end(self, key: str, group: PodGroup | None) -> int:
+        """Take the finalizers off pods whose end is kept, or whose group is gone (None); how many writes.
+
+        Raises:
+            KubeError: a write failed.
+        """
+        return await self._finalizers.take_off(group, self._world.named_members(key))
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> tuple[int, float | None]:
         """Bring the group's pods in line; how many writes that took, and in how many seconds to look again.

@@ -84,6 +84,8 @@ class Patience:
         delays, before, counts = self._delays, standing(group.status), count(observed.members)
         if (wanted.objects, wanted.node_failures) != (before.objects, before.node_failures):
             return 0.0
+        if wanted.finished != before.finished and any(one.lost for one in observed.members):
+            return 0.0  # a pod that is to go waits for it
         if wanted.phase == Phase.UNKNOWN and before.phase not in {Phase.RUNNING, Phase.UNKNOWN}:
             return delays.doubtful
         if makes_pods and (wanted.phase in ADMITTED) != (before.phase in ADMITTED):

@@ -7,17 +7,27 @@ be written. The scheduler's part (Enqueued, Scheduled, Unschedulable) is read, n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from kbatch.api import conditions
 from kbatch.api.names import REPLACED_ANNOTATION, REPLACEMENT_LIMIT_ANNOTATION
-from kbatch.api.objects import Condition, MadeObject, NodeFailures, PodGroup, PodGroupStatus, SubGroupStatus
-from kbatch.kube.kinds import key_of
+from kbatch.api.objects import (
+    Condition,
+    FinishedRole,
+    MadeObject,
+    NodeFailures,
+    PodGroup,
+    PodGroupStatus,
+    SubGroupStatus,
+)
+from kbatch.kube.kinds import key_of, split_key
 from kbatch.model.bad_nodes import remembered
+from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_pods
+from kbatch.model.members import NOTHING_FINISHED
 from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
 from operators.podgroup.world import Maker, Member, Stage, World
@@ -52,6 +62,7 @@ class Observed:
         ongoing: a Job that makes members has not ended.
         tried: whether it is known if members can be made; stalled: why they cannot.
         objects: those that exist beside its pods.
+        finished: by role with a template the members that have ended well; gone: how many of them have no pod any more.
     """
 
     members: tuple[Member, ...] = ()
@@ -60,6 +71,8 @@ class Observed:
     tried: bool = False
     stalled: Stalled | None = None
     objects: tuple[MadeObject, ...] = ()
+    finished: Mapping[str, Ranges] = field(default_factory=dict)
+    gone: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class OwnStatus:
     objects: tuple[MadeObject, ...] = ()
     allocated: tuple[tuple[str, str], ...] = ()
     node_failures: tuple[NodeFailures, ...] = ()
+    finished: tuple[FinishedRole, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     def manifest(self) -> dict[str, Any]:
@@ -94,6 +108,8 @@ class OwnStatus:
             status["allocated"] = dict(self.allocated)
         if self.node_failures:
             status["nodeFailures"] = [msgspec.to_builtins(one) for one in self.node_failures]
+        if self.finished:
+            status["finished"] = [msgspec.to_builtins(one) for one in self.finished]
         if self.conditions:
             status["conditions"] = [msgspec.to_builtins(condition) for condition in self.conditions]
         return status
@@ -107,7 +123,27 @@ def observe(world: World, group: PodGroup, *, abandoned: bool = False) -> Observ
     known = [maker for maker in makers.values() if maker is not None]
     others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
     gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
-    return Observed(members, gave_up, any(not maker.ended for maker in known))
+    finished, gone = _finished(world, group, key)
+    return Observed(members, gave_up, any(not maker.ended for maker in known), finished=finished, gone=gone)
+
+
+def _finished(world: World, group: PodGroup, key: str) -> tuple[Mapping[str, Ranges], dict[str, int]]:
+    """Of the roles with templates which members have ended well, and how many of these have no pod any more."""
+    roles = [role.name for role in group.spec.sub_groups or () if role.template is not None]
+    if not roles:
+        return NOTHING_FINISHED, {}
+    name, known = group.metadata.name, finished_of(group.status.finished)
+    made: dict[str, list[str]] = {role: [] for role in roles}
+    for pod, member in world.named_members(key).items():
+        if member.stage is Stage.SUCCEEDED and member.controller == group.metadata.uid and member.role in made:
+            made[member.role].append(split_key(pod)[1])
+    found: dict[str, Ranges] = {}
+    for role in roles:
+        numbers = [number for pod in made[role] if (number := number_of(pod, name, role)) is not None]
+        ranges = known.get(role, NONE).plus(numbers)
+        if ranges.pairs:
+            found[role] = ranges
+    return found, without_pods(found, name, [(role, pod) for role, pods in made.items() for pod in pods])
 
 
 def standing(status: PodGroupStatus) -> OwnStatus:
@@ -122,13 +158,14 @@ def standing(status: PodGroupStatus) -> OwnStatus:
         objects=status.objects or (),
         allocated=tuple(sorted((name, str(amount)) for name, amount in (status.allocated or {}).items())),
         node_failures=status.node_failures or (),
+        finished=status.finished or (),
         conditions=conditions.of_types(status.conditions, conditions.PODGROUP_TYPES),
     )
 
 
 def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
     """The operator's part of the status that should stand; `now` (RFC 3339) dates conditions that flip."""
-    counts = count(observed.members)
+    counts = count(observed.members, sum(observed.gone.values()))
     phase = derive(facts(group, observed))
     return OwnStatus(
         phase=phase.value,
@@ -137,7 +174,7 @@ def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
         failed=counts.failed,
         pending=counts.pending + counts.bound,
         sub_groups=tuple(
-            _role_status(role.name, _of_role(observed.members, role.name)) for role in group.spec.sub_groups or ()
+            _role_status(role.name, _counts_of(observed, role.name)) for role in group.spec.sub_groups or ()
         ),
         objects=observed.objects,
         allocated=tuple(sorted(format_resources(allocated(observed.members)).items())),
@@ -146,6 +183,7 @@ def reconcile(group: PodGroup, observed: Observed, now: str) -> OwnStatus:
             [(member.failed_on, member.uid) for member in observed.members if member.failed_on],
             group.spec.bad_node_limit,
         ),
+        finished=tuple(FinishedRole(name=role, indexes=ranges.text()) for role, ranges in observed.finished.items()),
         conditions=_conditions(group, phase, counts, observed, now),
     )
 
@@ -156,8 +194,8 @@ def facts(group: PodGroup, observed: Observed) -> GroupFacts:
     status = group.status
     return GroupFacts(
         minimum=minimum(group),
-        members=count(observed.members),
-        roles=tuple(RoleFacts(role.min_member, count(_of_role(observed.members, role.name))) for role in roles),
+        members=count(observed.members, sum(observed.gone.values())),
+        roles=tuple(RoleFacts(role.min_member, _counts_of(observed, role.name)) for role in roles),
         enqueued=_in_queue(status),
         scheduled=_verdict(status.conditions, conditions.SCHEDULED),
         unschedulable=_verdict(status.conditions, conditions.UNSCHEDULABLE),
@@ -177,13 +215,13 @@ def minimum(group: PodGroup) -> int:
     return max(group.spec.min_member, sum(role.min_member for role in group.spec.sub_groups or ()))
 
 
-def count(members: Iterable[Member]) -> MemberCounts:
-    """Members by stage; those being deleted count nowhere."""
+def count(members: Iterable[Member], gone: int = 0) -> MemberCounts:
+    """Members by stage; those being deleted count nowhere. `gone`: so many more have succeeded, and have no pod."""
     stages = Counter(member.stage for member in members)
     return MemberCounts(
         bound=stages[Stage.BOUND],
         running=stages[Stage.RUNNING],
-        succeeded=stages[Stage.SUCCEEDED],
+        succeeded=stages[Stage.SUCCEEDED] + gone,
         failed=stages[Stage.FAILED],
         pending=stages[Stage.PENDING],
     )
@@ -258,12 +296,11 @@ def _verdict(held: tuple[Condition, ...] | None, type_: str) -> bool | None:
     return condition.status == conditions.TRUE
 
 
-def _of_role(members: Iterable[Member], role: str) -> list[Member]:
-    return [member for member in members if member.role == role]
+def _counts_of(observed: Observed, role: str) -> MemberCounts:
+    return count([member for member in observed.members if member.role == role], observed.gone.get(role, 0))
 
 
-def _role_status(name: str, members: list[Member]) -> SubGroupStatus:
-    counts = count(members)
+def _role_status(name: str, counts: MemberCounts) -> SubGroupStatus:
     return SubGroupStatus(
         name=name,
         running=counts.running,

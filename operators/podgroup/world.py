@@ -13,6 +13,7 @@ from enum import Enum
 
 from kbatch.api.names import (
     DEFAULT_SCHEDULER_NAME,
+    FINISHED_FINALIZER,
     GROUP_NAME_ANNOTATION,
     IN_QUEUE_GATE,
     QUEUE_LABEL,
@@ -55,6 +56,8 @@ class Member:
         stale: no gate is left, but its condition still says that there is one.
         disrupted: others ended it: an eviction, a drained node.
         failed_on: the node on which it failed by itself, empty for any other.
+        finalizer: the place of kbatch's among its finalizers, -1 for none.
+        lost: it is being deleted, and nobody will say any more how it ended.
     """
 
     role: str
@@ -66,6 +69,8 @@ class Member:
     stale: bool = False
     disrupted: bool = False
     failed_on: str = ""
+    finalizer: int = -1
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,7 @@ def _member(pod: Pod) -> Member:
     controller = next((owner.uid for owner in pod.metadata.owner_references if owner.controller), "")
     gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
     conditions = pod.status.conditions or ()
+    finalizers = pod.metadata.finalizers
     return Member(
         role=(pod.metadata.labels or {}).get(SUB_GROUP_LABEL, ""),
         stage=_stage(pod),
@@ -264,7 +270,15 @@ def _member(pod: Pod) -> Member:
         stale=not gates and any(one.type == "PodScheduled" and one.reason == "SchedulingGated" for one in conditions),
         disrupted=any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions),
         failed_on=failed_on(pod),
+        finalizer=finalizers.index(FINISHED_FINALIZER) if FINISHED_FINALIZER in finalizers else -1,
+        lost=pod.metadata.deletion_timestamp is not None and _ends_unseen(pod),
     )
+
+
+def _ends_unseen(pod: Pod) -> bool:
+    """Whether no kubelet will end it: it has ended, has no node, or its time to end is over."""
+    ended = pod.status.phase in {"Succeeded", "Failed"} or not pod.spec.node_name
+    return ended or pod.metadata.deletion_grace_period_seconds == 0
 
 
 def _stage(pod: Pod) -> Stage:

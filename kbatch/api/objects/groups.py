@@ -53,6 +53,7 @@ class PodGroupSpec(Object, kw_only=True):
     minimum_lost_seconds: int | None = None
     bad_node_limit: int = 2
     schedule_timeout_seconds: int = 300
+    ttl_seconds_after_finished: int | None = None
 
 
 class SubGroupStatus(Value, kw_only=True, frozen=True):
@@ -78,6 +79,13 @@ class NodeFailures(Value, kw_only=True, frozen=True):
     pods: tuple[str, ...] = ()
 
 
+class FinishedRole(Value, kw_only=True, frozen=True):
+    """The members of a role that have ended well, as ranges of their numbers: `0-3,7`."""
+
+    name: str
+    indexes: str = ""
+
+
 class EstimatedStart(Value, kw_only=True, frozen=True):
     """When a group that waits is to start (RFC 3339)."""
 
@@ -100,6 +108,7 @@ class PodGroupStatus(Object, kw_only=True):
     excess_charged: RawQuantity | None = None
     estimated_start: EstimatedStart | None = None
     node_failures: tuple[NodeFailures, ...] | None = None
+    finished: tuple[FinishedRole, ...] | None = None
 
 
 class PodGroup(Object, kw_only=True):

@@ -145,11 +145,11 @@ class Feasibility:
         for role_name in sorted({role_name for _, role_name in counts}):
             count = sum(count for (_, other), count in counts.items() if other == role_name)
             limit = most.get(role_name)
-            usable += count if limit is None else min(count, max(0, limit - _succeeded(job, role_name)))
+            usable += count if limit is None else min(count, max(0, limit - job.job.succeeded_in(role_name)))
         if usable < wanted:
             return False  # not all pods are there
         for role in job.job.roles:
-            least = role.min_member - _succeeded(job, role.name)
+            least = role.min_member - job.job.succeeded_in(role.name)
             if least > self._at_most({pair: count for pair, count in counts.items() if pair[1] == role.name}):
                 return True
         if self._at_most(counts) < wanted:
@@ -376,7 +376,9 @@ class Feasibility:
 
 def _content(job: JobState, counts: _Counts) -> object:
     """What a trial depends on, but for the nodes."""
-    roles = tuple((role.name, role.min_member, role.max_member, _succeeded(job, role.name)) for role in job.job.roles)
+    roles = tuple(
+        (role.name, role.min_member, role.max_member, job.job.succeeded_in(role.name)) for role in job.job.roles
+    )
     pods = sorted((cls.id, role, count) for (cls, role), count in counts.items())
     return tuple(pods), roles, job.minimum, job.job.succeeded, job.together
 
@@ -407,12 +409,6 @@ def _likeness(session: Session, state: JobState) -> Hashable:
     )
 
 
-def _succeeded(job: JobState, role: str) -> int:
-    if not job.job.succeeded:
-        return 0
-    return sum(1 for task in job.job.tasks.values() if task.succeeded and task.role == role)
-
-
 def _minimum_of(job: JobState, counts: _Counts) -> list[_Run]:
     """The smallest pods that make up the minimum and each role's."""
     left = {pair: counts[pair] for pair in sorted(counts, key=lambda pair: (_size(pair[0]), pair[1]))}
@@ -430,7 +426,7 @@ def _minimum_of(job: JobState, counts: _Counts) -> list[_Run]:
 
     rest = job.minimum - job.job.succeeded
     for role in job.job.roles:
-        rest -= take(role.name, role.min_member - _succeeded(job, role.name))
+        rest -= take(role.name, role.min_member - job.job.succeeded_in(role.name))
     take(None, rest)
     return found
 
@@ -451,5 +447,5 @@ def _as_new(job: JobState, awaited: Sequence[Task]) -> JobState:
         found.waiting = sorted([*found.waiting, *awaited], key=lambda task: roles.get(task.role, len(roles)))
     found.bound = job.job.succeeded
     for role in job.job.roles if job.job.succeeded else ():
-        found.by_role[role.name] = _succeeded(job, role.name)
+        found.by_role[role.name] = job.job.succeeded_in(role.name)
     return found

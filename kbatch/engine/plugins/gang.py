@@ -44,6 +44,7 @@ class Gang(Plugin):
                     if task.succeeded or not (task.terminal or task.terminating)
                 ]
             )  # fmt: skip
+            there.update(job.job.gone)
             for role in job.job.roles:
                 if there[role.name] < role.min_member:
                     strays = _strays(job)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 GANG = 10
+ROOT = Path(__file__).parents[3]
 PLACES = 20
 
 
@@ -108,3 +113,75 @@ def test_a_group_whose_controller_is_no_job_fails_when_nothing_comes_any_more(kb
     kbatch.run("wait", "podgroup/training", "--for=condition=Failed", "--timeout=30s")
     kbatch.create_all([failing(f"training-{number}", "training") for number in (2, 3)])
     kbatch.wait_phase("training", "Running")
+
+
+@pytest.mark.long
+def test_a_member_that_succeeded_is_not_run_again_though_its_pod_is_deleted(kbatch: Installed) -> None:
+    """While the operator stands still: nobody has written yet that it ended well."""
+
+    def member(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next((one for one in kbatch.items("pods") if one["metadata"]["name"] == name), {})
+        return found
+
+    def phase(name: str) -> str:
+        return str(member(name).get("status", {}).get("phase", ""))
+
+    with watched(kbatch) as history:
+        kbatch.apply(roles("train", role("w", 3, "1", seconds="{{ 4 if index == 0 else 7 }}")))
+        kbatch.wait("it runs", lambda: phase("train-w-0") == "Running")
+        pid = kbatch.kill("podgroup", signal.SIGSTOP)
+        try:
+            kbatch.wait("one has ended", lambda: phase("train-w-0") == "Succeeded")
+            kbatch.run("delete", "pod", "train-w-0", "--wait=false", "--grace-period=0", "--force")
+            assert member("train-w-0")["metadata"]["finalizers"] == ["kbatch.dev/finished"]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        kbatch.wait("the pod goes", lambda: not member("train-w-0"))
+        (kept,) = kbatch.get("podgroup", "train")["status"]["finished"]
+        assert kept["indexes"].startswith("0")
+        kbatch.wait_phase("train", "Completed")
+        assert kbatch.get("podgroup", "train")["status"]["succeeded"] == 3
+        made = {obj["metadata"]["uid"] for kind, _, obj in history.all() if kind == "Pod"}
+    assert len(made) == 3
+    kbatch.wait("finalizers are taken off", lambda: not any(map(finalizers, kbatch.items("pods"))))
+
+
+def finalizers(pod: dict[str, Any]) -> list[str]:
+    found: list[str] = pod["metadata"].get("finalizers", [])
+    return found
+
+
+@pytest.mark.long  # the operator is away, and what the page says is done by hand
+def test_the_finalizers_are_taken_off_as_the_page_on_installation_says(kbatch: Installed) -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    lines = page[page.index("    kubectl get pods --all-namespaces --selector kbatch.dev/sub-group") :]
+    commands = lines[: lines.index("\n    done") + len("\n    done")]
+    kbatch.apply(roles("left", role("w", 2, "1")))
+    kbatch.wait_phase("left", "Running")
+    assert all(map(finalizers, kbatch.items("pods")))
+    pid = kbatch.kill("podgroup", signal.SIGSTOP)
+    try:
+        environment = {"PATH": f"{kbatch.kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(kbatch.kubeconfig)}
+        subprocess.run(["bash", "-euc", commands], env=environment, check=True, timeout=60)
+        assert not any(map(finalizers, kbatch.items("pods")))
+        kbatch.run("delete", "pods", "--all", "--timeout=20s")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_group_that_has_ended_is_deleted_in_time_and_no_other(kbatch: Installed) -> None:
+    after = {"ttlSecondsAfterFinished": 1}
+    kbatch.apply(
+        roles("short", role("w", 2, "1", seconds="1"), **after),
+        roles("kept", role("w", 1, "1", seconds="1")),
+        roles("runs", role("w", 1, "1"), **after),
+    )
+    kbatch.wait_phase("kept", "Completed")
+
+    def left() -> list[str]:
+        return [one["metadata"]["name"] for one in kbatch.items("podgroups")]
+
+    kbatch.wait("the one is deleted", lambda: left() == ["kept", "runs"])
+    kbatch.wait(
+        "its pods go too", lambda: [one["metadata"]["name"] for one in kbatch.items("pods")] == ["kept-w-0", "runs-w-0"]
+    )

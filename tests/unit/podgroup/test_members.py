@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kbatch.api.names import IN_QUEUE_GATE, REPLACED_ANNOTATION
-from kbatch.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupStatus, SchedulingGate, SubGroup
+from kbatch.api.objects import FinishedRole, Pod, PodGroup, PodGroupSpec, PodGroupStatus, SchedulingGate, SubGroup
 from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.phase import Phase
@@ -492,3 +492,66 @@ async def test_gates_stay_where_they_are_not_this_process_s_business() -> None:
     rig.members._lift_gates = False
     assert (await rig.keep())[0] == 0
     assert rig.server.writes == []
+
+
+# --- members that have ended well -------------------------------------------------------------------------------------
+
+
+def patched(rig: Rig) -> list[str]:
+    return rig.server.sent("PATCH")
+
+
+def with_finished(rig: Rig, indexes: str) -> None:
+    """The group's status keeps these members of its role."""
+    kept = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
+    kept.status.finished = (FinishedRole(name="w", indexes=indexes),)
+    kept.metadata.resource_version = str(int(kept.metadata.resource_version) + 1)
+    rig.world.apply(Upsert(kept))
+
+
+async def test_a_member_goes_once_the_status_keeps_that_it_ended_well_and_is_not_made_again() -> None:
+    rig = Rig(least=3)
+    await rig.keep()
+    assert {tuple(one["metadata"]["finalizers"]) for one in rig.server.pods.values()} == {("kbatch.dev/finished",)}
+    rig.see("Running", node="n")
+    rig.see("Succeeded", node="n", only="pg-w-1")
+    wanted = reconcile(rig.group, observe(rig.world, rig.group), NOW)
+    assert wanted.manifest()["finished"] == [{"name": "w", "indexes": "1"}]
+    assert await rig.members.let_end("ns/pg", rig.group) == 0, "nobody would know that it ended well"
+    with_finished(rig, "1")
+    assert await rig.members.let_end("ns/pg", rig.group) == 1
+    assert patched(rig) == ["pg-w-1"]
+    (operations,) = [body for what, _, body in rig.server.writes if what == "PATCH"]
+    assert operations[-1] == {"op": "remove", "path": "/metadata/finalizers/0"}
+    assert await rig.members.let_end("ns/pg", rig.group) == 0, "the watch has not shown it yet"
+
+    rig.gone("pg-w-1")
+    assert await rig.keep(Phase.RUNNING) == (0, None)
+    found = reconcile(rig.group, observe(rig.world, rig.group), NOW)
+    assert (found.succeeded, found.running, found.sub_groups[0].succeeded) == (1, 2, 1)
+    rig.see("Succeeded", node="n")
+    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase == "Completed"
+
+
+async def test_of_members_that_did_not_end_well_there_is_nothing_to_keep() -> None:
+    rig = Rig(least=3)
+    await rig.keep()
+    rig.see("Running", node="n")
+    rig.see("Failed", node="n", only="pg-w-0")
+    assert await rig.members.let_end("ns/pg", rig.group) == 1
+
+    def deleted(name: str, grace: int, phase: str = "Running") -> None:
+        body = rig.server.pods[name]
+        meta = {**body["metadata"], "deletionTimestamp": "2026-11-21T11:00:00Z", "deletionGracePeriodSeconds": grace}
+        plain = {**body, "metadata": meta, "status": {"phase": phase}, "spec": {**body["spec"], "nodeName": "n"}}
+        rig.event(Upsert(msgspec.convert(plain, Pod)))
+
+    deleted("pg-w-1", 30)
+    assert await rig.members.let_end("ns/pg", rig.group) == 0, "it may still end well"
+    deleted("pg-w-1", 0)
+    assert await rig.members.let_end("ns/pg", rig.group) == 1
+    deleted("pg-w-2", 30, "Succeeded")
+    assert await rig.members.let_end("ns/pg", rig.group) == 0, "that is to be kept first"
+    assert patched(rig) == ["pg-w-0", "pg-w-1"]
+    assert await rig.members.let_end("ns/pg", None) == 1, "its group is gone"
+    assert patched(rig) == ["pg-w-0", "pg-w-1", "pg-w-2"]

@@ -1,0 +1,81 @@
+"""The finalizer of pods made from templates: taken off once their group's status keeps how they ended.
+
+Without it a member that ended well would be run again if its pod went before that was written: a user deletes it, a
+node goes, the collector of ended pods takes the oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from kbatch.api.names import FINISHED_FINALIZER
+from kbatch.api.objects import PodGroup
+from kbatch.kube.client import Api
+from kbatch.kube.kinds import PODS, split_key
+from kbatch.kube.writes import json_patch
+from kbatch.model.finished import MOST_CHARACTERS, NONE, Ranges, finished_of, number_of
+from operators.podgroup.groups import FIELD_MANAGER
+from operators.podgroup.podwrites import PodWrites, Sent, all_of
+from operators.podgroup.world import Member, Stage
+
+_NONE: Final[Mapping[str, Ranges]] = {}
+
+
+class Finalizers:
+    """Takes finalizers off; remembers nothing."""
+
+    def __init__(self, api: Api, writes: PodWrites) -> None:
+        self._api = api
+        self._writes = writes
+
+    async def take_off(self, group: PodGroup | None, members: Mapping[str, Member]) -> int:
+        """Let the members go whose end is kept, or of which nothing is to be kept; how many writes.
+
+        Args:
+            group: as the API server has it; None: it is gone.
+            members: the pods that name it.
+
+        Raises:
+            KubeError: a write failed.
+        """
+        finished = finished_of(group.status.finished) if group is not None else _NONE
+        changes: list[Coroutine[Any, Any, object]] = [
+            self._take_off(pod, one)
+            for pod, one in members.items()
+            if one.finalizer >= 0 and _may_go(pod, one, group, finished) and self._writes.unseen(pod) is not Sent.CHANGE
+        ]
+        return await all_of(changes)
+
+    async def _take_off(self, pod: str, member: Member) -> None:
+        place = f"/metadata/finalizers/{member.finalizer}"
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": member.uid},
+            {"op": "test", "path": place, "value": FINISHED_FINALIZER},
+            {"op": "remove", "path": place},
+        ]
+        namespace, name = split_key(pod)
+        await self._writes.send(
+            pod,
+            Sent.CHANGE,
+            lambda: json_patch(
+                self._api, PODS, namespace=namespace, name=name, operations=operations, field_manager=FIELD_MANAGER
+            ),
+            over=(404, 409, 422),
+        )
+
+
+def _may_go(pod: str, member: Member, group: PodGroup | None, finished: Mapping[str, Ranges]) -> bool:
+    if group is None or member.controller != group.metadata.uid:
+        return True  # nobody counts it any more
+    if member.stage is not Stage.SUCCEEDED:
+        return member.stage is Stage.FAILED or member.lost
+    number = number_of(split_key(pod)[1], group.metadata.name, member.role)
+    kept = finished.get(member.role, NONE)
+    full = bool(kept.pairs) and number is not None and number > kept.pairs[-1][1] and _is_full(kept)
+    return number is None or number in kept or full
+
+
+def _is_full(kept: Ranges) -> bool:
+    """Whether a status keeps no more of a role."""
+    return len(kept.text()) > MOST_CHARACTERS - 20
