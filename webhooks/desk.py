@@ -261,7 +261,7 @@ class Desk:
 
     def _may_revive(self, namespace: str) -> bool:
         rules, world = self._rules, self._world
-        return rules.quota_policy == REJECT and namespace in world.quotas and namespace in world.lapsed
+        return rules.quota_policy == REJECT and namespace in world.quotas and bool(world.lapsed.among(namespace))
 
     async def readmit(self, body: Body, *, dry_run: bool) -> None:
         """A pod that is created: if its group was over, the group comes to life again by it, and must fit once more.
@@ -273,11 +273,11 @@ class Desk:
         if pod is None or pod.spec.node_name or not self._may_revive(pod.metadata.namespace):
             return
         namespace, group = pod.metadata.namespace, pods.group_of(pod, self._rules.scheduler_name)
-        asked = self._world.lapsed[namespace].get(group)
+        asked = self._world.lapsed.among(namespace).get(group)
         if asked is not None:
             await self._admit(namespace, Claim(group, asked, secrets.token_hex(6)), dry_run=dry_run)
             if not dry_run:
-                self._world.held(namespace, group)
+                self._world.lapsed.held(namespace, group)
 
     def _reserves(self, namespace: str) -> bool:
         if self._rules.reservations == OFF or namespace not in self._world.quotas:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ from kbatch.model.minresources import ask_of
 from kbatch.model.phase import Phase
 from kbatch.model.quota import Ask, Subject, ask_of_pod, charge
 from kbatch.resources import QuantityError, Resources, add, subtract
+from webhooks.lapsed import Lapsed
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +195,9 @@ class Groups:
 class World:
     """Everything, by namespace; of Jobs those whose pods `scheduler_name` schedules. `receive` is a feed's receiver."""
 
-    def __init__(self, scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> None:
+    def __init__(
+        self, scheduler_name: str = DEFAULT_SCHEDULER_NAME, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._makers = MakerIndex(scheduler_name)
         self.quotas: dict[str, tuple[ResourceQuota, ...]] = {}
         self.guarded: dict[str, int] = {}
@@ -201,9 +205,7 @@ class World:
         self.groups: dict[str, Groups] = {}
         self.enqueued: set[str] = set()
         """The groups that were let in, as `namespace/name`."""
-        self.lapsed: dict[str, dict[str, Ask]] = {}
-        """By namespace and name what the groups ask for that are over, or were when they were last held against a
-        quota: what they had was free for others since."""
+        self.lapsed = Lapsed(clock)
         self.version = 0
         """What was seen of PodGroups is at least as new as this: the newest of them, or the last list. It is less than
         before when the cluster was restored from a backup."""
@@ -260,19 +262,13 @@ class World:
 
     def _lapse(self, group: PodGroup) -> None:
         namespace, name = group.metadata.namespace, group.metadata.name
-        if group.status.phase not in _OVER and name not in self.lapsed.get(namespace, {}):
+        self.lapsed.lives(namespace, name)
+        if group.status.phase not in _OVER and (namespace, name) not in self.lapsed:
             return
         try:
-            self.lapsed.setdefault(namespace, {})[name] = ask_of(group.spec)
+            self.lapsed.put(namespace, name, ask_of(group.spec))
         except QuantityError:
-            self.held(namespace, name)
-
-    def held(self, namespace: str, name: str) -> None:
-        """A group was held against the quotas of its namespace, or is gone."""
-        lapsed = self.lapsed.get(namespace, {})
-        lapsed.pop(name, None)
-        if not lapsed:
-            self.lapsed.pop(namespace, None)
+            self.lapsed.drop(namespace, name)
 
     def _made_by(self, keys: Iterable[str]) -> None:
         """The Jobs that name these groups have changed."""
@@ -337,7 +333,7 @@ class World:
                 self._drop_if_empty(namespace, groups)
             self.enqueued.discard(key_of(namespace, name))
             self._leave_queue(key_of(namespace, name))
-            self.held(namespace, name)
+            self.lapsed.drop(namespace, name)
         elif kind is Pod:
             self._forget_pod(key_of(namespace, name))
         elif kind is Job:

@@ -68,7 +68,8 @@ class NoServer:
 
 class Rig:
     def __init__(self, **rules: Any) -> None:
-        self.world = World()
+        self.now = 100.0
+        self.world = World(clock=lambda: self.now)
         self.server = NoServer()
         self.desk = Desk(
             Rules(scheduler_name="kube-batch", default_queue="default", **rules), self.world, self.server,
@@ -179,6 +180,21 @@ async def test_a_group_that_has_room_when_it_comes_to_life_again_is_in_the_ledge
     rig.see(group("g", "8", version=3, phase="Running"))
     await rig.desk.readmit(pod("g"), dry_run=False)
     assert len(rig.server.written) == 1
+
+
+async def test_a_group_that_did_not_come_to_life_after_all_is_held_against_the_quota_once_more() -> None:
+    """Its pod was refused by somebody else, say: the grant runs out, and others may have what it had."""
+    rig = revived()
+    await rig.desk.readmit(pod("g"), dry_run=False)
+    assert rig.desk.guards_no_pod("ns")
+    rig.now += 29
+    assert rig.desk.guards_no_pod("ns"), "its other pods come by the same grant"
+    rig.now += 1
+    assert not rig.desk.guards_no_pod("ns")
+    rig.server.listed = [{"metadata": {"name": "other"}, "spec": {"minResources": {"cpu": "4"}}}]
+    rig.see(group("other", "4", version=2))
+    with pytest.raises(RefusedError, match=r"asks for 8 requests\.cpu, over ResourceQuota quota"):
+        await rig.desk.readmit(pod("g"), dry_run=False)
 
 
 async def test_groups_come_to_life_again_unseen_where_no_sum_is_kept() -> None:

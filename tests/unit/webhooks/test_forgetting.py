@@ -53,9 +53,11 @@ def test_groups_that_were_over_go_too() -> None:
     world = World()
     for event in (Upsert(group("g", "4", phase="Completed")), Upsert(group("g", "4", phase="Running"))):
         world.receive(Batch((event,), complete=True))
-    assert world.lapsed == {"ns": {"g": cores(4)}}
+    assert world.lapsed.among("ns") == {"g": cores(4)}
+    world.lapsed.held("ns", "g")
     world.receive(Batch((Delete(PodGroup, "ns", "g"),), complete=True))
     assert _containers(world) == {}
+    assert not world.lapsed
 
 
 def test_the_tokens_of_a_namespace_with_quotas_stay() -> None:
