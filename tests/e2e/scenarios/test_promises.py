@@ -72,6 +72,31 @@ def test_twelve_gangs_made_before_their_jobs_while_each_process_is_killed_once(k
     in_turns(kbatch, 12, 75 + 20 * len(kills), kills)
 
 
+@pytest.mark.long
+def test_a_group_that_comes_to_life_again_waits_for_its_turn_like_any_other(kbatch: Installed) -> None:
+    """Its first Job is done and gone; what it was promised then belongs to others now."""
+    kbatch.apply(quota(**{"requests.cpu": str(PLACES)}))
+    try:
+        kbatch.apply(group("again", GANG), job("first", GANG, "1", group="again", seconds="1"))
+        kbatch.wait_phase("again", "Completed")
+        kbatch.run("delete", "job", "first", "--wait=false")
+        kbatch.wait("its pods are gone", lambda: not kbatch.items("pods"))
+        kbatch.apply(group("other", 15), job("other", 15, "1", group="other"))
+        kbatch.wait_phase("other", "Running")
+        with watched(kbatch) as history:
+            kbatch.apply(job("second", GANG, "1", group="again", seconds="1"))
+            kbatch.wait_condition("again", "Enqueued", "False", "QuotaExceeded")
+            kbatch.wait_phase("again", "Pending")
+            assert kbatch.get("job", "second")["spec"]["suspend"] is True
+            kbatch.run("delete", "job", "other", "--wait=false")
+            kbatch.wait("it is done", lambda: completed(kbatch) == ["second"])
+            assert [one for one in history.early() if one.startswith("second")] == []
+        assert [one for one in kbatch.items("events") if one["reason"] == "FailedCreate"] == []
+        kbatch.wait_phase("again", "Completed")
+    finally:
+        kbatch.run("delete", "resourcequota", "places")
+
+
 def failing(name: str, of: str) -> dict[str, Any]:
     """A pod of a group whose controller is no Job."""
     found = pod(name, of)
