@@ -105,6 +105,8 @@ class Controller:
         self._patience = Patience() if patience is None else patience
         self._abandoned = Abandoned(give_up_after)
         self._ended = Ended(api)
+        self._keeps_finished = True
+        """Whether the API server keeps `status.finished`: one with the CRDs of an older release drops it."""
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -213,6 +215,8 @@ class Controller:
             objects=kept.objects,
         )
         wanted = reconcile(group, observed, self._now())
+        if not self._keeps_finished:
+            wanted = dataclasses.replace(wanted, finished=())
         result = "unchanged"
         if wanted == standing(group.status):
             self._patience.forget(key)
@@ -232,7 +236,7 @@ class Controller:
         group = self.world.groups.get(key, group)
         admitted = phase in ADMITTED and kept.ready
         changed = await self._jobs.keep(key, group, admitted=admitted, withdrawn=withdrawn(group, phase))
-        await self._members.let_end(key, group)
+        await self._members.let_end(key, group, keeps=self._keeps_finished)
         if phase in OVER and await self._ended.remove(key, group, observed, waits):
             return "written"
         made, later = 0, None
@@ -295,7 +299,15 @@ class Controller:
             raise
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
-        self.world.answered(decoder(PodGroup).decode(answer))
+        answered = decoder(PodGroup).decode(answer)
+        self.world.answered(answered)
+        if wanted.finished and not answered.status.finished:
+            self._keeps_finished = False
+            self.queue.add(key)
+            _log.error(
+                "the CRD of PodGroups is of an older release and has no status.finished: members that ended well run "
+                "again if their pods go; apply the CRDs of this release, and restart this process"
+            )
         limit = group.spec.bad_node_limit
         for node in sorted(avoided(wanted.node_failures, limit) - avoided(group.status.node_failures or (), limit)):
             self._teller.bad_node(group, node)

@@ -29,12 +29,13 @@ class Finalizers:
         self._api = api
         self._writes = writes
 
-    async def take_off(self, group: PodGroup | None, members: Mapping[str, Member]) -> int:
+    async def take_off(self, group: PodGroup | None, members: Mapping[str, Member], *, keeps: bool) -> int:
         """Let the members go whose end is kept, or of which nothing is to be kept; how many writes.
 
         Args:
             group: as the API server has it; None: it is gone.
             members: the pods that name it.
+            keeps: whether the API server can keep how they ended.
 
         Raises:
             KubeError: a write failed.
@@ -43,7 +44,9 @@ class Finalizers:
         changes: list[Coroutine[Any, Any, object]] = [
             self._take_off(pod, one)
             for pod, one in members.items()
-            if one.finalizer >= 0 and _may_go(pod, one, group, finished) and self._writes.unseen(pod) is not Sent.CHANGE
+            if one.finalizer >= 0
+            and ((not keeps and one.stage is Stage.SUCCEEDED) or _may_go(pod, one, group, finished))
+            and self._writes.unseen(pod) is not Sent.CHANGE
         ]
         return await all_of(changes)
 

@@ -59,13 +59,14 @@ class Members:
         """Whether making members was tried since this process started, and what stood in the way, if anything."""
         return self._making.stalled(key, group)
 
-    async def let_end(self, key: str, group: PodGroup | None) -> int:
-        """Take the finalizers off pods whose end is kept, or whose group is gone (None); how many writes.
+    async def let_end(self, key: str, group: PodGroup | None, *, keeps: bool = True) -> int:
+        """Take the finalizers off pods whose end is kept, or whose group is gone (None); how many writes. `keeps`:
+        whether the API server can keep how they ended.
 
         Raises:
             KubeError: a write failed.
         """
-        return await self._finalizers.take_off(group, self._world.named_members(key))
+        return await self._finalizers.take_off(group, self._world.named_members(key), keeps=keeps)
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> tuple[int, float | None]:
         """Bring the group's pods in line; how many writes that took, and in how many seconds to look again.
