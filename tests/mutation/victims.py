@@ -191,7 +191,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "coming-for-ever", f"{_ROOM}/prospective.py",
-        "return job.in_queue and not job.attempts and not job.job.is_true(conditions.ENQUEUED)",
+        "return job.in_queue and not job.attempts and not job.job.let_in",
         "return job.in_queue and not job.attempts",
         "surplus goes cycle after cycle for pods that never come",
         survives=(

@@ -35,6 +35,12 @@ def quota(**hard: str) -> dict[str, Any]:
     }
 
 
+def refusals(kbatch: Installed) -> list[str]:
+    """What was said of pods that were refused because the quota, or what is promised of it, is used up."""
+    said = [one["message"] for one in kbatch.items("events") if one["reason"] == "FailedCreate"]
+    return [one for one in said if "exceeded quota" in one or "promised" in one]
+
+
 def in_turns(kbatch: Installed, jobs: int, seconds: float, kills: tuple[str, ...] = (), *, run: str = "4") -> None:
     """So many gangs, each made before its Job and without minResources, in a quota that holds two of them."""
     names = [f"turn-{number:02}" for number in range(jobs)]
@@ -51,8 +57,7 @@ def in_turns(kbatch: Installed, jobs: int, seconds: float, kills: tuple[str, ...
             kbatch.wait("all complete", lambda: len(completed(kbatch)) == jobs, seconds)
             assert history.most_promised(GANG) <= PLACES // GANG
             assert history.most_alive() == PLACES, "all places are used, and no more"
-        refused = [one for one in kbatch.items("events") if one["reason"] == "FailedCreate"]
-        assert refused == []
+        assert refusals(kbatch) == []
     finally:
         kbatch.run("delete", "resourcequota", "places")
 
@@ -91,7 +96,7 @@ def test_a_group_that_comes_to_life_again_waits_for_its_turn_like_any_other(kbat
             kbatch.run("delete", "job", "other", "--wait=false")
             kbatch.wait("it is done", lambda: completed(kbatch) == ["second"])
             assert [one for one in history.early() if one.startswith("second")] == []
-        assert [one for one in kbatch.items("events") if one["reason"] == "FailedCreate"] == []
+        assert refusals(kbatch) == []
         kbatch.wait_phase("again", "Completed")
     finally:
         kbatch.run("delete", "resourcequota", "places")
