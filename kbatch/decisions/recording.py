@@ -118,6 +118,7 @@ class Recorder:
         self._number = 0
         self._policy: Policy | None = None
         self._memo: Memo | None = None
+        self._state: CycleState | None = None
         self._last: list[Transaction | Verdict] = []
 
     def deciding(self, decide: Decide) -> Decide:
@@ -148,7 +149,7 @@ class Recorder:
                 heard.failed = f"{type(error).__name__}: {error}"
                 raise
             else:
-                heard.next_wake, self._memo = outcome.next_wake, outcome.memo
+                heard.next_wake, self._memo, self._state = outcome.next_wake, outcome.memo, outcome.state
                 return outcome
             finally:
                 deciding.close()
@@ -160,19 +161,21 @@ class Recorder:
         """What this cycle will be noted in, and the memo that it gets; None where nothing is noted."""
         journal = self._model.journal
         known = memo is self._memo or memo == Memo()
-        if journal is not None and known:
+        goes_on = snapshot.state is self._state
+        if journal is not None and known and goes_on:
             self._model.journal = []
             text = None if policy is self._policy else self._text()
             self._policy = policy
             fresh = memo is not self._memo
             return Heard(self._number, snapshot.now, journal, text, fresh, []), memo
-        self._sink.end("too much happened between two cycles" if journal is None else "a memo of unknown origin")
+        whose = "a memo" if goes_on else "a state"
+        self._sink.end("too much happened between two cycles" if journal is None else f"{whose} of unknown origin")
         self._model.journal = None
         if not self._sink.ready():
             return None, memo
         self._sink.start(take_image(self._model), self._text(), snapshot.state)
         self._model.journal = []
-        self._policy, self._last = policy, []
+        self._policy, self._last, self._state = policy, [], snapshot.state
         return Heard(self._number, snapshot.now, [], None, fresh=False, decisions=[]), Memo()
 
     def _ended(self, heard: Heard) -> None:

@@ -1,7 +1,8 @@
 """Keeps what plugins have learned and no object says, in one ConfigMap: who leads next begins with it.
 
 It is written when it has changed, once a minute at most, and at the end; a scheduler that is killed forgets the last
-minute of it. Where it could not be read nothing is written, that a moment's trouble does not cost all of it.
+minute of it. Where it could not be read nothing is written, that a moment's trouble does not cost all of it. What of it
+belongs to plugins that are not configured stays as it is, and counts as soon as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +46,7 @@ class LearnedKeeper:
         self._namespace = namespace
         self._apart = apart
         self._readable = False
+        self._texts: dict[str, str] = {}
         self._wanted: dict[str, msgspec.Struct] = {}
         self._stands: dict[str, msgspec.Struct] = {}
         self._work = asyncio.Event()
@@ -62,11 +65,20 @@ class LearnedKeeper:
             _log.warning("what was learned cannot be read, nor kept: ConfigMap %s: %s", NAME, error)
             return CycleState()
         self._readable = True
-        state, refused = read_lasting({name: str(text) for name, text in data.items()}, policy)
-        for name, why in refused.items():
-            _log.warning("what the plugin %s has learned cannot be used: %s", name, why)
+        self._texts = {name: str(text) for name, text in data.items()}
+        state = self.begin(CycleState(), policy)
         self._stands = write_lasting(state, policy)
         return state
+
+    def begin(self, state: CycleState, policy: Policy) -> CycleState:
+        """The state with which cycles go on under another policy: its plugins that have left nothing in this process
+        begin with what is kept of them. The same state where there is nothing of the kind.
+        """
+        missing = {name: text for name, text in self._texts.items() if name not in state.plugins}
+        found, refused = read_lasting(missing, policy)
+        for name, why in refused.items():
+            _log.warning("what the plugin %s has learned cannot be used: %s", name, why)
+        return replace(state, plugins={**state.plugins, **found.plugins}) if found.plugins else state
 
     def take(self, state: CycleState, policy: Policy) -> None:
         """What a cycle has left."""
@@ -96,7 +108,7 @@ class LearnedKeeper:
         wanted = self._wanted
         if not self._readable or all(part is self._stands.get(name) for name, part in wanted.items()):
             return True
-        data = {name: msgspec.json.encode(part).decode() for name, part in wanted.items()}
+        data = {**self._texts, **{name: msgspec.json.encode(part).decode() for name, part in wanted.items()}}
         if sum(len(text) for text in data.values()) > MOST_BYTES:
             _log.warning("what was learned is too large for a ConfigMap, and is not kept")
             return True
@@ -106,5 +118,5 @@ class LearnedKeeper:
         except KubeError as error:
             _log.warning("ConfigMap %s: %s", NAME, error)
             return False
-        self._stands = wanted
+        self._stands, self._texts = wanted, data
         return True

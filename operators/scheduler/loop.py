@@ -95,6 +95,7 @@ class Scheduler:
         starts: told at which instant (microseconds) a cycle was, what it said of groups, and of which it plans when
             they start.
         left: told what a cycle has left to the next, and by which policy.
+        begin: with what cycles go on that are the first under a policy.
         period: seconds after which a cycle runs though nothing has happened.
         decide: the engine.
     """
@@ -114,6 +115,7 @@ class Scheduler:
         queues: Callable[[Mapping[str, QueueStanding]], None] = lambda _: None,
         starts: Callable[[int, Report, Mapping[str, int | None]], None] = lambda _now, _report, _planned: None,
         left: Callable[[CycleState, Policy], None] = lambda _state, _policy: None,
+        begin: Callable[[CycleState, Policy], CycleState] = lambda state, _policy: state,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.cycles = 0
@@ -130,6 +132,8 @@ class Scheduler:
         self._queues = queues
         self._starts = starts
         self._left = left
+        self._begin = begin
+        self._under: Policy | None = None
         self._wall = wall
         self._now = 0
         self._memo, self._state = Memo(), CycleState()
@@ -212,6 +216,8 @@ class Scheduler:
         """One cycle; when (microseconds) an unchanged cluster should be looked at again, None for never."""
         self._tell_time()
         policy = self._policy()
+        if policy is not self._under:
+            self._state, self._under = self._begin(self._state, policy), policy
         verdicts: dict[str, Verdict] = {}
         transactions: list[Transaction] = []
         with _uncollected(), self._cache.held() as model:

@@ -231,6 +231,7 @@ class _Assembly:
             queues=self.queues.take,
             starts=Starts(StartMetrics(runtime.registry)).take,
             left=self.learned.take,
+            begin=self.learned.begin,
         )
 
         runtime.diagnosis.parts |= parts_of(self.cache, lambda: self.scheduler.state)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, QueueFlow, QueueStatus
 from kbatch.decisions.replay import replay
 from kbatch.engine import Transaction, build_policy
 from kbatch.engine.plugins.flow.plugin import Flows
 from kbatch.model.events import Delete, Upsert
+from kbatch.model.usage import Anchor
 from kbatch.times import HOUR
 from tests.unit.decisions.hearing import Hearing
 from tests.unit.scheduler.fakes import group, node, pod, queue
@@ -52,3 +55,18 @@ def test_a_log_with_flow_is_decided_again_alike_from_any_cycle_on() -> None:
             assert again.difference is None, again
             cycles += 1
     assert cycles >= 5
+
+
+def test_a_state_that_no_cycle_has_left_begins_a_log_of_its_own() -> None:
+    """As when a plugin that is switched on begins with what a ConfigMap has kept of it."""
+    heard = Hearing(policy=build_policy(parse(TEXT, "test")), text=TEXT)
+    for obj in (queue(), node("n", cpu="1"), pod("first")):
+        heard.model.apply(Upsert(obj))
+    heard.cycle()
+    heard.cycle()
+    heard.state = replace(heard.state, plugins={"flow": Flows({"used": Anchor(time=1)})})
+    heard.cycle()
+    assert heard.sink.endings == ["a state of unknown origin"]
+    assert len(heard.sink.logs) == 2
+    for log in heard.sink.logs:
+        assert all(again.difference is None for again in replay(log))

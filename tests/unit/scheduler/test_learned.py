@@ -107,3 +107,27 @@ async def test_without_such_a_plugin_nothing_is_written() -> None:
     keeper.take(CycleState(), policy())
     assert await keeper.round()
     assert api.made("PATCH") == []
+
+
+async def test_a_plugin_that_is_switched_on_begins_with_what_is_kept_of_it() -> None:
+    """And what is kept of one that is switched off stays, whatever is written of others."""
+    api = FakeApi()
+    api.on("GET", PATH, stored(901))
+    keeper = LearnedKeeper(api, "ours")
+    before = await keeper.read(policy())
+    assert before == CycleState()
+    assert keeper.begin(before, policy()) is before
+    assert keeper.begin(before, POLICY) == state(901)
+    now = state(902)
+    assert keeper.begin(now, POLICY) is now, "it has learned something since"
+
+
+async def test_what_is_kept_of_a_plugin_that_is_off_is_not_written_over() -> None:
+    api = FakeApi()
+    api.on("GET", PATH, {"data": {"other": "1", **dict(stored(901)["data"])}})  # type: ignore[call-overload]
+    keeper = LearnedKeeper(api, "ours")
+    await keeper.read(POLICY)
+    keeper.take(state(902), POLICY)
+    assert await keeper.round()
+    (call,) = api.made("PATCH")
+    assert call.body["data"]["other"] == "1"

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Generator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -147,6 +148,26 @@ async def test_what_a_cycle_says_of_queues_is_told_where_there_is_anything_new()
             if said:
                 cache.receive(told(pod(f"p{number}")))
     assert heard == [{"a": QueueStanding(None, 1, 0, 0)}, {}], "None: nothing has happened"
+
+
+async def test_the_first_cycle_under_another_policy_begins_with_what_is_kept_for_it() -> None:
+    begun, seen = CycleState(free=7), []
+    policies = [POLICY, replace(POLICY)]
+
+    def decide(snapshot: Snapshot, *_: Any) -> Generator[Transaction | Verdict, None, Outcome]:
+        yield from ()
+        seen.append(snapshot.state)
+        return Outcome(Memo(), snapshot.state, None)
+
+    scheduler = Scheduler(
+        cache_with(node("n")), lambda: policies[0], Hands(), lambda _: (), metrics=metrics(), decide=decide,
+        begin=lambda state, policy: begun if policy is policies[-1] else state,
+    )  # fmt: skip
+    await scheduler.cycle()
+    del policies[0]
+    await scheduler.cycle()
+    await scheduler.cycle()
+    assert seen == [CycleState(), begun, begun]
 
 
 async def test_what_a_cycle_decided_before_it_failed_is_told_with_its_number(
