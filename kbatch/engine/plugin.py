@@ -567,6 +567,12 @@ class Plugin:
         """Whether `admission` or `headroom` may refuse anything in this cycle; else they are not asked."""
         return True
 
+    def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
+        """What a group would take of its queue's excessBudget with so much more placed, in millionths of a
+        resource-minute, were the sums of the queue as they are. Asked of groups whose start is planned.
+        """
+        return job.charged
+
     def charge(self, job: JobState) -> int:
         """What a job with a lifetime takes of its queue's excessBudget from now on, in millionths of a resource-minute.
         Asked when it has come in queue, and when something of it has been placed for good; its sums count it already.

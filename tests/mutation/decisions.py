@@ -97,13 +97,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "equals-are-taken-over", f"{_ACTIONS}/allocate.py",
-        "other.nominated and other.queue == job.queue and other.priority < job.priority",
-        "other.nominated and other.queue == job.queue and other.priority <= job.priority",
+        "other.queue == job.queue and other.priority < job.priority",
+        "other.queue == job.queue and other.priority <= job.priority",
         "jobs of one priority take one another's nominations for ever",
     ),
     Mutant(
         "another-queue-is-taken-over", f"{_ACTIONS}/allocate.py",
-        "other.nominated and other.queue == job.queue and other.priority < job.priority",
+        "other.queue == job.queue and other.priority < job.priority",
         "other.nominated and other.priority < job.priority",
         "what a queue has reclaimed is taken by a job of another queue",
     ),

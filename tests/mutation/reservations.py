@@ -268,13 +268,29 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-time-and-waiting", _PLANNED,
-        "self.hurried = len(those) < len(minded)", "self.hurried = False",
+        "self.hurried, self.behind = len(those) < len(minded), bool(minded)",
+        "self.hurried, self.behind = False, bool(minded)",
         "a job that is in time only if it starts now is nominated",
     ),
     Mutant(
         "cap-not-kept", _PLANNED,
         "mine = [start for start in self._laid if start.job.queue == queue]", "mine: list[PlannedStart] = []",
         "others take the part of a hard cap that a planned start needs",
+    ),
+    Mutant(
+        "budget-not-kept", _PLANNED,
+        "queue.charged += charged", "queue.charged += 0",
+        "others use up the excessBudget that a planned start is going to be charged",
+    ),
+    Mutant(
+        "refund-forgotten", "kbatch/engine/reservation/ahead.py",
+        "self._capped.charged -= self._refunds.moved(job, sign)", "self._refunds.moved(job, sign)",
+        "no start is planned for when a charge has come back to the budget",
+    ),
+    Mutant(
+        "backfilled-by-scores", "kbatch/engine/actions/allocate.py",
+        "planned.rankings if planned is not None and planned.behind else self", "self",
+        "who comes after a planned start takes other nodes than the lowest",
     ),
     Mutant(
         "neighbours-stay", "kbatch/engine/reservation/ahead.py",

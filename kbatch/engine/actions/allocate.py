@@ -28,7 +28,7 @@ from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import nearest, placing
-from kbatch.engine.placement.ranking import When
+from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
@@ -126,9 +126,8 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
     job, queue = statement.job, session.queue(statement.job.queue)
     most = {name: max(queue.deserved.get(name, 0), queue.allocated.get(name, 0)) for name in job.asks}
     weaker = [
-        other for other in session.live()
-        if other.nominated and other.queue == job.queue and other.priority < job.priority
-    ]  # fmt: skip
+        other for other in session.nominees.values() if other.queue == job.queue and other.priority < job.priority
+    ]
     weaker.sort(key=session.job_key, reverse=True)
     for other in weaker:
         for task, _ in list(other.nominated.values()):
@@ -319,7 +318,7 @@ class _Line:
         hopeless = known or (
             len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job)
         )
-        if not hopeless and (yield from placing(context.rankings, statement, self._moments())):
+        if not hopeless and (yield from placing(self._rankings(), statement, self._moments())):
             if session.due(len(statement)):
                 yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
@@ -362,6 +361,13 @@ class _Line:
             return found
         return found, planned.kept, planned.shut_to(job), planned.hurried
 
+    def _rankings(self) -> NodeRankings:
+        """The nodes by what plugins say; by their names alone for those who come after a planned start: see
+        `PlannedStarts`.
+        """
+        planned = self.context.planned
+        return planned.rankings if planned is not None and planned.behind else self.context.rankings
+
     def _moments(self) -> Sequence[When]:
         """Whether room that comes free later will do: not for those that are gone in time only if they start now."""
         planned = self.context.planned
@@ -403,10 +409,10 @@ class _Line:
                 self._kept_out[job.key] = job
                 full.add(kind)
                 continue
-            rows = nearest(context.rankings, statement, task, When.NOW)
+            rows = nearest(self._rankings(), statement, task, When.NOW)
             waits = not rows and When.LATER in self._moments()
             if waits:
-                rows = nearest(context.rankings, statement, task, When.LATER)
+                rows = nearest(self._rankings(), statement, task, When.LATER)
             if not statement.place((task,), rows, waits=waits):
                 full.add(kind)
                 continue

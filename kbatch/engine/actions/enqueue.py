@@ -62,6 +62,9 @@ PODS_GRACE: Final = 30 * SECOND
 _AT_ONCE: Final = 200
 """Of so many groups why they wait is worked out at once: a millisecond."""
 
+_CANDIDATES: Final = 100
+"""Where starts are planned, so many groups wait in queue for their turn without keeping others out, at the least."""
+
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
 
@@ -135,6 +138,8 @@ class _Admission:
         self._plans = planned is not None
         self._spare = planned.depth if planned is not None else 1
         """So many more groups may come in for which there is no room."""
+        self._turns = max(_CANDIDATES, self._spare) if self._plans else 0
+        """So many more groups in queue wait for their turn and are promised no room."""
         self._any_by_age = True
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
         self._joined: list[JobState] = []
@@ -522,7 +527,9 @@ class _Admission:
         if self._robbed(job):
             return
         wanted = needs(session, job)
-        there = self._plans and job.bound + len(job.job.waiting) >= job.minimum  # it waits for its turn like any other
+        there = self._turns > 0 and job.bound + len(job.job.waiting) >= job.minimum
+        if there:
+            self._turns -= 1  # it waits for its turn like any other, and keeps nobody out that may backfill
         if wanted is not None and not there and not self.context.ledger.expired(job):
             self._promise(job, wanted.kept)
         if self._spare > 0 and self._ages_in_queue(job):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kbatch.engine.reservation.charges import Refunds
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import Release
@@ -29,7 +30,8 @@ class Ahead:
         self._heeded = heeded or session.whole_nodes.active
         queue = session.queues.get(job.queue)
         limited = queue is not None and (queue.record.capability or session.by_plugins is not None)
-        self._capped = queue if limited else None
+        capped = self._capped = queue if limited else None
+        self._refunds = Refunds(session) if capped is not None and capped.record.excess_budget is not None else None
         self._jobs = session.model.jobs
         self._undos: list[Sequence[Callable[[], None]]] = []
         self.gone = 0
@@ -67,3 +69,5 @@ class Ahead:
         job = self._jobs.get(task.job)
         if job is not None and self._capped is not None and job.queue == self._capped.name:
             self._capped.add(task.cls.request, -sign, ends=job.ends)
+            if self._refunds is not None:
+                self._capped.charged -= self._refunds.moved(job, sign)

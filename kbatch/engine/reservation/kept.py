@@ -34,6 +34,8 @@ class PlannedStart:
         coming: what else comes free for this job alone: pods of groups whose lifetime is over, by row.
         freed: what ends in the job's queue by then, where it has a hard cap or plugins limit what it has; and of that
             what groups with a lifetime (True) and without one hold.
+        charge: what its job will take of its queue's excessBudget when it starts, beyond what it takes already;
+            refunded: what comes back to that budget by then. In millionths of a resource-minute.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.
         place: in the order in which starts were planned.
@@ -46,6 +48,8 @@ class PlannedStart:
     coming: Mapping[int, Sequence[Release]] = field(default_factory=dict)
     freed: Mapping[bool | None, Resources] = field(default_factory=dict)
     heeds: bool = False
+    charge: int = 0
+    refunded: int = 0
     needs: dict[int, Resources] = field(default_factory=dict)
     mark: tuple[object, ...] = ()
     place: int = 0
@@ -53,7 +57,8 @@ class PlannedStart:
     def __post_init__(self) -> None:
         for task, row in self.places:
             add_to(self.needs.setdefault(row, {}), dict(task.cls.needs))
-        self.mark = self.job.key, self.at, self.until, tuple([(row, task.cls.id) for task, row in self.places])
+        places = tuple([(row, task.cls.id) for task, row in self.places])
+        self.mark = self.job.key, self.at, self.until, places, self.charge
 
     def covers(self, instant: int) -> bool:
         """Whether its job is to stand on its rows at an instant, or might."""
@@ -128,13 +133,24 @@ def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequen
     return most
 
 
-def most_at_once(starts: Sequence[PlannedStart], since: int, freed: Callable[[PlannedStart], Resources]) -> Resources:
+def requests_of(start: PlannedStart) -> Resources:
+    """What its job asks for."""
+    return total(task.cls.request for task, _ in start.places)
+
+
+def most_at_once(
+    starts: Sequence[PlannedStart],
+    since: int,
+    freed: Callable[[PlannedStart], Resources],
+    held_by: Callable[[PlannedStart], Resources] = requests_of,
+) -> Resources:
     """The most that the jobs of these starts hold together at any instant from `since` on; of each dimension by itself.
 
     Args:
         starts: of one queue.
         since: see `kept_on`.
         freed: what is taken off for what ends in the queue until then.
+        held_by: what the job of a start holds.
     """
     held: Resources = {}
     most: Resources = {}
@@ -144,7 +160,7 @@ def most_at_once(starts: Sequence[PlannedStart], since: int, freed: Callable[[Pl
         while ends and ends[0][0] <= moment:
             for name, amount in heapq.heappop(ends)[2].items():
                 held[name] -= amount
-        asked = total(task.cls.request for task, _ in start.places)
+        asked = held_by(start)
         add_to(held, asked)
         if start.until is not None:
             heapq.heappush(ends, (start.until, number, asked))

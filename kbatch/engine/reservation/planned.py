@@ -11,7 +11,8 @@ all, and keeps to them (`promises`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from kbatch.engine.decisions import UNKNOWN, StartEstimate
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
+from kbatch.engine.reservation.charges import refunded
 from kbatch.engine.reservation.ends import Ends, count_until
 from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on, most_at_once
 from kbatch.engine.session.limits import Limit
@@ -34,6 +36,7 @@ from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add_to, total
 
 _REMEMBERED: Final = 64
+_CHARGE: Final = "charge"
 
 
 class PlannedStarts:
@@ -46,6 +49,7 @@ class PlannedStarts:
         backfilled: the keys of jobs that were started while others waited for their planned starts.
         hurried: the job that `lay` was last told of finds more room than is left to others, since it is gone in time if
             it starts now; it must not wait for any.
+        behind: it comes after a job whose start is planned, and takes the lowest nodes.
         ends: what is known of ends. rankings: of the nodes, the lowest first.
         ahead: the session is at a later instant.
     """
@@ -57,14 +61,14 @@ class PlannedStarts:
         self.starts: dict[str, PlannedStart] = {}
         self.mark: tuple[object, ...] = ()
         self.backfilled: set[str] = set()
-        self.hurried = False
+        self.hurried = self.behind = False
         self.ends = Ends(session)
         self.rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
         self._since = session.now
         self._by_queue: dict[str, Resources] = {}
-        self._besides: dict[str, Mapping[tuple[str, bool], Resources]] = {}
+        self._besides: dict[str, tuple[Mapping[tuple[str, bool], Resources], int]] = {}
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut = False
@@ -88,12 +92,13 @@ class PlannedStarts:
             waits: it may start later than now, and others may be evicted for it.
         """
         if not (self.starts or self._laid):
+            self.behind = False
             return
         waits = waits or job is None
         until = None if waits or job is None else self.ends.after(job, self.session.now)
         minded = [start for start in self.starts.values() if self.minds(start, job, None)]
         those = tuple(start for start in minded if until is None or self.minds(start, job, until))
-        self.hurried = len(those) < len(minded)
+        self.hurried, self.behind = len(those) < len(minded), bool(minded)
         mark = (waits, len(self.session.leaving), tuple([start.mark for start in those])) if those else ()
         if mark != self.mark:
             self.ends.all()
@@ -109,7 +114,7 @@ class PlannedStarts:
     def lift(self) -> None:
         """Keep nothing from anybody."""
         self.keep((), 0)
-        self._for, self._shut, self.mark, self.hurried = None, False, (), False
+        self._for, self._shut, self.mark, self.hurried, self.behind = None, False, (), False, False
 
     def keep(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
         """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
@@ -205,21 +210,33 @@ class PlannedStarts:
 
     def _by_plugins(self, job: JobState, task: Task) -> int | None:
         """The same of what plugins leave to the queue."""
-        limit, promises = self.session.by_plugins, self.session.promises
+        limit = self.session.by_plugins
         if limit is None:
             return None
-        besides = self._besides.get(job.queue)
-        if besides is None:
-            mine = [each for each in self._laid if each.job.queue == job.queue and each.job.key not in promises]
-            besides = self._besides[job.queue] = {
-                (job.queue, ends): self._most([each for each in mine if each.job.ends == ends], ends)
+        with self._counted(job.queue):
+            return limit.headroom(job, task)
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        """Meanwhile what something is kept for just now counts as promised to the groups of a queue, and what these
+        will be charged as charged.
+        """
+        queue, promises = self.session.queue(name), self.session.promises
+        found = self._besides.get(name)
+        if found is None:
+            mine = [each for each in self._laid if each.job.queue == name and each.job.key not in promises]
+            amounts = {
+                (name, ends): self._most([each for each in mine if each.job.ends == ends], ends)
                 for ends in (False, True)
             }
-        promises.besides = besides
+            found = self._besides[name] = amounts, self._most_charged(mine)
+        promises.besides, charged = found
+        queue.charged += charged
         try:
-            return limit.headroom(job, task)
+            yield
         finally:
             promises.besides = {}
+            queue.charged -= charged
 
     def _of_cap(self, queue: QueueState, task: Task) -> int | None:
         if not queue.record.capability:
@@ -245,6 +262,16 @@ class PlannedStarts:
         return most_at_once(
             starts, self._since, lambda start: nothing if self.ahead else start.freed.get(ends, nothing)
         )
+
+    def _most_charged(self, starts: Sequence[PlannedStart]) -> int:
+        """What is to be left of a queue's excessBudget for these starts."""
+        most = most_at_once(
+            [start for start in starts if start.charge],
+            self._since,
+            lambda start: {_CHARGE: 0 if self.ahead else start.refunded},
+            lambda start: {_CHARGE: start.charge},
+        )
+        return max(0, most.get(_CHARGE, 0))
 
     def reserved(self) -> Reason:
         """What keeps a job from what is kept just now."""
@@ -291,11 +318,16 @@ class PlannedStarts:
         places: tuple[tuple[Task, int], ...],
         ends: Sequence[Release] | None = None,
         coming: Mapping[int, Sequence[Release]] | None = None,
+        charge: int | None = None,
     ) -> PlannedStart:
-        """A planned start of a job; `ends` and `coming` are what comes free for it (`Ends.for_job`), if known."""
+        """A planned start of a job; `ends` and `coming` are what comes free for it (`Ends.for_job`), if known; and so
+        `charge`: else it is that by the sums of its queue as they are.
+        """
         heeds = self.heeds(job)
+        if charge is None:
+            charge = self._charge(job, places)
         if at is None:
-            return PlannedStart(job, None, None, places, heeds=heeds)
+            return PlannedStart(job, None, None, places, heeds=heeds, charge=charge)
         if ends is None or coming is None:
             ends, coming = self.ends.for_job(job, heeds=heeds)
         freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}
@@ -307,7 +339,18 @@ class PlannedStarts:
                 if owner is not None and owner.queue == job.queue:
                     add_to(freed[None], end.task.cls.request)
                     add_to(freed[owner.ends], end.task.cls.request)
-        return PlannedStart(job, at, self.ends.after(job, at), places, coming, freed, heeds)
+        until = self.ends.after(job, at)
+        back = 0
+        if queue is not None and queue.record.excess_budget is not None:
+            back = refunded(self.session, job.queue, ends[: count_until(ends, at)])
+        return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back)
+
+    def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:
+        """What a job would be charged that starts there, beside what is kept just now, and is not charged yet."""
+        if job.queue not in self.session.queues or job.key in self.session.promises:
+            return 0
+        with self._counted(job.queue):
+            return self.session.charge_with(job, total(task.cls.request for task, _ in places))
 
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:
         """The other planned starts that a job would meet that starts at an instant."""

@@ -63,7 +63,7 @@ def renew(
         due = start.at is not None and start.at <= session.now
         if ended or due or start.job.key in broken:
             sure = not (due or start.job.key in broken)
-            again = partial(_again, planned, feasibility, ledger, rankings, start, sure=sure)
+            again = partial(_again, planned, feasibility, ledger, start, sure=sure, ended=ended)
             yield from working(session, start.job, again, None)
             yield TURN
             if planned.starts.get(key) is not start:
@@ -101,7 +101,9 @@ def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:
     """What is promised, for the next cycle."""
     names = planned.session.nodes.names
     return tuple(
-        PromisedStart(start.job.key, start.at, tuple([(task.key, names[row]) for task, row in start.places]))
+        PromisedStart(
+            start.job.key, start.at, tuple([(task.key, names[row]) for task, row in start.places]), start.charge
+        )
         for start in planned.starts.values() if planned.stands(start)
     )  # fmt: skip
 
@@ -133,7 +135,7 @@ def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> Pla
     if any(pod not in waiting or node not in rows for pod, node in kept.places):
         return None
     places = tuple((waiting[pod], rows[node]) for pod, node in kept.places)
-    return planned.entry(job, kept.at, places) if len(places) == job.missing() else None
+    return planned.entry(job, kept.at, places, charge=kept.charge) if len(places) == job.missing() else None
 
 
 def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart) -> bool:
@@ -161,14 +163,14 @@ def _again(
     planned: PlannedStarts,
     feasibility: Feasibility,
     ledger: Ledger,
-    rankings: NodeRankings,
     start: PlannedStart,
     *,
     sure: bool,
+    ended: bool,
 ) -> Generator[Transaction | Turn, None, None]:
     """Start the job now, or promise it the earliest start that there is; what was promised stands if it is `sure`."""
     job = start.job
-    statement = yield from _now(planned, rankings, start)
+    statement = yield from _now(planned, start, named=not ended)
     if statement is not None:
         del planned.starts[job.key]
         yield from statement.commit()
@@ -180,17 +182,17 @@ def _again(
         del planned.starts[job.key]
 
 
-def _now(
-    planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart
-) -> Generator[Turn, None, Statement | None]:
-    """A statement that starts the job, on the rows that it was promised if it can be; None: it cannot start now."""
-    job = start.job
+def _now(planned: PlannedStarts, start: PlannedStart, *, named: bool) -> Generator[Turn, None, Statement | None]:
+    """A statement that starts the job on the lowest rows, if it can be (`named`) those that it was promised; None: it
+    cannot start now.
+    """
+    job, rankings = start.job, planned.rankings
     planned.lay(job)
     if not could_fit(rankings, job):
         return None
-    for named in (True, False):
+    for among in (True, False) if named else (False,):
         statement = Statement(planned.session, job)
-        if named:
+        if among:
             mask = np.zeros(len(planned.session.nodes), np.bool_)
             mask[list(start.needs)] = True
             statement.within = partial(_only, mask)

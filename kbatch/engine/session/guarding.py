@@ -9,7 +9,7 @@ error that is about no group (a plugin that cannot be made, the order of queues)
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
 from kbatch.api.reasons import EngineError
@@ -28,7 +28,6 @@ FIRST_PAUSE: Final = SECOND
 LONGEST_PAUSE: Final = 300 * SECOND
 """For how long a group that failed once, or again and again, is left out."""
 
-_NONE: Final[Mapping[int, int]] = {}
 _MOST_TEXT: Final = 2_000
 """Characters of an error's text that are kept."""
 
@@ -38,11 +37,11 @@ def working(
 ) -> Generator[_S, None, _T]:
     """Work on one group; `otherwise` where that raised. Work that another group made fail is done again without it."""
     while True:
-        marks = _marks(session)
+        mark = session.steps
         try:
             found = yield from work()
         except Exception as error:  # noqa: BLE001 -- whatever is raised is this group's own affair
-            if not _undone(session, job, error, marks):
+            if not _undone(session, job, error, mark):
                 return otherwise
         else:
             if session.mishaps:
@@ -53,11 +52,11 @@ def working(
 def attempt(session: Session, job: JobState, call: Callable[[], _T], otherwise: _T) -> _T:
     """`working`, for a plain call."""
     while True:
-        marks = _marks(session)
+        mark = session.steps
         try:
             found = call()
         except Exception as error:  # noqa: BLE001 -- as above
-            if not _undone(session, job, error, marks):
+            if not _undone(session, job, error, mark):
                 return otherwise
         else:
             if session.mishaps:
@@ -116,19 +115,14 @@ def reason_of(failing: Failing) -> EngineError:
     return EngineError(failing.error, failing.phase)
 
 
-def _marks(session: Session) -> Mapping[int, int]:
-    """How far the open statements have come."""
-    if not session.open_statements:
-        return _NONE
-    return {key: len(statement) for key, statement in session.open_statements.items()}
-
-
-def _undone(session: Session, job: JobState, error: Exception, marks: Mapping[int, int]) -> bool:
-    """Undo what was begun and leave out whose fault it was; whether it was another group's, so that work may go on."""
+def _undone(session: Session, job: JobState, error: Exception, mark: int) -> bool:
+    """Undo what was begun since the session had seen so many steps (`mark`), and leave out whose fault it was; whether
+    it was another group's, so that work may go on.
+    """
     culprit = error.job if isinstance(error, CulpritError) else job
     known = culprit.key in session.failed
-    for key, statement in reversed(list(session.open_statements.items())):
-        statement.rollback(marks.get(key, 0))
+    for statement in reversed(list(session.open_statements.values())):
+        statement.rollback(statement.mark_at(mark))
     for forget in session.caches:
         forget()
     fail(session, job if known else culprit, _cause(error) if isinstance(error, CulpritError) else error)

@@ -45,6 +45,10 @@ class Undoable(Protocol):
         """How many steps."""
         ...
 
+    def mark_at(self, number: int) -> int:
+        """How many of them are among the first so many that the session has seen."""
+        ...
+
     def rollback(self, mark: int = 0) -> None:
         """Undo all but so many."""
         ...
@@ -75,6 +79,8 @@ class Session:
         due: told of each piece of work, says when the cycle's caller should get a turn.
         phase: the part of the cycle that is running.
         open_statements: those with steps that are neither committed nor undone, in the order of their first steps.
+        steps: how many there were in all statements, undone ones included.
+        nominees: by key the groups that have nominated pods, in no order that means anything.
         errors, failed: by job key what was raised in this cycle, and the groups that are left out for it or for an
             earlier one. out: those of earlier cycles. mishaps: errors after which work could go on, of groups to be
             left out. caches: told to forget what an error may have left.
@@ -138,6 +144,8 @@ class Session:
         self._below: dict[str, set[str]] | None = None
         self.phase = "session"
         self.open_statements: dict[int, Undoable] = {}
+        self.steps = 0
+        self.nominees: dict[str, JobState] = {}
         self.errors: dict[str, GroupError] = {}
         self.failed: dict[str, Failing] = {}
         self.mishaps: list[tuple[JobState, Exception]] = []
@@ -178,6 +186,7 @@ class Session:
         if self.by_plugins is not None:
             self.limits.append(self.by_plugins)
         self._charges = [plugin.charge for plugin in those("charge")] if not self.emptied else []
+        self._charges_with = [plugin.charge_with for plugin in those("charge_with")]
         self._may_give = [plugin.may_give for plugin in those("may_give")]
         self.chooses_donors = bool(self._may_give)
         self._give_first = [plugin.gives_first for plugin in those("gives_first")]
@@ -448,6 +457,12 @@ class Session:
         if queue is not None:
             queue.charged += charged - job.charged
         job.charged = charged
+
+    def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
+        """What the job would take of its queue's excessBudget, with so much more placed, beyond what it takes now."""
+        if not (job.ends and self._charges_with):
+            return 0
+        return max(0, max(ask(job, more) for ask in self._charges_with) - job.charged)
 
     def placed(self, job: JobState) -> None:
         """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""

@@ -6,8 +6,10 @@ of the session (see `kbatch.engine.session.limits`). Undoing a step, or doing a 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from kbatch.api.reasons import Reason
@@ -33,8 +35,8 @@ class Operation(Enum):
 
 
 class _Step(NamedTuple):
-    """One step: what was done with which task of which job, on which row; for an eviction by which action; and what
-    the plugins gave to take it back.
+    """One step: what was done with which task of which job, on which row; for an eviction by which action; what the
+    plugins gave to take it back; and how many steps the session has seen, this one included.
     """
 
     operation: Operation
@@ -43,6 +45,7 @@ class _Step(NamedTuple):
     job: JobState
     action: str
     undos: tuple[Callable[[], None], ...]
+    number: int
 
 
 class Statement:
@@ -67,6 +70,10 @@ class Statement:
     def __len__(self) -> int:
         """A mark to roll back to."""
         return len(self._steps)
+
+    def mark_at(self, number: int) -> int:
+        """The mark that `len` gave when the session had seen so many steps, if none before it was undone since."""
+        return bisect_right(self._steps, number, key=_number)
 
     def headroom(self, task: Task) -> int | None:
         """How many more tasks of this one's class and role the limits leave the statement's job; None: any number."""
@@ -154,12 +161,12 @@ class Statement:
             self._do(Operation.WITHDRAW, task, row, job)
         except CulpritError:
             self._apply(Operation.WITHDRAW, task, row, job, 1)
-            self._note(_Step(Operation.WITHDRAW, task, row, job, "", ()))
+            self._note(Operation.WITHDRAW, task, row, job)
 
     def rollback(self, mark: int = 0) -> None:
         """Undo all steps after the mark, the last first. A hook that raises meanwhile keeps nothing else from it."""
         while len(self._steps) > mark:
-            operation, task, row, job, _, undos = self._steps.pop()
+            operation, task, row, job, _, undos, _ = self._steps.pop()
             try:
                 _undo(undos)
             except Exception as error:  # noqa: BLE001 -- the sums come first; the group is left out afterwards
@@ -178,7 +185,7 @@ class Statement:
 
     def recorded(self) -> list[tuple[Operation, Task, int, JobState, str]]:
         """The steps so far, for `replay`."""
-        return [(operation, task, row, job, action) for operation, task, row, job, action, _ in self._steps]
+        return [(operation, task, row, job, action) for operation, task, row, job, action, _, _ in self._steps]
 
     def replay(self, steps: Iterable[tuple[Operation, Task, int, JobState, str]]) -> None:
         """Do recorded steps again, from the state that they began with."""
@@ -197,7 +204,7 @@ class Statement:
         nominations: dict[str, Nomination] = {}
         evictions: list[Eviction] = []
         names = session.nodes.names
-        for operation, task, row, job, action, _ in self._steps:
+        for operation, task, row, job, action, _, _ in self._steps:
             key = task.key
             if operation is Operation.ALLOCATE:
                 binds[key] = Bind(key, task.uid, names[row])
@@ -255,7 +262,7 @@ class Statement:
                     self._apply(operation, task, row, job, -1)
                 raise CulpritError(job) from error
             undos = tuple(done)
-        self._note(_Step(operation, task, row, job, action, undos))
+        self._note(operation, task, row, job, action, undos)
 
     def _allocate_all(self, tasks: Sequence[Task], rows: Sequence[int]) -> None:
         """`_do` for tasks of one class and role that no plugin counts: nothing is asked or raised between them."""
@@ -268,14 +275,26 @@ class Statement:
             queue.add(first.cls.request, len(tasks), ends=job.ends)
         if not self._steps:
             session.open_statements[id(self)] = self
+        session.steps += 1
         self._steps += [
-            _Step(Operation.ALLOCATE, task, row, job, "", ()) for task, row in zip(tasks, rows, strict=True)
+            _Step(Operation.ALLOCATE, task, row, job, "", (), session.steps)
+            for task, row in zip(tasks, rows, strict=True)
         ]
 
-    def _note(self, step: _Step) -> None:
+    def _note(
+        self,
+        operation: Operation,
+        task: Task,
+        row: int,
+        job: JobState,
+        action: str = "",
+        undos: tuple[Callable[[], None], ...] = (),
+    ) -> None:
+        session = self.session
         if not self._steps:
-            self.session.open_statements[id(self)] = self
-        self._steps.append(step)
+            session.open_statements[id(self)] = self
+        session.steps += 1
+        self._steps.append(_Step(operation, task, row, job, action, undos, session.steps))
 
     def _apply(self, operation: Operation, task: Task, row: int, job: JobState, sign: int) -> None:
         """Do (1) or undo (-1) one step to the session's sums."""
@@ -298,10 +317,18 @@ class Statement:
             _put(job.evicted, key, task, sign)
             job.bound -= sign
             change = -sign
+        if operation is Operation.PIPELINE or operation is Operation.WITHDRAW:
+            if job.nominated:
+                self.session.nominees[job.key] = job
+            else:
+                self.session.nominees.pop(job.key, None)
         job.count(task, change)
         queue = self.session.queues.get(job.queue)
         if queue is not None:
             queue.add(task.cls.request, change, ends=job.ends)
+
+
+_number = attrgetter("number")
 
 
 def _undo(undos: Sequence[Callable[[], None]]) -> None:

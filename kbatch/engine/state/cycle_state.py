@@ -63,11 +63,13 @@ class PromisedStart:
         job: key of the group.
         at: the instant, in microseconds since the epoch; None: nobody knows when all of its room comes free.
         places: for each pod (`namespace/name`) of its minimum that has no node the node that is kept for it.
+        charge: what is kept for it of its queue's excessBudget, in millionths of a resource-minute.
     """
 
     job: str
     at: int | None
     places: tuple[tuple[str, str], ...]
+    charge: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbatch.api.conditions import ENQUEUED
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, Queue
 from kbatch.decisions.state import read_state, write_state
@@ -18,6 +19,7 @@ from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
     EPOCH,
     Decisions,
+    Simulation,
     group,
     members,
     node,
@@ -530,3 +532,52 @@ def test_ends_of_groups_with_a_lifetime_give_nothing_to_those_without() -> None:
     hard = queue("default", capability={"cpu": "16"}), queue("other")
     model = world(node("n1", "8"), hard, some, pod("endless", "4", on="n1"), pod("wide", "4", at=1))
     assert planned(run(model, by, now=10), "wide") is None  # both would hold 8, of a fair share of 4
+
+
+# --- on which nodes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_who_comes_after_a_planned_start_takes_the_lowest_nodes(by: Policy) -> None:
+    """nodeorder would have `long` on n4, which is empty. Who is gone in time takes what is kept for others, too."""
+    model = world(
+        node("n1", "8"), node("n2", "8"), node("n3", "6"), node("n4", "6"), busy(100, "8"), pod("stays", "2", on="n3"),
+        wide(cpu="8"), saying(pod("short", at=2), 90), pod("long", at=3),
+    )  # fmt: skip
+    found = run(model, by, now=10)
+    assert found.binds == {"short": "n2", "long": "n3"}
+    assert run(model, NONE, now=10).binds["long"] == "n4"
+
+
+def test_a_pod_above_the_minimum_does_so_too() -> None:
+    model = world(
+        node("n1", "8"), node("n2", "6"), node("n3", "6"), busy(100, "8"), pod("stays", "2", on="n2"),
+        group("grows", 1, at=2), pod("grows-0", "1", of="grows", on="n2"), pod("grows-1", "1", of="grows", at=2),
+        pod("large", "8", at=1),
+    )  # fmt: skip
+    assert run(model, EASY, now=10).binds == {"grows-1": "n2"}
+    assert run(model, NONE, now=10).binds == {"grows-1": "n3"}
+
+
+def test_who_was_promised_a_start_takes_the_lowest_nodes_when_anything_has_ended() -> None:
+    """Else those that it was promised."""
+    model = world(node("n1"), node("n2"), busy(200), busy(100, on="n2", name="other"), pod("one", "4", at=1))
+    first = run(model, CONSERVATIVE, now=10)
+    assert planned(first, "one") == 100
+    model.apply(Delete(Pod, "ns", "busy"))
+    model.apply(Delete(Pod, "ns", "other"))
+    assert again(model, first, 50).binds == {"one": "n1"}
+
+
+# --- who is in queue --------------------------------------------------------------------------------------------------
+
+
+def test_of_those_who_wait_for_their_turn_a_hundred_keep_nobody_out_of_the_queue() -> None:
+    """The room that is there is enough for one by its sum, and on no node: cycle for cycle one more would come in."""
+    groups = [(group(f"g{at:03}", at=1), pod(f"p{at:03}", "4", of=f"g{at:03}", at=1)) for at in range(110)]
+    model = world(node("n1"), node("n2"), pod("a", on="n1"), pod("b", on="n2"), *groups)
+    sim = Simulation(model, policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS))
+    for _ in range(115):
+        sim.cycle()
+        sim.tick()
+    assert sum(job.is_true(ENQUEUED) for job in model.jobs.values()) == 101

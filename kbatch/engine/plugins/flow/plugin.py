@@ -248,6 +248,15 @@ class Flow(Plugin):
             return 0
         return max(job.charged, _charge(job, self._measure.of(job.allocated, self.view.promises.of(job))))
 
+    def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
+        """By the same rule, of what is to be placed besides."""
+        queue = self.view.queue(job.queue)
+        if not _lifetime(job) or queue.record.excess_budget is None:
+            return job.charged
+        if not job.charged and self._measure.of(self._all(queue, job), more) <= self._part(queue):
+            return 0
+        return max(job.charged, _charge(job, self._measure.of(job.allocated, more)))
+
     @cached_property
     def _factor(self) -> Fraction:
         return Fraction(self.arguments.infinite_factor or 0)

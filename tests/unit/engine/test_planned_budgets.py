@@ -1,0 +1,86 @@
+"""Planned starts and excessBudget: what a planned start will be charged is kept, and what ends by then comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kbatch.engine import Policy
+from kbatch.model.cluster import ClusterModel
+from tests.unit.engine.test_planned_starts import busy, planned, saying
+from tests.unit.engine.worlds import group, node, pod, policy, queue, run, world
+
+
+def flow(mode: str) -> Policy:
+    return policy(
+        f"actions: [allocate, {{name: backfill, arguments: {{mode: {mode}}}}}]\n"
+        "tiers:\n- plugins: [{name: priority}, {name: gang}]\n"
+        "- plugins: [{name: predicates}, {name: flow}, {name: nodeorder}]"
+    )
+
+
+MODES = pytest.mark.parametrize("mode", ["easy", "conservative"])
+
+
+def job(name: str, cpu: str, at: int, *, seconds: int = 600, expected: int | None = None) -> list[Any]:
+    """A group of queue a with a lifetime."""
+    one = pod(f"{name}-0", cpu, of=name, at=at)
+    return [group(name, queue="a", at=at, lifetime_seconds=seconds), one if expected is None else saying(one, expected)]
+
+
+def above_the_share(budget: int, *later: Any) -> ClusterModel:
+    """Of 30 cores queue a has ten for ever; `wide` takes it five above its share when b's pod ends, for 100
+    resource-minutes.
+    """
+    theirs = busy(100, "4", on="n1")
+    theirs.metadata.labels = {"kbatch.dev/queue": "b"}
+    return world(
+        [queue("a", excess_budget=budget), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
+        theirs, pod("b-stays", "4", on="n2", queue="b"), pod("a-stays", "10", on="n3", queue="a"),
+        job("wide", "10", 1), *later,
+    )  # fmt: skip
+
+
+@MODES
+@pytest.mark.parametrize(("budget", "binds"), [(159, {}), (160, {"y-0": "n2"})])
+def test_what_it_will_be_charged_is_kept_of_the_budget(mode: str, budget: int, binds: dict[str, str]) -> None:
+    found = run(above_the_share(budget, job("y", "6", 2)), flow(mode), now=10)
+    assert planned(found, "wide") == 100
+    assert found.binds == binds
+    if not binds:
+        assert found.reason("y") == "Reserved"
+
+
+@MODES
+def test_who_is_gone_in_time_and_who_costs_nothing_may_use_it(mode: str) -> None:
+    model = above_the_share(100, job("y", "3", 2, expected=90), job("z", "3", 3, seconds=0))
+    assert run(model, flow(mode), now=10).binds == {"y-0": "n1", "z-0": "n2"}
+
+
+@MODES
+@pytest.mark.parametrize(("ends", "at"), [(50, 50), (None, None)])
+def test_what_is_charged_to_others_comes_back_when_they_end(mode: str, ends: int | None, at: int | None) -> None:
+    """The budget is used up by `runs`; with that gone `wide` still takes the queue above its share, and may."""
+    runs = group("runs", queue="a", lifetime_seconds=600)
+    runs.status = replace(runs.status, excess_charged="100")
+    one = pod("runs-0", "6", of="runs", on="n1")
+    model = world(
+        [queue("a", excess_budget=100), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
+        runs, saying(one, ends) if ends is not None else one, pod("a-stays", "10", on="n3", queue="a"),
+        job("wide", "10", 1),
+    )  # fmt: skip
+    found = run(model, flow(mode), now=10)
+    assert (planned(found, "wide"), found.binds) == (at, {})
+    assert found.reason("wide") == "ExcessBudgetExceeded"
+
+
+def test_what_is_kept_of_the_budget_goes_from_cycle_to_cycle() -> None:
+    model = above_the_share(100)
+    first = run(model, flow("conservative"), now=10)
+    assert first.outcome is not None
+    (promise,) = first.outcome.state.planned
+    assert promise.charge == 100_000_000
+    later = above_the_share(100, job("y", "6", 2))
+    assert run(later, flow("conservative"), now=11, state=first.outcome.state).binds == {}
