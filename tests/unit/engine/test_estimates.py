@@ -399,3 +399,11 @@ def test_members_of_a_gang_count_as_one() -> None:
     assert told(clock.at(100), "gang") is not None
     assert stamp(0)
     assert len(clock.known.told) == 1
+
+
+@pytest.mark.parametrize("seen", range(25))
+def test_where_all_started_as_foreseen_the_next_is_told_so_from_the_first_on(seen: int) -> None:
+    windows, kinds = Windows({}), waits.kinds_of("q", 1000 * SECOND, planned=True)
+    for _ in range(seen):
+        waits.learn(windows, kinds, 1000 * SECOND, 1000 * SECOND)
+    assert waits.told(windows, kinds, {}, "q", 1000 * SECOND)[0] == 1000 * SECOND
