@@ -42,6 +42,7 @@ _EXAMPLES: Final = ROOT / "examples" / "configurations"
 _SPECS: Final = {
     "gpus": ROOT / "examples" / "trace" / "day.yaml",
     "gangs": ROOT / "tests" / "data" / "days" / "gangs.yaml",
+    "full": ROOT / "tests" / "data" / "days" / "full.yaml",
 }
 _LOG_NODES: Final = 128
 _LOG_JOBS: Final = 1500
@@ -107,7 +108,8 @@ def backfilling(text: str, mode: str) -> str:
     return text.replace(actions[0], "actions:\n" + "\n".join(lines))
 
 
-def _example(name: str) -> str:
+def example(name: str) -> str:
+    """The text of an example configuration."""
     return (_EXAMPLES / f"{name}.yaml").read_text("utf-8")
 
 
@@ -118,10 +120,10 @@ WAYS: Final[Mapping[str, Way]] = {
     "default (drf, proportion)": _configured(DEFAULT_TEXT),
     "default, EASY": _configured(backfilling(DEFAULT_TEXT, "easy")),
     "default, conservative": _configured(backfilling(DEFAULT_TEXT, "conservative")),
-    "flow": _configured(_example("flow")),
-    "flow, EASY": _configured(backfilling(_example("flow"), "easy")),
-    "packing": _configured(_example("packing")),
-    "packing, EASY": _configured(backfilling(_example("packing"), "easy")),
+    "flow": _configured(example("flow")),
+    "flow, EASY": _configured(backfilling(example("flow"), "easy")),
+    "packing": _configured(example("packing")),
+    "packing, EASY": _configured(backfilling(example("packing"), "easy")),
 }
 """First those that know nothing of queues, then the engine by its configuration."""
 

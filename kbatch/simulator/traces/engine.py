@@ -59,7 +59,7 @@ def simulate_by_engine(
     """
     fit(trace, cluster, options.shape)
     jobs = trace.jobs
-    objects = list(_objects(trace, cluster))
+    objects = list(objects_of(trace, cluster))
     manifests = Manifests(tuple(objects), pods=sum(job.tasks for job in jobs))
     result = simulate_manifests(manifests, policy, Limits(options.until, _NO_LIMIT), progress=progress)
     engine = _take(jobs, cluster, options, result)
@@ -83,7 +83,7 @@ def simulate_by_engine(
 # --- what goes in -----------------------------------------------------------------------------------------------------
 
 
-def _objects(trace: Trace, cluster: Cluster) -> Iterator[Declared]:
+def objects_of(trace: Trace, cluster: Cluster) -> Iterator[Declared]:
     """Nodes, queues and classes, then the jobs as they come."""
     jobs = trace.jobs
     standing: list[AnyObject] = [
