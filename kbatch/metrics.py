@@ -19,6 +19,8 @@ _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 
 """Buckets of work inside a process."""
 _CALLS: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Buckets of calls to the API server."""
+_QUEUED: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Buckets of what waits for its turn inside a process."""
 _WAITS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)
 """Buckets of what people wait for."""
 _QUEUE_WAITS: Final = (1, 10, 60, 300, 1800, 3600, 14400, 86400, 604800)
@@ -375,6 +377,12 @@ class SchedulerMetrics:
         )
         self.bind_seconds: Final = Histogram(
             "kbatch_scheduler_bind_seconds", "Time of one bind call", buckets=_CALLS, registry=registry
+        )
+        self.bind_queue_seconds: Final = Histogram(
+            "kbatch_scheduler_bind_queue_seconds",
+            "From the decision until a bind is sent; where volumes are made first, from when they are there",
+            buckets=_QUEUED,
+            registry=registry,
         )
         self.evictions: Final = Counter(
             "kbatch_scheduler_evictions_total",

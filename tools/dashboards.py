@@ -257,6 +257,12 @@ ROWS: Final = (
                 width=6,
             ),
             Panel("Time of a bind", _quantiles("kbatch_scheduler_bind_seconds"), unit="s", width=6),
+            Panel(
+                "From a decision until its bind is sent",
+                _quantiles("kbatch_scheduler_bind_queue_seconds"),
+                unit="s",
+                width=6,
+            ),
             Panel("Binds and evictions in flight", (Query("sum(kbatch_scheduler_writes_in_flight)"),), width=6),
             Panel("Nominations", (_rate("kbatch_scheduler_nominations_total", "result"),), unit="ops", width=6),
             Panel(

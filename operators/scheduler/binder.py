@@ -61,6 +61,8 @@ class _Waiting:
     rank: int
     one: Bind
     node: Node | None
+    since: float = 0.0
+    """When it could have been sent, if there had been a place."""
 
 
 @dataclass(slots=True)
@@ -222,7 +224,9 @@ class Binder:
         self._changed()
 
     def _enqueue(self, waiting: Sequence[_Waiting]) -> None:
+        now = self._clock()
         for each in waiting:
+            each.since = now
             heapq.heappush(self._queue, (each.rank, next(self._numbers), each))
         for _ in range(min(len(waiting), len(self._resting))):  # one worker for each, not all of them for one bind
             rest = self._resting.popleft()
@@ -290,6 +294,7 @@ class Binder:
             return
         namespace, name = split_key(one.pod)
         began = self._clock()
+        self._metrics.bind_queue_seconds.observe(began - waiting.since)
         try:
             try:
                 await bind(self._api, namespace=namespace, name=name, uid=one.uid, node=one.node)

@@ -1,11 +1,12 @@
 """The benchmarks: `make bench`.
 
-    python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces] [live]
+    python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces] [stub]
+                          [live]
 
-Without names all nine run: the engine alone; the engine where much waits and little changes; the division into shares;
+Without names all ten run: the engine alone; the engine where much waits and little changes; the division into shares;
 groups that stand close together; what a large cluster costs the scheduler before it decides anything; what is kept of
-pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; binds on a real API server,
-against a bare loop and other schedulers (docs/benchmarks.md has the method).
+pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; binds on a server that costs
+nothing; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the method).
 
 Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
 JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
@@ -216,6 +217,17 @@ def traces(*, quick: bool) -> list[str]:
     return ["traces"] if subprocess.run(command, check=False).returncode else []
 
 
+def stub(*, quick: bool) -> list[str]:
+    """Binds on a stub of an API server."""
+    command = [sys.executable, "-m", "tests.bench.stub"]
+    if quick:
+        command += ["kbatch stream", "--nodes", "500", "--rate", "200"]
+    else:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(KEPT / "stub.jsonl")]
+    return ["stub"] if subprocess.run(command, check=False).returncode else []
+
+
 def live(*, quick: bool) -> list[str]:
     """Binds on a real API server."""
     command = [sys.executable, "-m", "tests.bench.live"]
@@ -225,7 +237,7 @@ def live(*, quick: bool) -> list[str]:
 
 PARTS: Final = {
     "engine": engine, "waiting": waiting, "shares": shares, "topology": topology, "scale": scale, "churn": churn,
-    "simulate": simulate, "traces": traces, "live": live,
+    "simulate": simulate, "traces": traces, "stub": stub, "live": live,
 }  # fmt: skip
 
 

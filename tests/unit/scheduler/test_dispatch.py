@@ -129,6 +129,26 @@ async def test_the_time_of_a_bind_ends_with_its_answer() -> None:
         assert [sample.value for sample in family.samples if sample.name.endswith("_count")] == [1]
 
 
+async def test_how_long_binds_wait_until_they_are_sent_is_counted() -> None:
+    """The second of two, with one place for both, waits for the first one's answer."""
+    now = 0.0
+
+    def answered(_: object) -> bytes:
+        nonlocal now
+        now += 3.0
+        return b"{}"
+
+    api = FakeApi()
+    api.on("POST", "/binding", answered, answered)
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    async with dispatching(api, cache, parallelism=1, clock=lambda: now) as dispatcher:
+        dispatcher.submit(binding("a"))
+        dispatcher.submit(binding("b"))
+        await until(lambda: result(dispatcher, "ok") == 2)
+        (family,) = dispatcher._metrics.bind_queue_seconds.collect()
+        assert [sample.value for sample in family.samples if sample.name.endswith("_sum")] == [3.0]
+
+
 async def test_an_eviction_that_was_refused_when_it_was_tried_is_counted() -> None:
     """Else nobody would see what a disruption budget does: a plan is carried out only if all of it is taken."""
     api = FakeApi()

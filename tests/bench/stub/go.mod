@@ -1,0 +1,3 @@
+module kbatch.dev/stub
+
+go 1.26
