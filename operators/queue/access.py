@@ -110,12 +110,14 @@ class AccessTable:
         """Take in what an informer saw; other kinds than Queues are passed over."""
         for event in batch.events:
             if isinstance(event, Upsert) and isinstance(event.obj, Queue):
-                self._selectors[event.obj.metadata.name] = event.obj.spec.namespace_selector
-            elif isinstance(event, Delete | Unreadable) and event.kind is Queue:
-                self._selectors.pop(event.name, None)
-            else:
-                continue
-            self._changed.set()
+                name, selector = event.obj.metadata.name, event.obj.spec.namespace_selector
+                before, self._selectors[name] = self._selectors.get(name), selector
+                if selector != before:  # most changes of a Queue are of its status
+                    self._changed.set()
+            elif (
+                isinstance(event, Delete | Unreadable) and event.kind is Queue and self._selectors.pop(event.name, None)
+            ):
+                self._changed.set()
 
     async def run(self) -> None:
         """Keep it for ever, from when all Queues are known."""

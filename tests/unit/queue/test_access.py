@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -99,12 +100,14 @@ class FakeApi:
     def __init__(self) -> None:
         self.data: dict[str, str] | None = None
         self.patches: list[dict[str, Any]] = []
+        self.reads = 0
         self.refusal: ApiError | None = None
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
         assert path == PATH
         if self.refusal is not None:
             raise self.refusal
+        self.reads += method == "GET"
         if method == "PATCH":
             assert body.keys() == {"data"}
             self.patches.append(body["data"])
@@ -165,3 +168,27 @@ async def test_a_table_that_is_not_there_is_said_and_tried_again(rig: Rig, caplo
     rig.api.refusal = None
     await rig.table.round()
     assert rig.api.data == {"lab": "team In lab"}
+
+
+async def test_what_changes_of_a_queue_besides_its_selector_is_no_reason_to_look(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a busy queue the status changes each second."""
+    monkeypatch.setattr("operators.queue.access.GAP_SECONDS", 0.0)
+
+    async def settled() -> int:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return rig.api.reads
+
+    task = asyncio.create_task(rig.table.run())
+    assert await settled() == 1
+    rig.see(queue("lab", team="lab"), queue("all"))
+    assert await settled() == 2
+    rig.see(queue("lab", team="lab"))
+    rig.see(queue("all"))
+    rig.see(Delete(Queue, "", "all"))
+    assert await settled() == 2
+    rig.see(Delete(Queue, "", "lab"))
+    assert await settled() == 3
+    task.cancel()
