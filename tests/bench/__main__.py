@@ -1,12 +1,13 @@
 """The benchmarks: `make bench`.
 
     python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces] [stub]
-                          [live]
+                          [live] [installed] [gang]
 
-Without names all ten run: the engine alone; the engine where much waits and little changes; the division into shares;
+Without names all run: the engine alone; the engine where much waits and little changes; the division into shares;
 groups that stand close together; what a large cluster costs the scheduler before it decides anything; what is kept of
 pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; binds on a server that costs
-nothing; binds on a real API server, against a bare loop and other schedulers (docs/benchmarks.md has the method).
+nothing; binds on a real API server, against a bare loop and other schedulers; the product as installed, against a bare
+loop; a large gang in a busy cluster (docs/benchmarks.md has the method).
 
 Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
 JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
@@ -235,9 +236,30 @@ def live(*, quick: bool) -> list[str]:
     return ["live"] if subprocess.run(command, check=False).returncode else []
 
 
+def installed(*, quick: bool) -> list[str]:
+    """The product as its chart installs it."""
+    command = [sys.executable, "-m", "tests.bench.live.installed"]
+    if quick:
+        command += ["--pods", "500", "--nodes", "100", "--rounds", "1"]
+    else:
+        command += ["--json", str(KEPT / "installed.jsonl")]
+    return ["installed"] if subprocess.run(command, check=False).returncode else []
+
+
+def gang(*, quick: bool) -> list[str]:
+    """A gang of 128 in a busy cluster."""
+    command = [sys.executable, "-m", "tests.bench.live.gang"]
+    if quick:
+        command += ["--nodes", "100", "--standing", "1000", "--pods", "500", "--gangs", "5"]
+    else:
+        command += ["--json", str(KEPT / "gang.jsonl")]
+    return ["gang"] if subprocess.run(command, check=False).returncode else []
+
+
 PARTS: Final = {
     "engine": engine, "waiting": waiting, "shares": shares, "topology": topology, "scale": scale, "churn": churn,
     "simulate": simulate, "traces": traces, "stub": stub, "live": live,
+    "installed": installed, "gang": gang,
 }  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.process import turns
-from tests.bench.live.contestants import KBATCH, KBATCH_INSTALLED, KUBE_SCHEDULER, Contestant
-from tests.bench.live.limits import Check, judge, wants_more
+from tests.bench.live.contestants import KBATCH, KUBE_SCHEDULER, Contestant
+from tests.bench.live.limits import Check, judge
 from tests.bench.live.load import PARALLEL, Shape
 from tests.bench.live.mixed import mixed
 from tests.bench.live.plane import plane
@@ -55,32 +55,26 @@ async def rows(bench: Bench, chosen: argparse.Namespace, contestants: list[Conte
         bench.plane.ensure_nodes(nodes)
         done: list[Figure] = []
         for block in filter(None, blocks):
-            if not done:
+            for _ in range(TIMES):
+                if not done:
+                    done.append(await bench.bare_loop(pods))
+                    yield done[-1]
+                for row in block:
+                    done.append(await row.attempt(bench))
+                    yield done[-1]
                 done.append(await bench.bare_loop(pods))
                 yield done[-1]
-            first = len(done)
-            for row in block:
-                done.append(await row.attempt(bench))
-                yield done[-1]
-            done.append(await bench.bare_loop(pods))
-            yield done[-1]
-            against_the_ceiling(done)
-            again = [row for row, figure in zip(block, done[first:], strict=False) if wants_more(figure)]
-            for row in again * (TIMES - 1):
-                done += [await row.attempt(bench), await bench.bare_loop(pods)]
-                for figure in done[-2:]:
-                    yield figure
         if nodes == chosen.nodes[-1] and chosen.standing and _wanted(chosen, f"kbatch standing {nodes} nodes"):
             # The last of all rows: what stands here goes with the control plane.
             standing = await bench.standing(min(chosen.standing, 32 * nodes - pods))
-            yield await bench.bare_loop(pods, beside=len(standing.bound))
-            yield await bench.attempt(
-                bench.backlog(KBATCH, gangs, beside=len(standing.bound)), KBATCH, gangs.name, "standing"
-            )
+            beside = len(standing.bound)
+            for _ in range(TIMES):
+                yield await bench.bare_loop(pods, beside=beside)
+                yield await bench.attempt(bench.backlog(KBATCH, gangs, beside=beside), KBATCH, gangs.name, "standing")
 
 
 TIMES = 3
-"""A row that misses its limit runs so often in all, each time between two loops; the median counts."""
+"""Every row runs so often, each scheduler's next to the others' and between two loops; the median counts."""
 
 
 class Row(NamedTuple):
@@ -124,10 +118,6 @@ def _extra(bench: Bench, chosen: argparse.Namespace, nodes: int, gangs: Shape) -
     if nodes != chosen.nodes[0]:
         return []
     block: list[Row] = []
-    singles = Shape(chosen.pods, chosen.pods)
-    for shape, mode, run in ((gangs, "live", bench.live), (singles, "backlog", bench.backlog)):
-        if _wanted(chosen, f"{KBATCH_INSTALLED.name} {shape.name} {mode} {nodes} nodes"):
-            block.append(Row(KBATCH_INSTALLED, shape.name, mode, functools.partial(run, KBATCH_INSTALLED, shape)))
     if _wanted(chosen, f"kbatch steady {nodes} nodes"):
         block.append(
             Row(KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=bench.sustainable(gangs)))

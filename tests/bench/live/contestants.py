@@ -8,7 +8,6 @@ this run), bin (of kbatch's own console scripts), programs (of the control plane
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -74,17 +73,6 @@ KBATCH = Contestant(
     },
     metadata={"annotations": {"scheduling.k8s.io/group-name": "$group"}},
 )  # fmt: skip
-
-_COMMON = (
-    "--kubeconfig=$kubeconfig", "--lease-namespace=default", "--health-port=0", "--metrics-port=0",
-    "--log-level=warning",
-)  # fmt: skip
-
-KBATCH_INSTALLED = dataclasses.replace(
-    KBATCH,
-    name="kbatch with operators",
-    beside=(("$bin/kbatch-podgroup", *_COMMON), ("$bin/kbatch-queue", *_COMMON)),
-)
 
 KUBE_SCHEDULER = Contestant(
     name="kube-scheduler",

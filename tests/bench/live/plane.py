@@ -67,7 +67,7 @@ class Plane:
 def plane(folder: Path, *, audited: bool = False) -> Iterator[Plane]:
     """Start a control plane for this run; it ends with the context.
 
-    API priority and fairness stays as a server has it by default; only its audit log is switched by `audited`.
+    Its API server has priority and fairness and limits of requests as by default; `audited` switches its audit log on.
     """
     programs = ensure_programs(lambda line: print(f"control plane: {line}", flush=True))
     policy = folder / "audit-policy.yaml"
@@ -76,7 +76,7 @@ def plane(folder: Path, *, audited: bool = False) -> Iterator[Plane]:
     with cluster.locked():
         if cluster.folder.exists():
             cluster.remove()
-        cluster.start(programs, Options(audit_policy=policy if audited else None))
+        cluster.start(programs, Options(audit_policy=policy if audited else None, priority_and_fairness=True))
     try:
         yield Plane(cluster, programs, folder)
     finally:
