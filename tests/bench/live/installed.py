@@ -29,7 +29,7 @@ from kbatch.kube.writes import merge_patch
 from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.up import down, up
 from kbatch.process import turns
-from tests.bench.live.contestants import KBATCH
+from tests.bench.live.contestants import KBATCH, Contestant
 from tests.bench.live.following import Followed, following
 from tests.bench.live.load import NAMESPACE, PARALLEL, Creation, Shape, create_all, creations, sweep, until
 from tests.bench.live.processes import cpu, parts
@@ -39,6 +39,8 @@ from tests.bench.stopping import end_when_asked
 
 ROUNDS = 3
 IDLE_SECONDS = 10.0
+MOST_IDLE = 0.3
+"""Of what was used in all: where more than so much is taken for idle, something else was going on before."""
 MOST_LOOKS = 12
 SETTLED = 0.8
 """Of what was used before: where it is more than so much, it falls no more."""
@@ -164,7 +166,7 @@ class Run:
             finally:
                 process.kill()
                 await process.communicate()
-            await sweep(self.client, NOBODY, seen)
+            await swept(self.client, NOBODY, seen)
         return figure
 
     async def product(self, shape: Shape, mode: str) -> Figure:
@@ -188,8 +190,19 @@ class Run:
             filled(figure, seen, shape, meter.used(), idle, began)
             if len(seen.said) < shape.gangs:
                 figure.failed = f"{len(seen.said)} of {shape.gangs} groups say that they run"
-            await sweep(self.client, KBATCH, seen)
+            await swept(self.client, KBATCH, seen)
         return figure
+
+
+async def swept(client: Client, contestant: Contestant, seen: Followed) -> None:
+    """Delete a run's objects, and return when they are gone: the next run's idle time is measured after that.
+
+    Raises:
+        RuntimeError: they do not go.
+    """
+    await sweep(client, contestant, seen)
+    if not await until(lambda: seen.gone >= len(seen.uids), PATIENCE):
+        raise RuntimeError(f"{len(seen.uids) - seen.gone} pods do not go")
 
 
 def in_queue(everything: Iterable[Creation], queue: str) -> Iterable[Creation]:
@@ -207,6 +220,9 @@ def filled(
     figure.seconds = time.time() - began
     figure.by = {name: round(value, 2) for name, value in used.items()}
     figure.cpu, figure.idle = sum(used.values()), sum(idle.values())
+    if figure.idle * figure.seconds > MOST_IDLE * (figure.cpu + figure.idle * figure.seconds):
+        figure.failed = f"{figure.idle:.2f} seconds of CPU in a second were used while nothing was to happen"
+        return
     if len(seen.running) < shape.pods:
         figure.failed = f"{len(seen.bound)} of {shape.pods} pods are bound, {len(seen.running)} run"
         return

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from tests.bench.live.installed import Figure
+from tests.bench.live.following import Followed
+from tests.bench.live.installed import Figure, filled
+from tests.bench.live.load import Shape
 from tests.bench.live.ratios import LOOP, PRODUCT, judge
 
 
@@ -58,3 +62,14 @@ def test_a_run_that_did_not_end_misses() -> None:
     assert missed(figures) == [
         "MISS kbatch as installed, 250 x 20, live, 500 nodes: 3 of 5000 pods are bound: none (limit ≥ 1)"
     ]
+
+
+def test_a_run_before_which_something_went_on_has_no_figures() -> None:
+    for idle, failed in ((0.05, False), (0.5, True)):
+        figure = run(PRODUCT, 0)
+        seen = Followed()
+        for number in range(5000):
+            for times in (seen.sent, seen.made, seen.bound, seen.running):
+                times[f"p{number}"] = time.time() - 1
+        filled(figure, seen, Shape(5000, 250), {"kube-apiserver": 50.0}, {"kube-apiserver": idle}, time.time() - 100)
+        assert bool(figure.failed) == failed
