@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.e2e.auditor import audit_log
+from tests.e2e.auditor import audit_log, repeated
+from tests.e2e.auditor.places import TruePods, Welcome, WithinCaps
 from tests.e2e.auditor.rules import (
     BeneficiaryPlaced,
     BoundOnce,
@@ -74,6 +75,9 @@ class Judge:
         self._rules: tuple[Rule, ...] = (
             BoundOnce(),
             WithinAllocatable(scheduler, limits.race),
+            Welcome(scheduler, limits.race),
+            WithinCaps(scheduler, limits.race),
+            TruePods(limits.untrue),
             WholeGangs(limits.partial),
             BeneficiaryPlaced(limits.beneficiary),
             WithinDeserved(),
@@ -98,12 +102,12 @@ class Judge:
             if gone:
                 world.drop_group(obj)
             else:
-                world.put_group(obj)
+                world.put_group(obj, at)
         elif kind == "Queue":
             if gone:
                 world.drop_queue(obj)
             else:
-                world.put_queue(obj)
+                world.put_queue(obj, at)
         elif kind == "Lease":
             self._lease_changed(obj, gone=gone, at=at)
 
@@ -175,6 +179,9 @@ def recorded(writes: list[audit_log.Write], lease: str, since: float = 0.0) -> l
         *audit_log.bound_twice(writes),
         *audit_log.taken_early(writes, lease),
         *audit_log.by_non_leaders(writes, lease, since),
+        *repeated.bound_again(writes),
+        *repeated.evicted_twice(writes),
+        *repeated.written_often(writes),
     ]
     return [violation for violation in found if violation.at >= since]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from tests.e2e.auditor.constraints import Asks, Marks, asks_of, marks_of
 from tests.e2e.auditor.quantities import Amounts, add, amounts, request_of
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -28,6 +29,9 @@ class PodFact:
     given: bool
     """Whether somebody made it with a node: of a bind, the API server leaves a condition."""
     request: Amounts
+    asks: Asks
+    unscheduled: bool
+    """Whether its condition PodScheduled is False."""
     bound_at: float | None = None
 
     @property
@@ -53,6 +57,10 @@ class GroupFact:
     deleting: bool
     conditions: dict[str, tuple[str, str]]
     """By type: status and reason."""
+    maximum: int = 0
+    """Of its pods that may be placed; 0: any number."""
+    changed_at: float = 0.0
+    """When its queue or its maximum was last seen to change."""
 
 
 @dataclass
@@ -62,6 +70,8 @@ class QueueFact:
     name: str
     weight: int
     capability: Amounts | None
+    changed_at: float = 0.0
+    """When the capability was last seen to change."""
 
 
 @dataclass
@@ -79,6 +89,23 @@ class World:
     """By group: its pods, by key."""
     on_node: dict[str, dict[str, PodFact]] = field(default_factory=dict)
     """By node: the pods that have it, by key."""
+    node_marks: dict[str, list[tuple[float, Marks]]] = field(default_factory=dict)
+    """By node: its labels and taints, and since when they are so; the newest last."""
+    ever: dict[str, set[str]] = field(default_factory=dict)
+    """By namespace: the pods (by uid) that were ever seen."""
+    apart: bool = False
+    """Whether any pod so far keeps away from others."""
+
+    def marks(self, node: str, since: float) -> list[Marks]:
+        """A node's labels and taints as they were at any moment after `since`, the newest last."""
+        history = self.node_marks.get(node, [])
+        ends = [began for began, _ in history[1:]] + [float("inf")]
+        return [marks for (_, marks), end in zip(history, ends, strict=True) if end > since]
+
+    def label(self, node: str, key: str) -> str:
+        """The value of a node's label now; empty where there is none."""
+        history = self.node_marks.get(node)
+        return history[-1][1].labels.get(key, "") if history else ""
 
     def used(self, node: str) -> Amounts:
         """What the pods of a node hold."""
@@ -112,7 +139,11 @@ class World:
             ),
             given=bool(spec.get("nodeName")) and not any(one["type"] == "PodScheduled" for one in conditions),
             request=request_of(spec),
+            asks=asks_of(obj),
+            unscheduled=any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions),
         )
+        self.apart = self.apart or bool(now.asks.apart)
+        self.ever.setdefault(namespace, set()).add(now.uid)
         before = self.pods.get(now.key)
         if before is not None:
             self._unlink(before)
@@ -143,6 +174,10 @@ class World:
         """Take over a node."""
         name, status = obj["metadata"]["name"], obj.get("status") or {}
         self.nodes[name] = amounts(status.get("allocatable"))
+        history, marks = self.node_marks.setdefault(name, []), marks_of(obj)
+        if not history or history[-1][1] != marks:
+            history.append((at, marks))
+            del history[:-8]
         self.gone_nodes.pop(name, None)
         ready = all(one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready")
         if ready and not (obj.get("spec") or {}).get("unschedulable"):
@@ -156,34 +191,40 @@ class World:
         self.closed_nodes.pop(obj["metadata"]["name"], None)
         self.gone_nodes[obj["metadata"]["name"]] = at
 
-    def put_group(self, obj: dict[str, Any]) -> None:
+    def put_group(self, obj: dict[str, Any], at: float = 0.0) -> None:
         """Take over a PodGroup."""
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         roles = sum(int(role.get("minMember") or 0) for role in spec.get("subGroups") or ())
         key = f"{meta['namespace']}/{meta['name']}"
+        maximum, queue = int(spec.get("maxMember") or 0), spec.get("queue") or "default"
+        known = self.groups.get(key)
+        same = known is not None and (known.uid, known.queue, known.maximum) == (meta["uid"], queue, maximum)
         self.groups[key] = GroupFact(
             key=key,
             uid=meta["uid"],
-            queue=spec.get("queue") or "default",
+            queue=queue,
             minimum=max(int(spec.get("minMember") or 1), roles),
             phase=status.get("phase") or "",
             deleting=bool(meta.get("deletionTimestamp")),
             conditions={
                 one["type"]: (one.get("status", ""), one.get("reason", "")) for one in status.get("conditions") or ()
             },
+            maximum=maximum,
+            changed_at=known.changed_at if known is not None and same else at,
         )
 
     def drop_group(self, obj: dict[str, Any]) -> None:
         """A PodGroup is gone."""
         self.groups.pop(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", None)
 
-    def put_queue(self, obj: dict[str, Any]) -> None:
+    def put_queue(self, obj: dict[str, Any], at: float = 0.0) -> None:
         """Take over a Queue."""
         spec = obj.get("spec") or {}
         capability = spec.get("capability")
-        self.queues[obj["metadata"]["name"]] = QueueFact(
-            obj["metadata"]["name"], int(spec.get("weight") or 1), amounts(capability) if capability else None
-        )
+        name, cap = obj["metadata"]["name"], amounts(capability) if capability else None
+        known = self.queues.get(name)
+        changed = at if known is None or known.capability != cap else known.changed_at
+        self.queues[name] = QueueFact(name, int(spec.get("weight") or 1), cap, changed)
 
     def drop_queue(self, obj: dict[str, Any]) -> None:
         """A Queue is gone."""

@@ -17,6 +17,7 @@ from tests.e2e.chaos import trials
 from tests.e2e.chaos.clock import HOUR, Clock
 from tests.e2e.chaos.field import LEASE, LISTED, Field, binds
 from tests.e2e.chaos.load import backlog, create
+from tests.e2e.proxy.faults import foreign_webhook, hard, slow
 
 if TYPE_CHECKING:
     from tests.e2e.auditor.audit_log import Write
@@ -36,9 +37,22 @@ def test_killed_fifty_times(field: Field) -> None:
 
 def test_requests_fail_and_watches_break_for_ten_minutes(field: Field, tmp_path: Path) -> None:
     log = tmp_path / "injections.jsonl"
-    injected = trials.bad_connection(field, seconds=600 * SCALE, seed=SEED, log=log)
+    injected = trials.bad_connection(field, seconds=600 * SCALE, seed=SEED, log=log, faults=hard())
     print(f"\ninjected ({log}):", *(f"{count:6} {what}" for what, count in injected.items()), sep="\n")
     assert all(injected.get(what) for what in ("bind lose", "bind refuse 409", "watch expire", "watch cut")), injected
+
+
+@pytest.mark.parametrize("seconds", [0.2, 2.0])
+def test_every_request_takes_long(field: Field, seconds: float) -> None:
+    injected = trials.bad_connection(field, seconds=120 * SCALE, seed=SEED, faults=slow(seconds))
+    print("\ninjected:", injected)
+    assert injected["bind slow"] >= 10, injected
+
+
+def test_another_webhook_refuses_a_tenth_of_all_binds(field: Field) -> None:
+    injected = trials.bad_connection(field, seconds=120 * SCALE, seed=SEED, faults=foreign_webhook(0.1))
+    print("\ninjected:", injected)
+    assert injected["bind refuse 403"] >= 3, injected
 
 
 def test_the_ground_moves(field: Field) -> None:

@@ -30,6 +30,8 @@ class Action(StrEnum):
     """Carried out after a while."""
     LATE = "late"
     """Carried out at once, answered after a while."""
+    TRUNCATE = "truncate"
+    """Carried out, and the connection closed in the middle of the answer."""
     CUT = "cut"
     """A watch: ended in the middle of a line, after a while."""
     DELAY = "delay"
@@ -48,10 +50,12 @@ class Fault:
     Attributes:
         probability: of a request that matches.
         methods: which methods; `WATCH` for watches, which nothing else matches.
-        path: regular expression, searched in the path.
+        path: regular expression, searched in the path; that of a list's further pages ends in `?continue`.
         status: of REFUSE.
         retry_after: the header, with REFUSE.
         seconds: at most so long, for all that takes a while; drawn uniformly.
+        least: at least so long.
+        message: of REFUSE.
     """
 
     action: Action
@@ -61,6 +65,8 @@ class Fault:
     status: int = 500
     retry_after: float | None = None
     seconds: float = 1.0
+    least: float = 0.0
+    message: str = "injected by the test's proxy"
 
     def matches(self, method: str, path: str) -> bool:
         return method in self.methods and re.search(self.path, path) is not None
@@ -103,7 +109,7 @@ class Script:
         with self._lock:
             for fault in self.faults:
                 if fault.matches(method, path) and self._draw.random() < fault.probability:
-                    seconds = self._draw.uniform(0, fault.seconds)
+                    seconds = self._draw.uniform(fault.least, fault.seconds)
                     self._record(
                         Injection(
                             time.time(), time.monotonic(), method, path, fault.action, fault.status, round(seconds, 3)
@@ -164,6 +170,9 @@ RECOVERY_SECONDS = 1.0
 """What a client may need to try again what has failed, or to follow what a broken watch has missed."""
 
 BINDING = r"/binding$"
+EVICTION = r"/eviction$"
+FURTHER_PAGE = r"\?continue$"
+DENIED = 'admission webhook "foreign.example.com" denied the request: injected by the test'
 
 
 def everything(intensity: float = 1.0) -> tuple[Fault, ...]:
@@ -185,3 +194,26 @@ def everything(intensity: float = 1.0) -> tuple[Fault, ...]:
         watches(Action.EXPIRE, 0.2 * p, seconds=5.0),
         watches(Action.DELAY, 0.2 * p, seconds=1.5),
     )
+
+
+def hard(intensity: float = 1.0) -> tuple[Fault, ...]:
+    """A worse day: besides, answers come only after a client has given up, or in part, pages expire, evictions fail."""
+    p = intensity
+    return (
+        Fault(Action.LATE, 0.002 * p, seconds=34.0, least=31.0),
+        Fault(Action.TRUNCATE, 0.03 * p),
+        Fault(Action.REFUSE, 0.3 * p, frozenset({"GET"}), FURTHER_PAGE, status=410),
+        Fault(Action.REFUSE, 0.2 * p, path=EVICTION, status=403, message=DENIED),
+        Fault(Action.REFUSE, 0.1 * p, path=EVICTION, status=500),
+        *everything(intensity),
+    )
+
+
+def slow(seconds: float) -> tuple[Fault, ...]:
+    """A server that takes so long for every request."""
+    return (Fault(Action.SLOW, 1.0, seconds=seconds, least=seconds),)
+
+
+def foreign_webhook(part: float) -> tuple[Fault, ...]:
+    """Somebody else's webhook refuses so large a part of all binds."""
+    return (Fault(Action.REFUSE, part, path=BINDING, status=403, message=DENIED),)

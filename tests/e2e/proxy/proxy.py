@@ -85,7 +85,8 @@ class Proxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         watching = request.method == "GET" and request.query.get("watch") in {"true", "1"}
         method = "WATCH" if watching else request.method
-        drawn = self.script.draw(method, request.path)
+        further = "?continue" if request.query.get("continue") else ""
+        drawn = self.script.draw(method, request.path + further)
         if drawn is None:
             return await self._forward(request)
         fault, seconds = drawn
@@ -117,6 +118,8 @@ class Proxy:
                 if action is Action.LOSE:
                     await answer.read()
                     return _hang_up(request)
+                if action is Action.TRUNCATE:
+                    return await _truncated(request, answer)
                 if action is Action.LATE:
                     whole = await answer.read()
                     await asyncio.sleep(seconds)
@@ -156,13 +159,31 @@ class Proxy:
 
 
 def _refusal(fault: Fault) -> web.Response:
-    reasons = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+    reasons = {
+        403: "Forbidden",
+        409: "Conflict",
+        410: "Expired",
+        429: "TooManyRequests",
+        500: "InternalError",
+        503: "ServiceUnavailable",
+    }
     status = {
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.status,
-        "reason": reasons.get(fault.status, ""), "message": "injected by the test's proxy",
+        "reason": reasons.get(fault.status, ""), "message": fault.message,
     }  # fmt: skip
     headers = {"Retry-After": f"{fault.retry_after:g}"} if fault.retry_after is not None else {}
     return web.json_response(status, status=fault.status, headers=headers)
+
+
+async def _truncated(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Half of an answer, with the length of the whole."""
+    whole = await answer.read()
+    response = web.StreamResponse(status=answer.status, headers=_passed(answer))
+    response.content_length = len(whole)
+    with contextlib.suppress(ConnectionResetError):
+        await response.prepare(request)
+        await response.write(whole[: len(whole) // 2])
+    return _hang_up(request)
 
 
 def _hang_up(request: web.BaseRequest) -> web.Response:

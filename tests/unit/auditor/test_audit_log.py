@@ -212,3 +212,46 @@ def test_what_was_recorded_later_comes_later_even_where_it_was_received_sooner(t
     assert [write.name for write in log.recorded(1)] == ["q"]
     assert [write.name for write in log.writes()] == ["q", "p"]
     assert log.recorded(2) == []
+
+
+def test_a_pod_that_was_bound_is_not_tried_again(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+    record.bind(1, "a")
+    record.bind(1.5, "a", status=409)  # on its way when the first one was answered
+    assert record.rules == []
+    record.bind(3, "a", status=409)
+    assert record.rules == ["bound again"]
+    record.bind(4, "a", "q", status=409)  # another one's pod: it cannot know
+    record.bind(4, "", status=409)  # nobody of ours
+    record.bind(5, "a", uid="anew")
+    assert record.rules == ["bound again"]
+
+
+def test_a_pod_is_evicted_once(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a")
+
+    def evict(at: float, uid: str, *, status: int = 201, dry: bool = False) -> None:
+        options = {"preconditions": {"uid": uid}, **({"dryRun": ["All"]} if dry else {})}
+        body = {"metadata": {"name": "p"}, "deleteOptions": options}
+        record.write(at, "a", "create", "pods/p/eviction", status, requestObject=body)
+
+    evict(1, "u", dry=True)
+    evict(2, "u", status=429)
+    evict(3, "u")
+    evict(4, "v")
+    assert record.rules == []
+    evict(5, "u")
+    assert record.rules == ["evicted twice"]
+
+
+def test_a_status_is_not_written_all_the_time(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.lease(0, "a", seconds=60)
+    for number in range(60):
+        record.write(1 + number / 2, "a", "patch", "podgroups/g/status")  # 20 in ten seconds
+    assert record.rules == []
+    for number in range(3):
+        record.write(31 + number / 100, "a", "patch", "podgroups/g/status")
+    assert record.rules == ["written often"]

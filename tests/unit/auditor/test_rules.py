@@ -43,16 +43,34 @@ class Story:
         self.tell("Lease", "MODIFIED", {"metadata": {"name": "kbatch-scheduler"}, "spec": {"holderIdentity": who}})
 
     def node(
-        self, name: str, cpu: str = "4", change: str = "ADDED", *, cordoned: bool = False, ready: str = "True"
+        self,
+        name: str,
+        cpu: str = "4",
+        change: str = "ADDED",
+        *,
+        cordoned: bool = False,
+        ready: str = "True",
+        labels: dict[str, str] | None = None,
+        taints: tuple[dict[str, str], ...] = (),
     ) -> None:
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
         status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]}
-        self.tell("Node", change, {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status})
+        spec = {"unschedulable": cordoned, "taints": list(taints)}
+        self.tell("Node", change, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status})
 
     def queue(self, name: str, **spec: Any) -> None:
         self.tell("Queue", "ADDED", {"metadata": {"name": name}, "spec": spec})
 
-    def group(self, name: str, minimum: int, *, queue: str = "default", phase: str = "", **conditions: str) -> None:
+    def group(
+        self,
+        name: str,
+        minimum: int,
+        *,
+        queue: str = "default",
+        phase: str = "",
+        maximum: Any = None,
+        **conditions: str,
+    ) -> None:
         listed = []
         for kind, said in conditions.items():
             status, _, reason = said.partition(" ")
@@ -62,7 +80,7 @@ class Story:
             "MODIFIED",
             {
                 "metadata": {"namespace": "ns", "name": name, "uid": name},
-                "spec": {"minMember": minimum, "queue": queue},
+                "spec": {"minMember": minimum, "queue": queue} | ({"maxMember": maximum} if maximum else {}),
                 "status": {"conditions": listed, "phase": phase},
             },
         )
@@ -85,16 +103,19 @@ class Story:
         nominated: str = "",
         uid: str = "",
         given: bool = False,
+        labels: dict[str, str] | None = None,
+        scheduled: str = "True",
+        **extra: Any,
     ) -> None:
-        meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": uid or name}
+        meta: dict[str, Any] = {"namespace": "ns", "name": name, "uid": uid or name, "labels": labels or {}}
         if group:
             meta["annotations"] = {"scheduling.k8s.io/group-name": group}
         if evicted:
             meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        conditions = [{"type": "PodScheduled", "status": "True"}] if node and not given else []
+        conditions = [{"type": "PodScheduled", "status": scheduled}] if node and not given else []
         if evicted:
             conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"})
-        spec = {"schedulerName": scheduler, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+        spec = {"schedulerName": scheduler, "containers": [{"resources": {"requests": {"cpu": cpu}}}], **extra}
         self.tell(
             "Pod",
             change,

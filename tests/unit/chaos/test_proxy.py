@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.e2e.proxy.faults import RECOVERY_SECONDS, Action, Fault, Injection, Script, everything, watches
+from tests.e2e.proxy.faults import (
+    FURTHER_PAGE,
+    RECOVERY_SECONDS,
+    Action,
+    Fault,
+    Injection,
+    Script,
+    everything,
+    foreign_webhook,
+    hard,
+    slow,
+    watches,
+)
 from tests.e2e.proxy.proxy import Proxy
 
 
@@ -167,3 +179,40 @@ def test_for_how_long_a_group_could_not_be_read_or_written_is_counted_from_the_r
     assert script.hindered("ns/unheard-of", 0.0, 30.0) == RECOVERY_SECONDS
     script.faults = everything()
     assert script.watch_delay() == 3.0
+
+
+def test_an_answer_is_cut_off_in_its_middle(server: Server) -> None:
+    with Proxy(server.url, None, Script(1, [Fault(Action.TRUNCATE, 1)])) as proxy:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            ask(proxy, "POST", "/a", "0123456789")
+        assert caught.value.partial == b"01234"
+    assert len(server.asked) == 1
+
+
+def test_only_further_pages_of_a_list_expire(server: Server) -> None:
+    fault = Fault(Action.REFUSE, 1, frozenset({"GET"}), FURTHER_PAGE, status=410)
+    with Proxy(server.url, None, Script(1, [fault])) as proxy:
+        assert ask(proxy, "GET", "/pods?limit=500")[0] == 201
+        status, text = ask(proxy, "GET", "/pods?limit=500&continue=x")
+        assert (status, json.loads(text)["reason"]) == (410, "Expired")
+        assert ask(proxy, "GET", "/pods/p")[0] == 201
+
+
+def test_every_request_takes_as_long_as_is_said() -> None:
+    script = Script(1, slow(2.0))
+    drawn = [script.draw(method, "/pods") for method in ("GET", "POST", "PATCH")]
+    assert [one and (one[0].action, one[1]) for one in drawn] == [(Action.SLOW, 2.0)] * 3
+    assert script.draw("WATCH", "/pods") is None
+
+
+def test_another_webhook_says_who_it_is(server: Server) -> None:
+    with Proxy(server.url, None, Script(1, foreign_webhook(1.0))) as proxy:
+        status, text = ask(proxy, "POST", "/pods/p/binding", "x")
+        assert status == 403
+        assert "foreign.example.com" in json.loads(text)["message"]
+    assert server.asked == []
+
+
+def test_a_hard_day_has_all_of_a_bad_one_and_time_outs_longer_than_a_client_waits() -> None:
+    assert set(everything()) < set(hard())
+    assert any(one.action is Action.LATE and one.least > 30 for one in hard())

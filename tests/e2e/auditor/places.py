@@ -1,0 +1,115 @@
+"""Rules about where pods stand beside the room that is there: constraints, hosts' ports, caps of queues and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from tests.e2e.auditor.constraints import collide, repels, unwelcome
+from tests.e2e.auditor.rules import Lasting, PodChange, Rule, Violation
+from tests.e2e.auditor.world import PodFact, World, allocated
+
+
+class Welcome(Rule):
+    """A pod is bound to a node that it asks for and whose taints it tolerates, beside none that it keeps away from.
+
+    Args:
+        scheduler: whose binds are judged.
+        race: seconds within which nobody can know of a change of a node, or of another scheduler's bind.
+    """
+
+    def __init__(self, scheduler: str, race: float) -> None:
+        self._scheduler = scheduler
+        self._race = race
+
+    def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
+        pod = change.after
+        if not change.bound or pod is None or pod.scheduler != self._scheduler:
+            return
+        why = [unwelcome(pod.asks, marks) for marks in world.marks(pod.node, at - self._race)]
+        if why and all(why):
+            yield Violation("unwelcome", pod.key, f"bound to {pod.node}: {why[-1]}")
+        for other in self._others(world, pod, at):
+            if other.node == pod.node and collide(pod.asks, other.asks):
+                yield Violation("unwelcome", pod.key, f"wants a port of {pod.node} that {other.key} has")
+            for one, two in ((pod, other), (other, pod)):
+                for term in one.asks.apart:
+                    if _namespace(one) == _namespace(two) and repels(term, two.asks.labels):
+                        key = term.get("topologyKey", "")
+                        if (domain := world.label(pod.node, key)) and domain == world.label(other.node, key):
+                            yield Violation("unwelcome", pod.key, f"stands with {other.key} in {key} {domain}")
+
+    def _others(self, world: World, pod: PodFact, at: float) -> Iterator[PodFact]:
+        """Pods that hold something, and of which the scheduler could know."""
+        nodes = world.on_node if pod.asks.apart or world.apart else {pod.node: world.on_node[pod.node]}
+        for there in nodes.values():
+            for other in there.values():
+                late = other.scheduler != self._scheduler and at - (other.bound_at or 0.0) <= self._race
+                if other.holds and other.key != pod.key and not late:
+                    yield other
+
+
+def _namespace(pod: PodFact) -> str:
+    return pod.key.partition("/")[0]
+
+
+class WithinCaps(Rule):
+    """No bind takes a queue over its capability, or a group over its maxMember.
+
+    Args:
+        race: seconds within which nobody can know of a new cap.
+    """
+
+    def __init__(self, scheduler: str, race: float) -> None:
+        self._scheduler = scheduler
+        self._race = race
+
+    def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
+        pod = change.after
+        if not change.bound or pod is None or pod.scheduler != self._scheduler:
+            return
+        group = world.groups.get(pod.group)
+        if group is None:
+            return
+        if group.maximum and world.placed(pod.group) > group.maximum and at - group.changed_at > self._race:
+            yield Violation(
+                "over maxMember", group.key, f"{world.placed(pod.group)} of {group.maximum} pods are placed"
+            )
+        queue = world.queues.get(group.queue)
+        if queue is None or queue.capability is None or at - max(queue.changed_at, group.changed_at) <= self._race:
+            return
+        holds = allocated(world, group.queue)
+        for name, cap in queue.capability.items():
+            if name != "pods" and pod.request.get(name) and holds.get(name, Fraction(0)) > cap:
+                yield Violation(
+                    "over capability", queue.name, f"{pod.key} takes {name} to {float(holds[name]):g} of {float(cap):g}"
+                )
+
+
+class TruePods(Rule):
+    """A pod that has a node is not said to have none.
+
+    Args:
+        limit: seconds for which that may last.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._wrong: Lasting[str] = Lasting()
+        self._told: set[str] = set()
+        self._longest = 0.0
+
+    def tick(self, world: World, at: float) -> Iterable[Violation]:
+        wrong = [pod.uid for pod in world.pods.values() if pod.node and pod.unscheduled]
+        for uid, seconds in self._wrong.keep(wrong, at):
+            self._longest = max(self._longest, seconds)
+            if seconds > self._limit and uid not in self._told:
+                self._told.add(uid)
+                yield Violation("untrue condition", uid, f"PodScheduled=False, though bound, for {seconds:.0f} s")
+
+    def interrupted(self, at: float, *, blind: bool) -> None:
+        self._wrong.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {"PodScheduled=False, though bound": self._longest}
