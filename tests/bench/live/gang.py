@@ -60,8 +60,10 @@ class Stream:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         finally:
-            for task in self._tasks:
+            left = list(self._tasks)
+            for task in left:
                 task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _gang(self, number: int) -> None:
         whole = renamed(creations("stream", Shape(20, 1), KBATCH), f"stream-{number}")
@@ -144,9 +146,12 @@ async def main() -> int:
                     raise RuntimeError(f"only {len(seen.running)} of the standing pods run")
             stream = Stream(client, Followed(), rate)
             began, streaming = time.monotonic(), asyncio.create_task(stream.run())
-            found = await waits(client, chosen.gangs, chosen.every, SIZE)
-            made = stream.made / (time.monotonic() - began)
-            streaming.cancel()
+            try:
+                found = await waits(client, chosen.gangs, chosen.every, SIZE)
+                made = stream.made / (time.monotonic() - began)
+            finally:
+                streaming.cancel()
+                await asyncio.wait([streaming])
     finally:
         await asyncio.to_thread(down, chosen.name)
     of_95, longest = percentile(found, 0.95) or 0.0, max(found)
