@@ -23,7 +23,7 @@ from kbatch.api.schema import ApiModel, PrinterColumn
 
 _HEADER: Final = "# Generated from kbatch/api by `make crds`. Change the models, not this file.\n"
 _DROPPED: Final = frozenset({"title", "$defs", "examples", "discriminator"})
-_FOLDERS: Final = ("crds", "charts/kbatch/crds")
+_FOLDERS: Final = ("crds", "charts/kbatch/files/crds")
 
 
 @dataclass(frozen=True, slots=True)

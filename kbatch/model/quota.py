@@ -155,6 +155,15 @@ def applies(quota: ResourceQuota, subject: Subject) -> bool:
     )
 
 
+def concerns_pods(quota: ResourceQuota) -> bool:
+    """Whether pods can come up against it; not where it limits other objects only, as `count/podgroups...` does.
+
+    A quota whose limits are not known yet may.
+    """
+    names = _hard_of(quota)
+    return not names or any(name in _NUMBER_OF_PODS or name.startswith(_LIMITS) or _is_request(name) for name in names)
+
+
 def charge(quota: ResourceQuota, ask: Ask) -> Resources:
     """The amounts by which a quota's limits are charged, by the quota's own names.
 

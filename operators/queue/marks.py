@@ -1,4 +1,4 @@
-"""Marks the namespaces that have a ResourceQuota, so that the API server asks about pods in these alone.
+"""Marks the namespaces that have a ResourceQuota of what pods take: the API server asks about pods in these alone.
 
 The webhook guards what PodGroups in queue were promised of a quota. Where there is none it has nothing to say, and the
 way to it and back would be most of what a pod's creation costs. The webhook configuration selects namespaces by this
@@ -19,6 +19,7 @@ from kbatch.kube.kinds import NAMESPACES
 from kbatch.kube.writes import merge_patch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Unreadable, Upsert
+from kbatch.model.quota import concerns_pods
 from kbatch.process.workqueue import WorkQueue
 from operators.queue.status import FIELD_MANAGER
 
@@ -44,7 +45,7 @@ class QuotaMarks:
     ) -> None:
         self._api = api
         self._work = work
-        self._quotas: dict[str, set[str]] = {}  # by namespace: the names of its quotas
+        self._quotas: dict[str, set[str]] = {}  # by namespace: the names of its quotas that concern pods
         self._standing: dict[str, str | None] = {}  # by namespace: its label
         self._queue = WorkQueue(gap=gap)
         self._retry = retry
@@ -57,18 +58,14 @@ class QuotaMarks:
                     name = namespace.metadata.name
                     self._standing[name] = (namespace.metadata.labels or {}).get(QUOTA_LABEL)
                     self._look(name)
+                case Upsert(obj=ResourceQuota() as quota) if concerns_pods(quota):
+                    self._has(quota.metadata.namespace, quota.metadata.name)
                 case Upsert(obj=ResourceQuota() as quota):
-                    self._quotas.setdefault(quota.metadata.namespace, set()).add(quota.metadata.name)
-                    self._look(quota.metadata.namespace)
+                    self._lacks(quota.metadata.namespace, quota.metadata.name)
                 case Unreadable() if event.kind is ResourceQuota:  # it is there, whatever is in it
-                    self._quotas.setdefault(event.namespace, set()).add(event.name)
-                    self._look(event.namespace)
+                    self._has(event.namespace, event.name)
                 case Delete() if event.kind is ResourceQuota:
-                    left = self._quotas.get(event.namespace, set())
-                    left.discard(event.name)
-                    if not left:
-                        self._quotas.pop(event.namespace, None)
-                    self._look(event.namespace)
+                    self._lacks(event.namespace, event.name)
                 case Delete() if event.kind is Namespace:
                     self._standing.pop(event.name, None)
                 case _:
@@ -98,6 +95,17 @@ class QuotaMarks:
             return gone
         self._work.writes.labels("Namespace", "ok").inc()
         return True
+
+    def _has(self, namespace: str, quota: str) -> None:
+        self._quotas.setdefault(namespace, set()).add(quota)
+        self._look(namespace)
+
+    def _lacks(self, namespace: str, quota: str) -> None:
+        left = self._quotas.get(namespace, set())
+        left.discard(quota)
+        if not left:
+            self._quotas.pop(namespace, None)
+        self._look(namespace)
 
     def _wanted(self, name: str) -> str | None:
         return MARKED if name in self._quotas else None

@@ -59,7 +59,9 @@ class Chart:
         path = self.home / "values.json"
         path.write_text(json.dumps(values))
         namespace = ["--create-namespace"] if command == "install" else []
-        self.helm(command, RELEASE, str(CHART), "--namespace", NAMESPACE, *namespace, "--values", str(path), *flags)
+        # The CRDs may be another test's, which applied them with kubectl.
+        own = ["--namespace", NAMESPACE, "--take-ownership", "--force-conflicts"]
+        self.helm(command, RELEASE, str(CHART), *own, *namespace, "--values", str(path), *flags)
 
     def get(self, *arguments: str) -> Any:
         return self.control_plane.kubectl_json("get", *arguments)
@@ -406,8 +408,6 @@ def test_upgrade_and_uninstall_leave_what_is_the_users(chart: Chart) -> None:
 
     apply(chart.control_plane, podgroup("kept"), queue())
     before = identities()
-    # As docs/install.md says.
-    chart.control_plane.run_kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     chart.deploy("upgrade", failurePolicy="Ignore")
     assert identities() == before
     assert chart.get("deployments", "-n", NAMESPACE)["items"]

@@ -99,7 +99,9 @@ class Replicas:
         values["webhook"] = {"replicas": 0, "url": f"https://127.0.0.1:{self.balancer.port}", **webhook}
         path = self.folder / "values.json"
         path.write_text(json.dumps(values))
-        self._helm(command, RELEASE, str(CHART), "--namespace", NAMESPACE, *flags, "--values", str(path))
+        # The CRDs may be another test's, which applied them with kubectl.
+        own = ["--namespace", NAMESPACE, "--take-ownership", "--force-conflicts"]
+        self._helm(command, RELEASE, str(CHART), *own, *flags, "--values", str(path))
 
     def _helm(self, *arguments: str) -> None:
         self.control_plane.run_helm(self.folder, *arguments)

@@ -55,3 +55,31 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The account that a process acts as: the chart's own, or one that somebody else made. */}}
+{{- define "kbatch.serviceAccountName" -}}
+{{- $account := index .root.Values .component "serviceAccount" -}}
+{{- $name := include "kbatch.componentName" . -}}
+{{- if and (not $account.create) (not $account.name) -}}
+{{- fail (printf "%s.serviceAccount.create is false: %s.serviceAccount.name must name it" .component .component) -}}
+{{- end -}}
+{{- default $name $account.name -}}
+{{- end -}}
+
+{{/*
+Values for all processes and what one of them has of its own, as YAML: the latter's keys come before. Takes a list of the
+two. A key that is null in it is left out, so that a default can be taken back.
+*/}}
+{{- define "kbatch.merged" -}}
+{{- $merged := mergeOverwrite (deepCopy (index . 0)) (default dict (index . 1)) -}}
+{{- range $key, $value := $merged -}}
+{{- if kindIs "invalid" $value -}}{{- $_ := unset $merged $key -}}{{- end -}}
+{{- end -}}
+{{- toYaml $merged -}}
+{{- end -}}
+
+{{/* Labels of what `helm test` makes: not those of the release, no Service and no policy may take it for a replica. */}}
+{{- define "kbatch.testLabels" -}}
+app.kubernetes.io/name: {{ include "kbatch.name" . }}-test
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}

@@ -9,6 +9,7 @@ $(VARIABLE) where another runner than a kubelet may have to choose the value: po
 {{- $root := .root -}}
 {{- $values := index $root.Values .component -}}
 {{- $name := include "kbatch.componentName" . -}}
+{{- $onHost := default false $values.hostNetwork -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -16,12 +17,17 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
+  {{- with $values.deploymentAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   replicas: {{ $values.replicas }}
   revisionHistoryLimit: 3
   strategy:
     type: RollingUpdate
-    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+    {{- /* On the nodes' own network the new replica would want the ports of the one that it follows. */}}
+    rollingUpdate: {{ ternary "{maxSurge: 0, maxUnavailable: 1}" "{maxSurge: 1, maxUnavailable: 0}" $onHost }}
   selector:
     matchLabels:
       {{- include "kbatch.componentSelectorLabels" . | nindent 6 }}
@@ -29,17 +35,26 @@ spec:
     metadata:
       labels:
         {{- include "kbatch.componentLabels" . | nindent 8 }}
+        {{- with $values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component }}
         {{- with $values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: {{ $name }}
+      serviceAccountName: {{ include "kbatch.serviceAccountName" . }}
       automountServiceAccountToken: true
+      {{- if $onHost }}
+      hostNetwork: true
+      {{- end }}
+      {{- with default (ternary "ClusterFirstWithHostNet" "" $onHost) $values.dnsPolicy }}
+      dnsPolicy: {{ . }}
+      {{- end }}
       # A Service called kbatch-metrics would otherwise put KBATCH_METRICS_PORT=tcp://... into the environment.
       enableServiceLinks: false
-      {{- with $root.Values.priorityClassName }}
+      {{- with default $root.Values.priorityClassName $values.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
       {{- with $root.Values.imagePullSecrets }}
@@ -48,7 +63,7 @@ spec:
       {{- end }}
       terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
       securityContext:
-        {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
+        {{- include "kbatch.merged" (list $root.Values.podSecurityContext $values.podSecurityContext) | nindent 8 }}
       containers:
         - name: {{ .component }}
           image: {{ include "kbatch.image" $root | quote }}
@@ -82,27 +97,21 @@ spec:
               value: {{ . | quote }}
             {{- end }}
             {{- end }}
+            {{- with $values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           ports:
             {{- range $port := list "health" "metrics" "webhook" }}
             {{- with index $values.ports $port }}
             - {name: {{ $port }}, containerPort: {{ . }}, protocol: TCP}
             {{- end }}
             {{- end }}
-          startupProbe:
-            httpGet: {path: /healthz, port: health}
-            periodSeconds: 2
-            timeoutSeconds: 2
-            failureThreshold: 60
-          readinessProbe:
-            httpGet: {path: /readyz, port: health}
-            periodSeconds: 5
-            timeoutSeconds: 3
-            failureThreshold: 3
-          livenessProbe:
-            httpGet: {path: /healthz, port: health}
-            periodSeconds: 10
-            timeoutSeconds: 5
-            failureThreshold: 6
+          {{- $probes := include "kbatch.merged" (list $root.Values.probes $values.probes) | fromYaml }}
+          {{- range $kind, $path := dict "startup" "/healthz" "readiness" "/readyz" "liveness" "/healthz" }}
+          {{ $kind }}Probe:
+            httpGet: {path: {{ $path }}, port: health}
+            {{- toYaml (index $probes $kind) | nindent 12 }}
+          {{- end }}
           {{- if eq .component "webhook" }}
           lifecycle:
             # The API server goes on calling until it has heard that this replica leaves.
@@ -111,16 +120,16 @@ spec:
           resources:
             {{- toYaml $values.resources | nindent 12 }}
           securityContext:
-            {{- toYaml $root.Values.securityContext | nindent 12 }}
+            {{- include "kbatch.merged" (list $root.Values.securityContext $values.securityContext) | nindent 12 }}
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
-            {{- with .mounts }}
+            {{- with concat (default list .mounts) $values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
       volumes:
         - name: tmp
           emptyDir: {sizeLimit: 64Mi}
-        {{- with .volumes }}
+        {{- with concat (default list .volumes) $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- if $root.Values.topologySpread.enabled }}
@@ -148,11 +157,12 @@ spec:
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+{{- if $values.serviceAccount.create }}
 ---
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ $name }}
+  name: {{ include "kbatch.serviceAccountName" . }}
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
@@ -162,6 +172,7 @@ metadata:
   {{- end }}
 # Only the process itself asks for its token.
 automountServiceAccountToken: false
+{{- end }}
 {{- if and $values.podDisruptionBudget.enabled (gt (int $values.replicas) 1) }}
 ---
 apiVersion: policy/v1

@@ -12,6 +12,7 @@ name is not known to the authoriser at that moment; all the rest is the right to
 {{- define "kbatch.rbac" -}}
 {{- $root := .root -}}
 {{- $name := include "kbatch.componentName" . -}}
+{{- $account := include "kbatch.serviceAccountName" . -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -29,7 +30,7 @@ metadata:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
 subjects:
-  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $root.Release.Namespace }}}
 {{- if or $root.Values.leaderElection.enabled .own }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -62,6 +63,6 @@ metadata:
     {{- include "kbatch.componentLabels" . | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
 subjects:
-  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ $account }}, namespace: {{ $root.Release.Namespace }}}
 {{- end }}
 {{- end -}}

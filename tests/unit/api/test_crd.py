@@ -57,7 +57,7 @@ def test_files_are_what_the_models_generate(path: Path) -> None:
 def test_no_other_manifest_stands_beside_the_generated_ones() -> None:
     generated = set(crd.files(ROOT))
     assert set((ROOT / "crds").iterdir()) <= generated
-    assert set((ROOT / "charts/kbatch/crds").iterdir()) <= generated
+    assert set((ROOT / "charts/kbatch/files/crds").iterdir()) <= generated
 
 
 @pytest.mark.parametrize("kind", crd.DEFINITIONS, ids=lambda kind: kind.plural)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,11 @@ from kubernetes_validate import utils
 from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+KUBERNETES = [f"1.{minor}" for minor in range(30, 38)]
 NOT_KUBERNETES = {"cert-manager.io", "monitoring.coreos.com"}
 COMPONENTS = ("scheduler", "podgroup", "queue", "webhook")
 
@@ -32,28 +35,47 @@ def test_lint_finds_nothing(path: Path) -> None:
     report = helm_python.lint(CHART, yaml.safe_load(path.read_text()), strict=True, kube_version="v1.30.0")
     assert report["total_charts_linted"] == 1
     assert not report["errors"]
-    assert [message for message in report["messages"] if "icon is recommended" not in message["error"]] == []
+    assert report["messages"] == []
 
 
 @pytest.fixture(scope="module")
-def schemas() -> Iterator[None]:
-    """kubernetes-validate reads its schemas from disk for every object; here it keeps them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
-        yield
+def objects(render: Callable[..., Any]) -> list[Any]:
+    """What Helm makes of all the values files, each object that differs once."""
+    found: dict[str, Any] = {}
+    for path in VALUES:
+        rendered = render(yaml.safe_load(path.read_text()), apis=("monitoring.coreos.com/v1",))
+        assert len(rendered.objects) >= 17
+        for item in rendered.objects:
+            if item["apiVersion"].partition("/")[0] not in NOT_KUBERNETES:
+                found.setdefault(json.dumps(item, sort_keys=True), item)
+    return list(found.values())
 
 
-@pytest.mark.parametrize("version", ["1.30", "1.36"])
-@pytest.mark.usefixtures("schemas")
-def test_objects_match_the_schemas_of_kubernetes(rendered: Any, version: str) -> None:
-    objects = [item for item in rendered.objects if item["apiVersion"].partition("/")[0] not in NOT_KUBERNETES]
-    assert len(objects) >= 17
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_objects_match_the_schemas_of_kubernetes(
+    objects: list[Any], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # kubernetes-validate reads its schemas from disk for every object; here it keeps them.
+    monkeypatch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+    assert len(VALUES) >= 12
+    assert {item["kind"] for item in objects} >= {"Deployment", "CustomResourceDefinition", "ValidatingAdmissionPolicy"}
     for item in objects:
         utils.validate(item, version, strict=True)
 
 
+def test_a_field_that_kubernetes_does_not_know_would_be_found(objects: list[Any]) -> None:
+    deployment = copy.deepcopy(next(item for item in objects if item["kind"] == "Deployment"))
+    deployment["spec"]["template"]["spec"]["hostNetworks"] = True
+    for version in KUBERNETES:
+        with pytest.raises(utils.ValidationError):
+            utils.validate(deployment, version, strict=True)
+
+
 def test_no_object_is_made_twice(rendered: Any) -> None:
-    keys = [(item["apiVersion"], item["kind"], item["metadata"]["name"]) for item in rendered.objects]
+    keys = [
+        (item["apiVersion"], item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in rendered.objects
+    ]
     assert len(keys) == len(set(keys))
 
 
@@ -88,7 +110,7 @@ def test_selectors_find_the_pods_and_nothing_else(rendered: Any) -> None:
 
 def test_names_of_the_objects(default: Any, render: Callable[..., Any]) -> None:
     assert default.names("Deployment") == {f"kbatch-{component}" for component in COMPONENTS}
-    assert default.names("ServiceAccount") == default.names("Deployment")
+    assert default.names("ServiceAccount") == default.names("Deployment") | {"kbatch-gang-test"}
     assert default.names("ConfigMap") == {"kbatch-scheduler", "kbatch-queue-access"}
     assert render(release="prod").names("Deployment") == {f"prod-kbatch-{component}" for component in COMPONENTS}
     assert render({"fullnameOverride": "b"}).names("Deployment") == {f"b-{component}" for component in COMPONENTS}
@@ -101,18 +123,32 @@ def test_the_command_line_finds_the_schedulers_configuration(default: Any, rende
         assert [list(one["data"]) for one in found] == [[KEY]]
 
 
-def test_helm_owns_no_queue_and_no_crd_of_the_templates(rendered: Any) -> None:
-    assert {"Queue", "PodGroup", "CustomResourceDefinition"}.isdisjoint(item["kind"] for item in rendered.objects)
+def test_helm_owns_no_queue_and_no_group(rendered: Any) -> None:
+    assert {"Queue", "PodGroup"}.isdisjoint(item["kind"] for item in rendered.objects)
 
 
-def test_the_crds_come_with_the_chart(chart: helm_python.Chart) -> None:
-    names = {yaml.safe_load(crd["data"])["metadata"]["name"] for crd in chart.crds}
-    assert names == {"podgroups.scheduling.incubator.k8s.io", "queues.scheduling.incubator.k8s.io"}
+def test_the_crds_come_with_the_chart_and_stay_when_it_goes(chart: helm_python.Chart, default: Any) -> None:
+    assert chart.crds == []  # what lies in that folder Helm makes once, and never changes again
+    made = {item["metadata"]["name"]: item for item in default.of("CustomResourceDefinition")}
+    files = [yaml.safe_load(path.read_text()) for path in (CHART.parents[1] / "crds").iterdir()]
+    assert len(files) == len(made) == 2
+    for crd in files:
+        ours = made[crd["metadata"]["name"]]
+        assert ours["spec"] == crd["spec"]
+        kept = {"helm.sh/resource-policy": "keep"}
+        assert ours["metadata"]["annotations"] == crd["metadata"]["annotations"] | kept
+
+
+def test_crds_of_somebody_else_and_crds_that_go_too(render: Callable[..., Any]) -> None:
+    assert render({"crds": {"enabled": False}}).of("CustomResourceDefinition") == []
+    rendered = render({"crds": {"keep": False, "annotations": {"a": "b"}}})
+    for crd in rendered.of("CustomResourceDefinition"):
+        assert crd["metadata"]["annotations"].keys() == {"api-approved.kubernetes.io", "a"}
 
 
 def test_what_only_the_tests_need_is_not_part_of_the_chart(chart: helm_python.Chart) -> None:
     names = {file["name"] for file in chart.files}
-    assert "files/review_podgroup.py" in names
+    assert {"files/review_podgroup.py", "files/place_gang.py", "files/crds/queues.yaml"} <= names
     assert not {name for name in names if name.startswith(("ci/", "__pycache__/"))}
 
 
@@ -149,6 +185,58 @@ def test_network_policies_leave_the_declared_ports_open(render: Callable[..., An
     }
     declared = {port["name"] for component in COMPONENTS for port in rendered.container(component)["ports"]}
     assert open_ports == declared == {"health", "metrics", "webhook"}
+
+
+def test_service_monitors_say_what_prometheus_is_to_do(render: Callable[..., Any]) -> None:
+    given = {
+        "enabled": True,
+        "scheme": "https",
+        "tlsConfig": {"insecureSkipVerify": True},
+        "authorization": {"credentials": {"name": "s", "key": "k"}},
+        "relabelings": [{"targetLabel": "cluster", "replacement": "north"}],
+        "metricRelabelings": [{"regex": "python_.*", "action": "drop"}],
+    }
+    rendered = render({"metrics": {"serviceMonitor": given}}, apis=("monitoring.coreos.com/v1",))
+    (endpoint,) = rendered.one("ServiceMonitor", "kbatch-metrics")["spec"]["endpoints"]
+    assert {key: endpoint[key] for key in given if key != "enabled"} == {
+        k: v for k, v in given.items() if k != "enabled"
+    }
+    plain = render({"metrics": {"serviceMonitor": {"enabled": True}}}, apis=("monitoring.coreos.com/v1",))
+    (endpoint,) = plain.one("ServiceMonitor", "kbatch-metrics")["spec"]["endpoints"]
+    assert endpoint.keys() == {"port", "path", "interval", "scrapeTimeout", "scheme"}
+
+
+def test_outgoing_connections_are_those_that_are_needed(render: Callable[..., Any]) -> None:
+    def policy(egress: Any) -> Any:
+        rendered = render({"networkPolicy": {"enabled": True, "egress": egress}})
+        assert rendered.one("NetworkPolicy", "kbatch-webhook")["spec"]["policyTypes"] == ["Ingress"]
+        return rendered.one("NetworkPolicy", "kbatch")["spec"]
+
+    assert policy({})["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy({})
+    server, dns = policy({"enabled": True})["egress"]
+    assert ([port["port"] for port in server["ports"]], "to" in server) == ([443, 6443], False)
+    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    server, _ = policy({"enabled": True, "apiServer": {"cidrs": ["10.0.0.1/32"], "ports": [6443]}})["egress"]
+    assert (server["to"], len(server["ports"])) == ([{"ipBlock": {"cidr": "10.0.0.1/32"}}], 1)
+
+
+def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render: Callable[..., Any]) -> None:
+    (quota,) = default.of("ResourceQuota")
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert (scope["scopeName"], scope["values"]) == ("PriorityClass", ["system-cluster-critical"])
+    assert quota["metadata"]["namespace"] == "kbatch-system"
+    for values in ({"priorityClassQuota": False}, {"priorityClassName": "ours"}, {"priorityClassName": ""}):
+        assert render(values).of("ResourceQuota") == []
+    mixed = render({"webhook": {"priorityClassName": "system-node-critical"}})
+    assert mixed.of("ResourceQuota")[0]["spec"]["scopeSelector"]["matchExpressions"][0]["values"] == [
+        "system-cluster-critical", "system-node-critical",
+    ]  # fmt: skip
+    limited = render({"priorityClassQuota": False, "podGroupQuota": {"count": 2000000, "namespaces": ["a", "b"]}})
+    assert [one["metadata"]["namespace"] for one in limited.of("ResourceQuota")] == ["a", "b"]
+    for one in limited.of("ResourceQuota"):
+        assert one["spec"] == {"hard": {"count/podgroups.scheduling.incubator.k8s.io": "2000000"}}
+    assert len(render({"podGroupQuota": {"count": 0, "namespaces": ["a"]}}).of("ResourceQuota")) == 1
 
 
 def test_leases_and_the_scheduler_do_not_stand_in_line_with_all_accounts(

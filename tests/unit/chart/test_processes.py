@@ -173,10 +173,9 @@ def test_a_single_replica_without_election(render: Callable[..., Any]) -> None:
         assert "--no-leader-elect" in arguments
         assert not any(argument.startswith(("--lease", "--identity")) for argument in arguments)
     # The table of Queues, and what the scheduler has learned.
-    assert len(rendered.of("Role")) == 2
-    assert {resource for role in rendered.of("Role") for rule in role["rules"] for resource in rule["resources"]} == {
-        "configmaps"
-    }
+    roles = [role for role in rendered.of("Role") if role["metadata"]["name"] != "kbatch-gang-test"]
+    assert len(roles) == 2
+    assert {resource for role in roles for rule in role["rules"] for resource in rule["resources"]} == {"configmaps"}
 
 
 def test_values_reach_the_arguments(render: Callable[..., Any]) -> None:
@@ -236,7 +235,7 @@ def test_probes_ask_the_health_port(default: Any, component: str) -> None:
 def test_every_container_is_restricted(default: Any) -> None:
     specs = [item["spec"]["template"]["spec"] for item in default.of("Deployment")]
     specs += [item["spec"] for item in default.of("Pod")]
-    assert len(specs) == 5
+    assert len(specs) == 6
     for spec in specs:
         pod = spec["securityContext"]
         assert pod["runAsNonRoot"] is True
@@ -312,3 +311,69 @@ def test_a_decision_log_is_kept_in_a_folder_that_has_room_for_it(render: Callabl
     (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == settings.decision_log]
     (volume,) = [volume for volume in rendered.pod_spec("scheduler")["volumes"] if volume["name"] == mount["name"]]
     assert int(volume["emptyDir"]["sizeLimit"]) == 20 << 20
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_what_one_process_has_of_its_own_is_laid_over_what_all_have(render: Callable[..., Any], component: str) -> None:
+    own = {
+        "priorityClassName": "urgent",
+        "podSecurityContext": {"fsGroup": 1000650000, "runAsUser": None},
+        "securityContext": {"privileged": False},
+        "probes": {"startup": {"failureThreshold": 5}, "liveness": {"initialDelaySeconds": 9}},
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "podLabels": {"team": "x"},
+        "deploymentAnnotations": {"note": "y"},
+    }
+    rendered = render({component: own})
+    for other in set(COMPONENTS) - {component}:
+        assert rendered.pod_spec(other) == render().pod_spec(other)
+    spec, container = rendered.pod_spec(component), rendered.container(component)
+    assert spec["priorityClassName"] == "urgent"
+    common = {"runAsNonRoot": True, "runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert spec["securityContext"] == common | {"fsGroup": 1000650000}
+    assert container["securityContext"]["privileged"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert (container["startupProbe"]["failureThreshold"], container["startupProbe"]["periodSeconds"]) == (5, 2)
+    assert (container["livenessProbe"]["initialDelaySeconds"], container["livenessProbe"]["failureThreshold"]) == (9, 6)
+    assert container["readinessProbe"] == render().container(component)["readinessProbe"]
+    assert container["env"][-1] == {"name": "A", "value": "b"}
+    assert (spec["volumes"][-1]["name"], container["volumeMounts"][-1]["name"]) == ("more", "more")
+    deployment = rendered.one("Deployment", f"kbatch-{component}")
+    assert deployment["spec"]["template"]["metadata"]["labels"]["team"] == "x"
+    assert "team" not in deployment["spec"]["selector"]["matchLabels"]
+    assert deployment["metadata"]["annotations"] == {"note": "y"}
+
+
+def test_the_webhook_in_the_network_of_its_nodes(render: Callable[..., Any], default: Any) -> None:
+    assert "hostNetwork" not in default.pod_spec("webhook")
+    rendered = render({"webhook": {"hostNetwork": True}})
+    assert (rendered.pod_spec("webhook")["hostNetwork"], rendered.pod_spec("webhook")["dnsPolicy"]) == (
+        True, "ClusterFirstWithHostNet",
+    )  # fmt: skip
+    # A new replica beside the old one on the same node would find the ports taken.
+    strategy = rendered.one("Deployment", "kbatch-webhook")["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+    assert "hostNetwork" not in rendered.pod_spec("scheduler")
+    given = render({"webhook": {"hostNetwork": True, "dnsPolicy": "Default"}})
+    assert given.pod_spec("webhook")["dnsPolicy"] == "Default"
+
+
+def test_accounts_of_others_are_used_everywhere(render: Callable[..., Any]) -> None:
+    names = {component: f"other-{component}" for component in COMPONENTS}
+    rendered = render({c: {"serviceAccount": {"create": False, "name": name}} for c, name in names.items()})
+    assert [account["metadata"]["name"] for account in rendered.of("ServiceAccount")] == ["kbatch-gang-test"]
+    for component, name in names.items():
+        assert rendered.pod_spec(component)["serviceAccountName"] == name
+    told = [subject for item in rendered.objects for subject in item.get("subjects", [])]
+    assert {subject["name"] for subject in told} == {*names.values(), "kbatch-gang-test"}
+    flows = json.dumps(rendered.of("FlowSchema"))
+    assert flows.count('"other-') == 4
+    assert '"kbatch-scheduler", "namespace"' not in flows
+    policies = json.dumps(rendered.of("ValidatingAdmissionPolicy"))
+    assert "serviceaccount:kbatch-system:other-podgroup" in policies
+    assert "serviceaccount:kbatch-system:other-queue" in policies
+    assert "serviceaccount:kbatch-system:kbatch-" not in policies
+    made = render({"queue": {"serviceAccount": {"name": "q"}, "serviceAccountAnnotations": {"a": "b"}}})
+    assert made.one("ServiceAccount", "q")["metadata"]["annotations"] == {"a": "b"}

@@ -57,7 +57,7 @@ def test_each_role_is_bound_to_the_account_of_its_process_alone(default: Any, co
 
 def test_nothing_is_granted_by_a_star_and_nobody_reads_secrets(default: Any) -> None:
     roles = [*default.of("ClusterRole"), *default.of("Role")]
-    assert len(roles) == 11
+    assert len(roles) == 12
     granted = [right for role in roles for right in rights(role["rules"])]
     assert not [right for right in granted if "*" in "".join(right)]
     assert not [right for right in granted if right[0].startswith(("secrets", "serviceaccounts"))]
@@ -145,8 +145,28 @@ def test_tokens_only_for_the_processes(default: Any) -> None:
     assert {account["automountServiceAccountToken"] for account in default.of("ServiceAccount")} == {False}
     for item in default.of("Deployment"):
         assert item["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
-    (test,) = default.of("Pod")
-    assert test["spec"]["automountServiceAccountToken"] is False
+    assert default.one("Pod", "kbatch-webhook-test")["spec"]["automountServiceAccountToken"] is False
+
+
+def test_the_gang_of_helm_test_is_made_by_an_account_that_may_do_no_more(
+    default: Any, render: Callable[..., Any]
+) -> None:
+    name = "kbatch-gang-test"
+    assert default.one("Pod", name)["spec"]["serviceAccountName"] == name
+    (binding,) = (one for one in default.of("RoleBinding") if one["metadata"]["name"] == name)
+    assert name not in default.names("ClusterRoleBinding")
+    assert (binding["metadata"]["namespace"], binding["subjects"][0]["name"]) == ("kbatch-system", name)
+    groups = "podgroups.scheduling.incubator.k8s.io"
+    own = {(f"{what} {each}", verb) for what, each in (("pods", f"{name}-0"), ("pods", f"{name}-1"), (groups, name))
+           for verb in ("get", "delete")}  # fmt: skip
+    assert set(rights(default.one("Role", name)["rules"])) == own | {("pods", "create"), (groups, "create")}
+    for item in default.objects:
+        if item["metadata"]["name"] == name:
+            assert item["metadata"]["annotations"]["helm.sh/hook"] == "test"
+            assert (
+                item["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+            )
+    assert name not in render({"tests": {"gang": {"enabled": False}}}).names("Pod")
 
 
 def test_rights_may_be_somebody_elses_business(render: Callable[..., Any]) -> None:

@@ -11,6 +11,8 @@ import helm_python
 import pytest
 import yaml
 
+from tools.chart_values import comments, files, rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,7 +35,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 def test_every_object_of_the_schema_is_closed() -> None:
     # What only Kubernetes can describe is passed through: the inside of an affinity, and what other charts say.
-    passed_through = {"global", "nodeAffinity", "podAffinity", "podAntiAffinity"}
+    passed_through = {"global", "nodeAffinity", "podAffinity", "podAntiAffinity", "tlsConfig", "authorization"}
     closed = 0
     for path, schema in nodes(SCHEMA):
         if schema.get("type") != "object" or path.rpartition(".")[2] in passed_through:
@@ -45,7 +47,7 @@ def test_every_object_of_the_schema_is_closed() -> None:
 
 
 def test_every_value_has_a_default_and_every_default_is_in_the_schema() -> None:
-    partly_given = {"podSecurityContext", "securityContext", "resources"}
+    partly_given = {"podSecurityContext", "securityContext", "resources", "startup", "readiness", "liveness"}
 
     def compare(schema: dict[str, Any], defaults: dict[str, Any], path: str) -> None:
         properties = resolve(schema)["properties"]
@@ -63,8 +65,36 @@ def test_every_value_has_a_default_and_every_default_is_in_the_schema() -> None:
     compare(SCHEMA, DEFAULTS, "")
 
 
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_what_is_said_of_the_values_is_generated(path: Path) -> None:
+    assert path.read_text() == files()[path], "run python -m tools.chart_values"
+
+
+def test_every_value_stands_in_the_readme_with_its_default() -> None:
+    lines = (CHART / "README.md").read_text().splitlines()
+    for path, _, default, _ in rows(SCHEMA, DEFAULTS):
+        (line,) = (line for line in lines if line.startswith(f"| `{path}` |"))
+        assert default in line
+
+
+def test_comments_are_found_above_keys_and_not_in_texts() -> None:
+    text = """# About a.
+# And more.
+a:
+  # Of b.
+  b: |
+    # a text
+    c: 1
+  c: 2
+# Apart.
+
+d: {e: 1}
+"""
+    assert comments(text) == {"a": "About a. And more.", "a.b": "Of b."}
+
+
 def test_the_values_files_of_the_tests_pass(chart: helm_python.Chart, values_files: dict[str, Any]) -> None:
-    assert len(values_files) >= 7
+    assert len(values_files) >= 12
     for values in values_files.values():
         chart.validate_schema(values)
 
@@ -85,6 +115,8 @@ def test_as_a_part_of_another_chart(chart: helm_python.Chart) -> None:
         {"leaderElection": {"leaseSeconds": 15}},
         {"metrics": {"serviceMonitor": {"enable": True}}},
         {"securityContext": {"readonlyRootFilesystem": True}},
+        {"scheduler": {"hostNetwork": True}},
+        {"crds": {"install": True}},
     ],
     ids=json.dumps,
 )
@@ -108,6 +140,10 @@ def test_an_unknown_value_is_refused(chart: helm_python.Chart, values: dict[str,
         ({"queue": {"ports": {"health": 80}}}, "minimum: got 80, want 1,?024"),
         ({"logLevel": "trace"}, "must be one of"),
         ({"image": {"digest": "abc"}}, "does not match pattern"),
+        ({"webhook": {"dnsPolicy": "None"}}, "must be one of"),
+        ({"scheduler": {"extraEnv": [{"value": "x"}]}}, "missing property 'name'"),
+        ({"scheduler": {"probes": {"liveness": {"periodSeconds": 0}}}}, "minimum: got 0, want 1"),
+        ({"networkPolicy": {"egress": {"apiServer": {"cidrs": ["10.0.0.1"]}}}}, "does not match pattern"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
@@ -121,6 +157,7 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
     [
         ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
         ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
+        ({"queue": {"serviceAccount": {"create": False}}}, "queue.serviceAccount.name must name it"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(

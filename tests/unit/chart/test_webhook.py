@@ -269,7 +269,7 @@ def test_a_url_takes_the_place_of_the_service(
         with pytest.raises(ssl.SSLCertVerificationError):
             shake_hands(server, pem(data, "ca.crt"), other)
     # Nothing inside of the cluster could reach it.
-    assert rendered.of("Pod") == []
+    assert "kbatch-webhook-test" not in rendered.names("Pod")
 
 
 LOOKUP = 'lookup "v1" "Secret" .Release.Namespace (include "kbatch.certificateSecret" .)'
@@ -394,7 +394,7 @@ def reviewer(render: Callable[..., Any], tmp_path: Path) -> Iterator[tuple[str, 
 
 def run_helm_test(default: Any, url: str, authority: Path, secret: str = SECRET) -> int:
     """Run the program of the `helm test` pod as it stands in the manifest, with other arguments."""
-    (pod,) = default.of("Pod")
+    pod = default.one("Pod", "kbatch-webhook-test")
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["python", "-c"]
     script, asked, trusted, known = container["args"]
@@ -419,7 +419,7 @@ def test_helm_test_passes_only_where_the_webhook_answers_and_allows(
 
 
 def test_helm_test_sees_only_the_authority_of_the_secret(default: Any) -> None:
-    (pod,) = default.of("Pod")
+    pod = default.one("Pod", "kbatch-webhook-test")
     volume, path = pod["spec"]["volumes"]
     assert path["secret"]["secretName"] == "kbatch-webhook-path"
     assert volume["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
@@ -477,6 +477,6 @@ def test_a_certificate_of_callers_is_asked_for_where_its_authority_is_given(
     mounts = {mount["mountPath"] for mount in given.container("webhook")["volumeMounts"]}
     assert "/etc/kbatch/client-authority" in mounts
     # The pod of `helm test` has no such certificate.
-    assert given.of("Pod") == []
+    assert "kbatch-webhook-test" not in given.names("Pod")
     anybody = render({"webhook": {"clientCertificates": {"authority": "PEM\n"}}}).container("webhook")["args"]
     assert not [one for one in anybody if one.startswith("--client-names")]

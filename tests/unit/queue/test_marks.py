@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbatch.api.names import QUOTA_LABEL
-from kbatch.api.objects import Metadata, Namespace, ResourceQuota
+from kbatch.api.objects import Metadata, Namespace, ResourceQuota, ResourceQuotaSpec
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.metrics import ReconcileMetrics
@@ -24,8 +24,9 @@ def namespace(name: str, mark: str | None = None) -> Upsert:
     return Upsert(Namespace(metadata=Metadata(name=name, labels=labels)))
 
 
-def quota(where: str, name: str = "q") -> Upsert:
-    return Upsert(ResourceQuota(metadata=Metadata(name=name, namespace=where)))
+def quota(where: str, name: str = "q", hard: dict[str, str | int | float] | None = None) -> Upsert:
+    limits = ResourceQuotaSpec(hard=hard or {"pods": 10})
+    return Upsert(ResourceQuota(metadata=Metadata(name=name, namespace=where), spec=limits))
 
 
 def no_quota(where: str, name: str = "q") -> Delete:
@@ -126,3 +127,19 @@ async def test_a_namespace_that_is_gone_is_forgotten(rig: Rig) -> None:
     rig.see(namespace("a"), Delete(Namespace, "", "a"), quota("a"))
     assert await rig.marks.look_at("a")
     assert rig.api.writes == []
+
+
+async def test_a_quota_that_only_counts_other_objects_marks_nothing(rig: Rig) -> None:
+    """One that limits the number of PodGroups stands in many namespaces: pods there must not be reviewed for it."""
+    groups: dict[str, str | int | float] = {
+        "count/podgroups.scheduling.incubator.k8s.io": "5000",
+        "requests.storage": "1Ti",
+    }
+    rig.see(namespace("a"), namespace("b"), namespace("c"))
+    rig.see(quota("a", hard=groups), quota("b", hard={"count/pods": 5}), quota("c", hard={"limits.memory": "1Gi"}))
+    assert sorted(await rig.writes(2)) == [("b", "true"), ("c", "true")]
+    # It may come to limit pods, and cease to.
+    rig.see(quota("a", hard=groups | {"requests.nvidia.com/gpu": 8}))
+    assert (await rig.writes(3))[2:] == [("a", "true")]
+    rig.see(quota("a", hard=groups))
+    assert (await rig.writes(4))[3:] == [("a", None)]
