@@ -51,15 +51,17 @@ class Release:
         scaled["webhook"]["url"] = f"https://{LOOPBACK}:{port}"
         return {"bindAddress": LOOPBACK, **scaled}
 
-    def install(self, arguments: Sequence[str] = ()) -> None:
-        """Install or upgrade the chart of the checkout; `arguments` go to Helm, for example `--set logLevel=debug`."""
+    def install(self, arguments: Sequence[str] = (), *, chart: Path | None = None) -> None:
+        """Install or upgrade a chart, else the checkout's; `arguments` go to Helm, for example `--set logLevel=debug`.
+
+        CRDs that were applied without Helm become the release's, as do those from a chart's folder crds.
+        """
         self.folder.assign(Assignment(str(self.kubeconfig), NAMESPACE, RELEASE))
         values = self.folder.root / "values.json"
         values.write_text(json.dumps(self.values(), indent=2), encoding="utf-8")
-        chart = checkout() / "charts" / "kbatch"
         self.helm(
-            "upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, "--create-namespace",
-            "--values", str(values), *arguments,
+            "upgrade", "--install", RELEASE, str(chart or checkout() / "charts" / "kbatch"), "--namespace", NAMESPACE,
+            "--create-namespace", "--take-ownership", "--values", str(values), *arguments,
         )  # fmt: skip
 
     def installed(self) -> bool:
