@@ -68,6 +68,7 @@ class ProcessSettings:
     log_level: str = flag("info", "least severe log lines that are written", choices=LEVELS)
     log_format: str = flag("json", "one JSON object a line, or text for a terminal", choices=FORMATS)
     scheduler_name: str = flag("kube-batch", "spec.schedulerName of the pods that kbatch schedules")
+    namespaces: str = flag("", "the namespaces whose groups, Jobs and pods are looked after, with commas; empty: all")
     kubeconfig: str = flag("", "kubeconfig file; otherwise KUBECONFIG, the pod's ServiceAccount, ~/.kube/config")
 
 

@@ -75,6 +75,7 @@ class Controller:
         patience: how long changes of a status are gathered; by default not at all.
         give_up_after: seconds after which a group whose pods all ended counts as given up by controllers that are no
             Jobs.
+        within: whether a namespace is looked after.
         now: the time for conditions.
     """
 
@@ -90,6 +91,7 @@ class Controller:
         object_kinds: Mapping[tuple[str, str], AnyKind] | None = None,
         patience: Patience | None = None,
         give_up_after: float = GIVE_UP_SECONDS,
+        within: Callable[[str], bool] = lambda _: True,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.world = World(scheduler_name)
@@ -107,6 +109,7 @@ class Controller:
         self._ended = Ended(api)
         self._keeps_finished = True
         """Whether the API server keeps `status.finished`: one with the CRDs of an older release drops it."""
+        self._within = within
         metrics.backlog.set_function(lambda: len(self.queue))
 
     # --- what happened ------------------------------------------------------------------------------------------------
@@ -117,7 +120,9 @@ class Controller:
             self.hint(event)
 
     def hint(self, event: Event) -> None:
-        """Take in one event and want work on what it touches."""
+        """Take in one event and want work on what it touches; of namespaces that are not looked after, none."""
+        if not self._within(event.obj.metadata.namespace if isinstance(event, Upsert) else event.namespace):
+            return
         if isinstance(event, Upsert):
             if isinstance(event.obj, Pod):
                 self._members.heard(key_of(event.obj.metadata.namespace, event.obj.metadata.name), gone=False)

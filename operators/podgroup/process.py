@@ -19,6 +19,7 @@ from kbatch.process.measured import counts_of
 from kbatch.process.operator import Ground, Operator, serve_operator
 from kbatch.process.run import ProcessError, Runtime
 from kbatch.process.run import main as run_process
+from kbatch.process.scope import Scope
 from kbatch.process.settings import LeaderSettings, flag
 from operators.podgroup.controller import Controller
 from operators.podgroup.handlers import make_registry
@@ -71,6 +72,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         object_kinds=object_kinds,
         patience=Patience(Delays()),
         give_up_after=settings.give_up_after,
+        within=Scope(settings.namespaces, settings.scheduler_name).holds,
     )
     JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.world.missed)))
 

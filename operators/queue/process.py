@@ -19,6 +19,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.process.operator import Ground, Operator, serve_operator
 from kbatch.process.run import Runtime
 from kbatch.process.run import main as run_process
+from kbatch.process.scope import Scope
 from kbatch.process.settings import LeaderSettings, flag
 from operators.queue.access import AccessTable
 from operators.queue.controller import Controller
@@ -95,7 +96,7 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
             *(Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS, NAMESPACES)),
             *([Informer(ground.client, RESOURCEQUOTAS)] if marks is not None else []),
         ],
-        receive=receive,
+        receive=Scope(settings.namespaces, settings.scheduler_name).over(receive),
         work=work,
         first=ensure_default,
     )

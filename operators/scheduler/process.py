@@ -56,6 +56,7 @@ from kbatch.process.measured import Attempts, Measured, counts_of
 from kbatch.process.preflight import Preflight
 from kbatch.process.run import ProcessError, Runtime, before_stop, while_leading
 from kbatch.process.run import main as run_process
+from kbatch.process.scope import Scope
 from kbatch.process.settings import LeaderSettings, flag
 from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
@@ -194,7 +195,8 @@ class _Assembly:
         self.cache = Cache(self.log.model)
         self.left_out = LeftOut(self.recorder, KINDS, self.cache.unreadable.get)
         self.cache.report_unreadable = self.left_out.note
-        self.feed = Feed([Informer(client, kind) for kind in KINDS], self.cache.receive, WatchMetrics(runtime.registry))
+        receive = Scope(settings.namespaces, settings.scheduler_name).over(self.cache.receive)
+        self.feed = Feed([Informer(client, kind) for kind in KINDS], receive, WatchMetrics(runtime.registry))
         self.preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=KINDS)
         self.configuration = ConfigurationFile(
             Path(settings.scheduler_conf), metrics=self.metrics, refused=self.refused

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import sysconfig
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
 from kbatch.localcluster.programs import Programs
 from kbatch.localcluster.release import NAMESPACE, RELEASE, Release
+from tests.e2e.versions import commands_of
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.long]
 
@@ -47,26 +45,6 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def interpreter(code: Path, folder: Path) -> Path:
-    """A Python beside which stand the commands of a version: its code, with the packages of this environment."""
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages, commands = folder / "lib" / name / "site-packages", folder / "bin"
-    packages.mkdir(parents=True)
-    commands.mkdir()
-    (folder / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\n")
-    # The first folder that has a package wins; files like this one in the second are not read.
-    (packages / "version.pth").write_text(f"{code}\n{sysconfig.get_path('purelib')}\n")
-    python = commands / "python"
-    python.symlink_to(Path(sys.executable).resolve())
-    for command, where in tomllib.loads((code / "pyproject.toml").read_text())["project"]["scripts"].items():
-        module, function = where.split(":")
-        (commands / command).write_text(
-            f"#!{python}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-        )
-        (commands / command).chmod(0o755)
-    return python
-
-
 @dataclass(frozen=True)
 class Site:
     """A cluster of two nodes of 32 cores, with whichever version is at work."""
@@ -78,9 +56,7 @@ class Site:
     @contextmanager
     def running(self, code: Path) -> Iterator[None]:
         """The processes of a version, ready; all ended with the context, so that no two versions overlap."""
-        with pytest.MonkeyPatch.context() as patch:
-            python = self.folder / code.name / "bin" / "python"
-            patch.setattr(sys, "executable", str(python if python.exists() else interpreter(code, python.parents[1])))
+        with commands_of(code, self.folder / code.name):
             self.release.start()
         try:
             self.release.wait_ready()
@@ -264,14 +240,18 @@ def test_the_crds_and_what_is_in_them_outlive_the_release(site: Site) -> None:
     assert wait_until(lambda: _posted(site, GROUPS, group("kept", 1)), TIMEOUT, every=0.2)
     site.release.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
     assert site.get(f"{GROUPS}/kept")["spec"]["minMember"] == 1
-    # A release of the same name finds them as its own; one of another name is told whose they are.
-    site.release.helm(
-        "install", RELEASE, str(ROOT / "charts" / "kbatch"), "--namespace", NAMESPACE, "--set", "webhook.replicas=0"
-    )
+    # A release of the same name finds them as its own; another one is told that there is one, whatever its flags.
+    chart = str(ROOT / "charts" / "kbatch")
+    site.release.helm("install", RELEASE, chart, "--namespace", NAMESPACE)
+    for flags in ([], ["--take-ownership"], ["--set", "crds.enabled=false"], ["--set", "fullnameOverride=second"]):
+        for name, namespace in (("second", NAMESPACE), (RELEASE, "second")):
+            with pytest.raises(ChartError, match=f"as release {RELEASE} in namespace {NAMESPACE}: a cluster has one"):
+                site.release.helm("install", name, chart, "--namespace", namespace, "--create-namespace", *flags)
+    site.release.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+    # Of what is left the CRDs alone are somebody's.
     with pytest.raises(ChartError, match="invalid ownership metadata"):
-        site.release.helm(
-            "install", "second", str(ROOT / "charts" / "kbatch"), "--namespace", "second", "--create-namespace"
-        )
+        site.release.helm("install", "second", chart, "--namespace", NAMESPACE)
+    site.release.helm("install", "second", chart, "--namespace", NAMESPACE, "--take-ownership")
 
 
 def _posted(site: Site, path: str, body: dict[str, Any]) -> bool:

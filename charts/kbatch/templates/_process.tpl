@@ -76,6 +76,9 @@ spec:
             - --log-level={{ $root.Values.logLevel }}
             - --log-format={{ $root.Values.logFormat }}
             - --scheduler-name={{ $root.Values.schedulerName }}
+            {{- if $root.Values.namespaces }}
+            - --namespaces={{ join "," $root.Values.namespaces }}
+            {{- end }}
             {{- range .args }}
             - {{ . | quote }}
             {{- end }}

@@ -174,3 +174,47 @@ def test_rights_may_be_somebody_elses_business(render: Callable[..., Any]) -> No
     kinds = {item["kind"] for item in rendered.objects}
     assert kinds.isdisjoint({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
     assert "ServiceAccount" in kinds
+
+
+NOT_IN_NAMESPACES = {
+    "queues.scheduling.incubator.k8s.io",
+    "queues/status.scheduling.incubator.k8s.io",
+    "events.events.k8s.io",
+}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_with_a_list_of_namespaces_what_is_changed_there_is_a_matter_of_roles(
+    render: Callable[..., Any], component: str
+) -> None:
+    rendered = render({"namespaces": ["a", "b"]})
+    everywhere = set(rights(rendered.one("ClusterRole", f"kbatch-{component}")["rules"]))
+    writes = {right for right in everywhere if right[1] not in {"get", "list", "watch"}}
+    assert {what for what, _ in writes} <= NOT_IN_NAMESPACES
+    name = f"kbatch-{component}-managed"
+    roles = [role for role in rendered.of("Role") if role["metadata"]["name"] == name]
+    bindings = [one for one in rendered.of("RoleBinding") if one["metadata"]["name"] == name]
+    if component == "webhook":
+        assert roles == bindings == []
+        return
+    assert [role["metadata"]["namespace"] for role in roles] == ["a", "b"]
+    assert [one["metadata"]["namespace"] for one in bindings] == ["a", "b"]
+    for role, binding in zip(roles, bindings, strict=True):
+        # Together no more and no less than without a list.
+        assert everywhere | set(rights(role["rules"])) == table(component, "everywhere")
+        assert binding["roleRef"]["name"] == name
+        assert binding["subjects"][0]["name"] == f"kbatch-{component}"
+
+
+def test_a_list_of_namespaces_reaches_the_processes_and_the_webhooks(render: Callable[..., Any], default: Any) -> None:
+    rendered = render({"namespaces": ["a", "b"], "podGroupQuota": {"namespaces": ["b", "c"]}})
+    for component in COMPONENTS:
+        assert "--namespaces=a,b" in rendered.container(component)["args"]
+        assert not [one for one in default.container(component)["args"] if one.startswith("--namespaces")]
+    for entry in rendered.one("MutatingWebhookConfiguration", "kbatch-webhook")["webhooks"]:
+        within = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
+        assert entry["namespaceSelector"]["matchExpressions"][0] == within
+    limited = [
+        one["metadata"]["namespace"] for one in rendered.of("ResourceQuota") if "podgroups" in one["metadata"]["name"]
+    ]
+    assert limited == ["a", "b", "c"]

@@ -124,6 +124,12 @@ namespaceSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   matchExpressions:
+    {{- with .root.Values.namespaces }}
+    - key: kubernetes.io/metadata.name
+      operator: In
+      values:
+        {{- toYaml . | nindent 8 }}
+    {{- end }}
     - key: kubernetes.io/metadata.name
       operator: NotIn
       values:
