@@ -3,11 +3,13 @@
 #
 #   docker build -t kbatch-operators:0.1.0 .
 
-ARG PYTHON=3.11
+# A release gives both with the digests that the tags had when it was built.
+ARG UV_IMAGE=ghcr.io/astral-sh/uv:0.13.8
+ARG PYTHON_IMAGE=python:3.11-slim
 
-FROM ghcr.io/astral-sh/uv:0.13.8 AS uv
+FROM ${UV_IMAGE} AS uv
 
-FROM python:${PYTHON}-slim AS build
+FROM ${PYTHON_IMAGE} AS build
 COPY --from=uv /uv /usr/local/bin/uv
 # The environment is made where it will stand, as its scripts name their interpreter by its full path.
 ENV UV_PROJECT_ENVIRONMENT=/opt/kbatch \
@@ -24,7 +26,7 @@ COPY operators operators
 COPY webhooks webhooks
 RUN uv sync --locked --no-dev --no-editable
 
-FROM python:${PYTHON}-slim
+FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="kbatch" \
       org.opencontainers.image.description="A batch scheduler for Kubernetes" \
       org.opencontainers.image.licenses="Apache-2.0"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import pytest
 import yaml
 
 from kbatch.localcluster.programs import KUBERNETES_VERSION
+from tools.release_chart import prepare
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -82,8 +86,9 @@ def test_it_runs_as_a_number_that_the_chart_agrees_with(default: Any) -> None:
 def test_uv_and_python_are_those_of_the_checkout() -> None:
     wanted = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert wanted
-    assert f"FROM ghcr.io/astral-sh/uv:{wanted[1]} AS uv" in DOCKERFILE
-    assert "ARG PYTHON=3.11" in DOCKERFILE
+    assert f"ARG UV_IMAGE=ghcr.io/astral-sh/uv:{wanted[1]}\n" in DOCKERFILE
+    assert "ARG PYTHON_IMAGE=python:3.11-slim\n" in DOCKERFILE
+    assert {rest.split()[0] for word, rest in instructions() if word == "FROM"} == {"${UV_IMAGE}", "${PYTHON_IMAGE}"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -99,7 +104,9 @@ def test_workflows_have_few_rights_and_pinned_actions(path: Path) -> None:
         assert job["timeout-minutes"] <= 60
         for step in job["steps"]:
             if "uses" in step:
-                assert re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", step["uses"]), step["uses"]
+                # By the commit, which cannot be moved; the version stands beside it.
+                assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+                assert re.search(rf"{step['uses']} # v\d+\.\d+\.\d+\n", path.read_text()), step["uses"]
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"] == {"persist-credentials": False}
             # What others may choose (titles, branches) must never become part of a script.
@@ -143,6 +150,52 @@ def test_a_release_is_refused_where_the_versions_differ() -> None:
 def test_only_what_passed_the_tests_is_published() -> None:
     by_name = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
     jobs = by_name["release"]["jobs"]
-    assert jobs["publish"]["needs"] == "test"
+    assert set(jobs["build"]["needs"]) == {"test", "kind", "version"}
+    assert "build" in jobs["publish"]["needs"]
     assert jobs["test"] == {"uses": "./.github/workflows/ci.yml"}
-    assert "workflow_call" in by_name["ci"][True]
+    assert jobs["kind"] == {"uses": "./.github/workflows/e2e-kind.yml"}
+    for called in ("ci", "e2e-kind"):
+        assert "workflow_call" in by_name[called][True]
+        # Both are called by one run: neither may end the other, or the run of a push.
+        assert "${{ github.workflow }}" in by_name[called]["concurrency"]["group"]
+        assert not by_name[called]["concurrency"]["group"].startswith("${{")
+
+
+def steps(job: dict[str, Any]) -> str:
+    return "\n".join(step.get("run", "") for step in job["steps"])
+
+
+def test_a_release_is_for_both_architectures_scanned_described_and_signed() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    architectures = [one["architecture"] for one in jobs["build"]["strategy"]["matrix"]["include"]]
+    build, publish = steps(jobs["build"]), steps(jobs["publish"])
+    assert architectures == ["amd64", "arm64"]
+    assert build.index("grype") < build.index("docker login") < build.index("--push")
+    assert {"--sbom=true", "--provenance=mode=max"} <= set(build.split())
+    for architecture in architectures:
+        assert f'"$image:$VERSION-{architecture}"' in publish
+    # By digest: what a tag means may change between two commands.
+    assert 'cosign" sign --yes --recursive "$image@$digest"' in publish
+    assert 'cosign" sign --yes "$REGISTRY/charts/kbatch@' in publish
+    assert jobs["publish"]["permissions"]["id-token"] == "write"
+    assert all("id-token" not in job.get("permissions", {}) for name, job in jobs.items() if name != "publish")
+    for tool in re.findall(r"go install (\S+)", build + publish):
+        assert re.fullmatch(r"[\w./-]+@v\d+\.\d+\.\d+", tool), tool
+
+
+def test_the_chart_of_a_release_names_the_image_by_its_digest(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "charts" / "kbatch", tmp_path / "chart")
+    digest, image = "sha256:" + "0123456789abcdef" * 4, "ghcr.io/someone/kbatch-operators"
+    prepare(tmp_path / "chart", image, digest, "https://example.org/kbatch")
+    with helm_python.Chart.load(tmp_path / "chart") as chart:
+        assert chart.metadata["home"] == "https://example.org/kbatch"
+        assert chart.metadata["sources"] == ["https://example.org/kbatch"]
+        assert f"image: {image}@{digest}" in chart.metadata["annotations"]["artifacthub.io/images"]
+        options = json.dumps({"name": "kbatch", "namespace": "n", "is_install": True})
+        rendered = helm_python._native.call_string("helm_render", chart._raw(), "{}", options)
+    images = set(re.findall(r'image: \\"(.+?)\\"', rendered))
+    assert images == {f"{image}@{digest}"}
+    with pytest.raises(ValueError, match="should stand once"):
+        prepare(tmp_path / "chart", image, digest, "https://example.org/kbatch")
+    with pytest.raises(ValueError, match="no digest"):
+        prepare(ROOT / "charts" / "kbatch", image, "latest", "https://example.org/kbatch")
