@@ -1,0 +1,228 @@
+"""What goes on and what does not while one of the processes is away; and a backup of what users wrote, restored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbatch.localcluster.api import Api
+from kbatch.localcluster.cluster import Cluster
+from kbatch.localcluster.errors import ApiError
+from kbatch.localcluster.nodes import ensure_nodes
+from kbatch.localcluster.processes import wait_until
+from kbatch.localcluster.programs import Programs
+from kbatch.localcluster.release import NAMESPACE, Release
+from tests.e2e.versions import commands_of
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.long]
+
+ROOT = Path(__file__).resolve().parents[2]
+API = "/apis/scheduling.incubator.k8s.io/v1alpha1"
+GROUPS, QUEUES = f"{API}/namespaces/default/podgroups", f"{API}/queues"
+JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TIMEOUT = 60.0
+CONTAINER = {"name": "m", "image": "busybox", "resources": {"requests": {"cpu": "100m"}}}
+KIND = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "PodGroup"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster of one node with kbatch at work."""
+
+    release: Release
+    api: Api
+
+    @contextmanager
+    def without(self, component: str) -> Iterator[None]:
+        """One process is away: its Deployment is deleted, and comes back at the end with all it needs."""
+        self.api.request("DELETE", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/kbatch-{component}")
+        assert wait_until(lambda: component not in self.release.states(), TIMEOUT, every=0.1)
+        try:
+            yield
+        finally:
+            self.release.install()
+            self.release.wait_ready()
+
+    def group(self, name: str, **spec: Any) -> None:
+        self.api.post(GROUPS, KIND | {"metadata": {"name": name}, "spec": {"minMember": 2, **spec}})
+
+    def gang(self, name: str, **spec: Any) -> None:
+        """Two plain pods and their group."""
+        self.group(name, **spec)
+        for number in range(2):
+            metadata = {"name": f"{name}-{number}", "annotations": {"scheduling.k8s.io/group-name": name}}
+            spec = {"schedulerName": "kube-batch", "containers": [CONTAINER]}
+            self.api.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def job(self, name: str, *, label: bool = False) -> dict[str, Any]:
+        """A Job of two pods, of a group of its name or in the queue by its label; as the API server took it."""
+        annotations = {} if label else {"scheduling.k8s.io/group-name": name}
+        template = {
+            "metadata": {"annotations": annotations},
+            "spec": {"schedulerName": "kube-batch", "restartPolicy": "Never", "containers": [CONTAINER]},
+        }
+        metadata = {"name": name, "labels": {"kbatch.dev/queue": "default"} if label else {}}
+        spec = {"parallelism": 2, "completions": 2, "template": template}
+        made: dict[str, Any] = self.api.post(
+            JOBS, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        )
+        return made
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What stands in a group's status; empty where there is no such group."""
+        try:
+            status: dict[str, Any] = self.api.get(f"{GROUPS}/{name}").get("status", {})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return {}
+        return status
+
+    def phase(self, name: str) -> str:
+        return str(self.status(name).get("phase", ""))
+
+    def conditions(self, name: str) -> dict[str, str]:
+        return {one["type"]: one["status"] for one in self.status(name).get("conditions", [])}
+
+    def bound(self, prefix: str) -> int:
+        pods = self.api.get(PODS)["items"]
+        return sum(1 for pod in pods if pod["metadata"]["name"].startswith(prefix) and pod["spec"].get("nodeName"))
+
+    def soon(self, what: Callable[[], bool], name: str) -> None:
+        assert wait_until(what, TIMEOUT, every=0.1), self.api.get(f"{GROUPS}/{name}")
+
+    def runs(self, *names: str) -> None:
+        for name in names:
+            self.soon(lambda: self.phase(name) == "Running", name)  # noqa: B023
+
+
+@pytest.fixture(scope="module")
+def site(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    cluster = Cluster(f"absence-{os.getpid()}")
+    with cluster.locked():
+        cluster.start(programs)
+    release = Release(cluster.kubeconfig, cluster.host_folder, programs)
+    try:
+        with Api(cluster.kubeconfig) as api:
+            ensure_nodes(api, 1)
+            release.install()
+            with commands_of(ROOT, tmp_path_factory.mktemp("code")):
+                release.start()
+            release.wait_ready()
+            site = Site(release, api)
+            site.gang("always")
+            site.runs("always")
+            yield site
+    finally:
+        with cluster.locked():
+            cluster.remove()
+
+
+def test_without_a_scheduler_nothing_starts_and_nothing_ends(site: Site) -> None:
+    with site.without("scheduler"):
+        site.gang("s-plain")
+        site.group("s-job")
+        assert site.job("s-job")["spec"]["suspend"] is True  # the webhook holds it
+        # The operator counts; nobody lets the groups in, and no reason is told.
+        site.soon(lambda: site.status("s-plain").get("pending") == 2, "s-plain")
+        assert site.phase("s-plain") == "Pending"
+        assert not {"Enqueued", "Scheduled"} & site.conditions("s-plain").keys()
+        assert site.bound("s-") == 0
+        assert site.phase("always") == "Running"
+    site.runs("s-plain", "s-job")
+
+
+def test_without_the_podgroup_operator_pods_start_and_nobody_says_so(site: Site) -> None:
+    with site.without("podgroup"):
+        site.gang("p-plain")
+        site.soon(lambda: site.bound("p-plain") == 2, "p-plain")
+        site.soon(lambda: site.conditions("p-plain").get("Scheduled") == "True", "p-plain")
+        assert site.phase("p-plain") == ""
+        # Jobs stay held and templates make no pods, though both are let in.
+        site.group("p-job")
+        site.job("p-job")
+        role = {"name": "w", "minMember": 2, "template": {"spec": {"containers": [CONTAINER]}}}
+        site.group("p-made", subGroups=[role])
+        for name in ("p-job", "p-made"):
+            site.soon(lambda: site.conditions(name).get("Enqueued") == "True", name)  # noqa: B023
+        assert site.api.get(f"{JOBS}/p-job")["spec"]["suspend"] is True
+        assert site.bound("p-job") == site.bound("p-made") == 0
+        # A Job by its label alone waits for the group that the operator makes for it.
+        site.job("p-label", label=True)
+        with pytest.raises(ApiError, match="not found"):
+            site.api.get(f"{GROUPS}/p-label")
+    site.runs("p-plain", "p-job", "p-made", "p-label")
+
+
+def test_without_the_queue_operator_only_the_report_stands_still(site: Site) -> None:
+    def running() -> int:
+        return int(site.api.get(f"{QUEUES}/default")["status"].get("running", 0))
+
+    with site.without("queue"):
+        before = running()
+        site.gang("q-plain")
+        site.runs("q-plain")
+        assert running() == before
+        site.api.post(QUEUES, KIND | {"kind": "Queue", "metadata": {"name": "q-new"}, "spec": {}})
+        site.gang("q-other", queue="q-new")
+        site.runs("q-other")
+        assert "status" not in site.api.get(f"{QUEUES}/q-new")
+    site.soon(lambda: running() > before and "status" in site.api.get(f"{QUEUES}/q-new"), "q-other")
+
+
+def test_without_a_webhook_jobs_in_queues_are_refused_and_others_are_not_held(site: Site) -> None:
+    with site.without("webhook"):
+        with pytest.raises(ApiError, match=r"queued-job-suspension\.kbatch\.dev"):
+            site.job("w-label", label=True)
+        site.group("w-job")
+        assert not site.job("w-job")["spec"].get("suspend")
+        site.runs("w-job")  # its pods came at once, and waited for their group as plain pods do
+        site.gang("w-plain")
+        site.runs("w-plain")
+    assert site.job("w-label", label=True)["spec"]["suspend"] is True
+    site.runs("w-label")
+
+
+def test_a_backup_of_queues_and_groups_brings_them_back_beside_their_pods(site: Site) -> None:
+    """All CRDs are deleted, and with them whatever users had written; the pods run on."""
+    site.gang("b-runs")
+    site.runs("b-runs")
+    kept = [*site.api.get(QUEUES)["items"], *site.api.get(GROUPS)["items"]]
+    groups = {one["metadata"]["name"] for one in kept if one["kind"] == "PodGroup" or "minMember" in one["spec"]}
+    pods = {pod["metadata"]["uid"] for pod in site.api.get(PODS)["items"] if pod["metadata"]["name"].startswith("b-")}
+    for name in ("podgroups", "queues"):
+        site.api.request("DELETE", f"{CRDS}/{name}.scheduling.incubator.k8s.io")
+
+    def gone() -> bool:
+        return not [crd for crd in site.api.get(CRDS)["items"] if "incubator" in crd["metadata"]["name"]]
+
+    assert wait_until(gone, TIMEOUT, every=0.2)
+    site.release.install()
+    for one in kept:
+        made = {
+            "apiVersion": KIND["apiVersion"], "kind": "PodGroup" if "minMember" in one["spec"] else "Queue",
+            "metadata": {key: one["metadata"].get(key) for key in ("name", "labels", "annotations")},
+            "spec": one["spec"],
+        }  # fmt: skip
+
+        def posted(made: dict[str, Any] = made) -> bool:
+            try:
+                site.api.post(GROUPS if made["kind"] == "PodGroup" else QUEUES, made)
+            except ApiError as error:
+                return error.status == 409  # the operator was quicker with the default queue
+            return True
+
+        assert wait_until(posted, TIMEOUT, every=0.2), made
+    site.runs("b-runs", "always")
+    assert {one["metadata"]["name"] for one in site.api.get(GROUPS)["items"]} >= groups
+    after = {pod["metadata"]["uid"] for pod in site.api.get(PODS)["items"] if pod["metadata"]["name"].startswith("b-")}
+    assert after == pods
+    site.gang("b-new")
+    site.runs("b-new")
