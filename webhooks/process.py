@@ -42,20 +42,24 @@ class WebhookSettings(ProcessSettings):
 
     port: int = flag(9443, "port of the reviews, over TLS; 0 for a free one")
     certificates: str = flag("/etc/kbatch/certificates", "folder with tls.crt and tls.key")
-    path_secret: str = flag("", "file with the secret of which the paths are made; empty: anybody may ask for reviews")
-    client_authority: str = flag("", "file with the authority of the certificates that callers present; empty: none")
-    client_names: str = flag("", "the common names in them that are let in, with commas between; empty: any")
-    default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups that name none")
-    quota_policy: str = flag(
-        QUEUE, "groups over the quota of their namespace wait (Queue) or are refused (Reject)", choices=QUOTA_POLICIES
+    path_secret: str = flag(
+        "", "file with the secret from which the URL paths are made; if empty: anybody may send reviews"
     )
-    ledger_namespace: str = flag("kbatch-system", "where the policy Reject keeps what it granted")
+    client_authority: str = flag("", "file with the authority of client certificates; if empty: none are asked for")
+    client_names: str = flag("", "accepted common names of client certificates, separated by commas; if empty: any")
+    default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups that name none")
+    quota_policy: str = flag(
+        QUEUE,
+        "whether groups over the quota of their namespace wait in the queue or are rejected",
+        choices=QUOTA_POLICIES,
+    )
+    ledger_namespace: str = flag("kbatch-system", "namespace in which the quota policy Reject keeps its ledgers")
     reservations: str = flag(
         REFUSE,
-        "pods that would use what groups in queue were promised of a quota are refused, wait at a gate, or pass (Off)",
+        "whether pods that would use quota promised to groups in queue are refused, gated, or let pass",
         choices=RESERVATION_POLICIES,
     )
-    gate_pods: bool = flag(default=False, text="pods of a group that is not in queue get a scheduling gate")
+    gate_pods: bool = flag(default=False, text="add a scheduling gate to pods of groups that are not in queue")
 
 
 def main() -> NoReturn:

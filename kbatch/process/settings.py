@@ -62,14 +62,16 @@ def flag(default: Any, text: str, *, choices: Sequence[str] = ()) -> Any:
 class ProcessSettings:
     """What every process understands. A port of 0 means any free one."""
 
-    bind_address: str = flag("127.0.0.1", "address of the health and metrics endpoints")
+    bind_address: str = flag("127.0.0.1", "address on which the health and metrics endpoints listen")
     health_port: int = flag(8080, "port of /healthz and /readyz; 0 for a free one")
     metrics_port: int = flag(9090, "port of /metrics; 0 for a free one")
-    log_level: str = flag("info", "least severe log lines that are written", choices=LEVELS)
-    log_format: str = flag("json", "one JSON object a line, or text for a terminal", choices=FORMATS)
+    log_level: str = flag("info", "lowest level of the log lines that are written", choices=LEVELS)
+    log_format: str = flag(
+        "json", "format of log lines: one JSON object a line, or text for a terminal", choices=FORMATS
+    )
     scheduler_name: str = flag("kube-batch", "spec.schedulerName of the pods that kbatch schedules")
-    namespaces: str = flag("", "the namespaces whose groups, Jobs and pods are looked after, with commas; empty: all")
-    kubeconfig: str = flag("", "kubeconfig file; otherwise KUBECONFIG, the pod's ServiceAccount, ~/.kube/config")
+    namespaces: str = flag("", "namespaces whose groups, Jobs and pods are managed, with commas; empty: all")
+    kubeconfig: str = flag("", "kubeconfig file; if empty: KUBECONFIG, the pod's ServiceAccount, or ~/.kube/config")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,11 +79,11 @@ class LeaderSettings(ProcessSettings):
     """What a process understands of which at most one is active."""
 
     leader_elect: bool = flag(default=True, text="act only while holding the Lease")
-    lease_namespace: str = flag("", "namespace of the Lease; otherwise the pod's own, else kbatch-system")
-    lease_name: str = flag("", "name of the Lease; otherwise kbatch-<process>")
-    identity: str = flag("", "who holds the Lease; otherwise the host's name and the process id")
-    lease_duration: float = flag(12.0, "how long a Lease counts without being renewed")
-    renew_deadline: float = flag(8.0, "a leader that could not renew for so long gives up")
+    lease_namespace: str = flag("", "namespace of the Lease; if empty: the pod's own, or kbatch-system")
+    lease_name: str = flag("", "name of the Lease; if empty: kbatch- and the process's name")
+    identity: str = flag("", "name of this holder of the Lease; if empty: the host's name and the process id")
+    lease_duration: float = flag(12.0, "how long a Lease is valid without renewal")
+    renew_deadline: float = flag(8.0, "how long a leader tries to renew the Lease before it gives up leadership")
     retry_period: float = flag(2.0, "time between two attempts to get or renew the Lease")
 
     def resolved_lease_namespace(self) -> str:
@@ -147,7 +149,7 @@ def parse_or_exit(settings: type[SettingsT], *, prog: str, argv: Sequence[str] |
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, kind: type, field: dataclasses.Field[Any]) -> None:
     spelled = "--" + name.replace("_", "-")
-    text = f"{field.metadata['help']} (default: {_shown(field.default)}; {ENVIRONMENT_PREFIX}{name.upper()})"
+    text = f"{field.metadata['help']} (default: {default_text(field.default)}; {ENVIRONMENT_PREFIX}{name.upper()})"
     if kind is bool:
         parser.add_argument(spelled, dest=name, action=argparse.BooleanOptionalAction, help=text.replace("%", "%%"))
         return
@@ -195,7 +197,8 @@ def _unknown(argument: str, fields: Mapping[str, dataclasses.Field[Any]]) -> str
     return f"unknown flag {given}" + (f"; the nearest known one is {near[0]}" if near else " (see --help)")
 
 
-def _shown(default: Any) -> str:
+def default_text(default: Any) -> str:
+    """A flag's default as `--help` shows it: durations in seconds, booleans in lower case."""
     if isinstance(default, float):
         return f"{default:g}s"
     return str(default).lower() if isinstance(default, bool) else repr(default) if default == "" else str(default)

@@ -33,14 +33,18 @@ _log = logging.getLogger(__name__)
 class PodGroupSettings(LeaderSettings):
     """The podgroup operator: keeps the phase, the counters and the end of each PodGroup."""
 
-    resync_period: float = flag(300.0, "each PodGroup is looked at again this often, though nothing was heard of it")
-    workers: int = flag(16, "PodGroups worked on at one time")
+    resync_period: float = flag(300.0, "time between two full comparisons of all PodGroups")
+    workers: int = flag(16, "PodGroups that are reconciled at the same time")
     object_kinds: str = flag(
-        "", "kinds that groups may have besides pods: v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
+        "", "kinds allowed in spec.objects, such as v1/Service=services,networking.k8s.io/v1/Ingress=ingresses"
     )
-    member_backoff: float = flag(10.0, "until a member that failed is made again from its template; doubles each time")
-    give_up_after: float = flag(300.0, "a group fails whose pods ended and whose controller, no Job, made none since")
-    lift_gates: bool = flag(default=True, text="pods of groups in queue lose the scheduling gate kbatch.dev/in-queue")
+    member_backoff: float = flag(10.0, "time until a failed member is made again from its template; doubles each time")
+    lift_gates: bool = flag(
+        default=True, text="remove the scheduling gate kbatch.dev/in-queue from pods of groups in queue"
+    )
+    give_up_after: float = flag(
+        300.0, "time until a group fails whose pods ended and whose controller, no Job, made no more"
+    )
 
 
 def main() -> NoReturn:

@@ -35,12 +35,12 @@ _RETRY_SECONDS: Final = 2.0
 class QueueSettings(LeaderSettings):
     """The queue operator: reports what each Queue deserves, holds and asks for."""
 
-    default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups that name none; made at the start if absent")
+    default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups that name none; created at the start if absent")
     access_table: str = flag(
-        "", "NAMESPACE/NAME of the ConfigMap that says for policies which namespaces may use which Queue; empty: none"
+        "", "NAMESPACE/NAME of the ConfigMap that tells policies which namespaces may use which Queue; if empty: none"
     )
     mark_quotas: bool = flag(
-        default=False, text="namespaces with a ResourceQuota get a label, by which pods are shown to the webhook"
+        default=False, text="label namespaces that have a ResourceQuota, so that their new pods are sent to the webhook"
     )
 
 

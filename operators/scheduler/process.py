@@ -106,19 +106,17 @@ EVENT_SECONDS = 0.5
 class SchedulerSettings(LeaderSettings):
     """Places groups of pods on nodes."""
 
-    scheduler_conf: str = flag(
-        "/etc/kbatch/scheduler/scheduler.yaml", "the file that names the actions and the tiers of plugins"
+    scheduler_conf: str = flag("/etc/kbatch/scheduler/scheduler.yaml", "file with the actions and the tiers of plugins")
+    schedule_period: float = flag(1.0, "longest time between two cycles")
+    cycle_gap: float = flag(0.05, "shortest time between the starts of two cycles")
+    default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups and pods that name none")
+    bind_parallelism: int = flag(64, "binds that are sent at the same time")
+    volume_timeout: float = flag(VOLUME_SECONDS, "how long to wait for the volumes of a gang before it is bound")
+    decision_log: str = flag("", "folder for decision logs, for `kbatch replay`; if empty: none are written")
+    decision_log_max_bytes: int = flag(
+        64 * 1024 * 1024, "size of all decision logs together; the oldest are deleted first"
     )
-    schedule_period: float = flag(1.0, "a cycle runs after so long though nothing has happened")
-    cycle_gap: float = flag(0.05, "least time between the starts of two cycles")
-    default_queue: str = flag(DEFAULT_QUEUE, "the queue of groups and pods that name none")
-    bind_parallelism: int = flag(64, "binds on the wire at once")
-    volume_timeout: float = flag(VOLUME_SECONDS, "how long the volumes of a gang may take to be made before its binds")
-    decision_log: str = flag(
-        "", "folder for decision logs, which `kbatch replay` decides again; none are kept if empty"
-    )
-    decision_log_max_bytes: int = flag(64 * 1024 * 1024, "of all decision logs together; the oldest go first")
-    decision_log_max_files: int = flag(8, "how many decision logs at most")
+    decision_log_max_files: int = flag(8, "number of decision logs; the oldest are deleted first")
 
 
 def main() -> NoReturn:

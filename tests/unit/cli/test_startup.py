@@ -47,3 +47,9 @@ def test_it_answers_to_the_name_that_it_was_called_by(called: str, shown: str) -
     program = f"import sys; sys.argv = ['/somewhere/{called}', '--help']; from kbatch.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.lstrip().startswith(shown)
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "kbatch", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.lstrip().startswith("Usage: kbatch ")
