@@ -50,20 +50,20 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests: Final = Counter(
             "kbatch_requests_total",
-            "Requests to the API server: ok, conflict, gone, refused, throttled, failed, unanswered, fenced",
+            "Requests to the API server by outcome: ok, conflict, gone, refused, throttled, failed, unanswered, fenced",
             ["verb", "resource", "outcome"],
             registry=registry,
         )
         self.attempts: Final = Counter(
             "kbatch_request_attempts_total",
-            "Attempts at requests to the API server by the status of the answer, none where none came: also those that "
-            "were repeated, lists and watches, and the Lease's",
+            "Attempts at requests to the API server by the status code of the answer (none: no answer). Counts each "
+            "retry, lists, watches and renewals of the Lease",
             ["verb", "resource", "code"],
             registry=registry,
         )
         self.seconds: Final = Histogram(
             "kbatch_request_seconds",
-            "Time of one attempt, waiting for a connection included; of a watch, until it is open",
+            "Time of one attempt, including the wait for a connection; of a watch, until it is open",
             ["verb", "resource"],
             buckets=_CALLS,
             registry=registry,
@@ -75,7 +75,9 @@ class EventMetrics:
 
     def __init__(self, registry: CollectorRegistry, counts: Callable[[], Mapping[str, int]]) -> None:
         registry.register(
-            _Counts("kbatch_events", "Events of Kubernetes: written, failed, dropped under pressure", "result", counts)
+            _Counts(
+                "kbatch_events", "Kubernetes Events by result: written, failed, dropped under load", "result", counts
+            )
         )
 
 
@@ -84,7 +86,7 @@ class DecisionLogMetrics:
 
     def __init__(self, registry: CollectorRegistry, counts: Callable[[], Mapping[str, int]]) -> None:
         registry.register(
-            _Counts("kbatch_scheduler_decision_log_ends", "Decision logs that ended, by why", "why", counts)
+            _Counts("kbatch_scheduler_decision_log_ends", "Decision logs that ended, by reason", "why", counts)
         )
 
 
@@ -112,19 +114,22 @@ class WatchMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.events: Final = Counter(
-            "kbatch_watch_events_total", "Objects seen, from lists and watches", ["kind"], registry=registry
+            "kbatch_watch_events_total", "Objects received from lists and watches", ["kind"], registry=registry
         )
         self.relists: Final = Counter(
             "kbatch_watch_relists_total",
-            "Times a kind had to be listed anew, its watch having expired",
+            "Times that a kind was listed again because its watch had expired",
             ["kind"],
             registry=registry,
         )
         self.unreadable: Final = Counter(
-            "kbatch_watch_unreadable_total", "Objects that could not be read", ["kind"], registry=registry
+            "kbatch_watch_unreadable_total", "Objects that could not be decoded", ["kind"], registry=registry
         )
         self.age: Final = Gauge(
-            "kbatch_watch_age_seconds", "Time since anything was heard of a kind", ["kind"], registry=registry
+            "kbatch_watch_age_seconds",
+            "Time since the last message of the watch of a kind",
+            ["kind"],
+            registry=registry,
         )
 
 
@@ -134,17 +139,20 @@ class ReconcileMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.reconciles: Final = Counter(
             "kbatch_reconciles_total",
-            "Objects reconciled: unchanged, written, gone, failed",
+            "Objects reconciled by result: unchanged, written, gone, failed",
             ["result"],
             registry=registry,
         )
         self.seconds: Final = Histogram(
-            "kbatch_reconcile_seconds", "Time of one reconciliation, writes included", buckets=_CALLS, registry=registry
+            "kbatch_reconcile_seconds",
+            "Time of one reconciliation, including writes",
+            buckets=_CALLS,
+            registry=registry,
         )
         self.backlog: Final = Gauge("kbatch_reconcile_backlog", "Objects waiting to be reconciled", registry=registry)
         self.writes: Final = Counter(
             "kbatch_status_writes_total",
-            "Status writes: ok, conflict, gone, failed",
+            "Status writes by result: ok, conflict, gone, failed",
             ["kind", "result"],
             registry=registry,
         )
@@ -158,7 +166,7 @@ class JobMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.outside: Final = Gauge(
             "kbatch_jobs_outside_queues",
-            "Jobs with a queue whose pods went to the default scheduler, as no webhook saw their creation",
+            "Jobs that name a queue, but whose pods went to the default scheduler because no webhook reviewed them",
             registry=registry,
         )
 
@@ -168,12 +176,18 @@ class QueueMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["queue", "resource"]
-        self.deserved: Final = Gauge("kbatch_queue_deserved", "What the queue deserves", labels, registry=registry)
-        self.allocated: Final = Gauge("kbatch_queue_allocated", "What the queue holds", labels, registry=registry)
-        self.requested: Final = Gauge("kbatch_queue_requested", "What the queue asks for", labels, registry=registry)
+        self.deserved: Final = Gauge(
+            "kbatch_queue_deserved", "Resources that the queue deserves", labels, registry=registry
+        )
+        self.allocated: Final = Gauge(
+            "kbatch_queue_allocated", "Resources that the queue holds", labels, registry=registry
+        )
+        self.requested: Final = Gauge(
+            "kbatch_queue_requested", "Resources that the queue requests", labels, registry=registry
+        )
         self.share: Final = Gauge(
             "kbatch_queue_share_ratio",
-            "Largest allocated over deserved of all dimensions",
+            "Largest ratio of allocated to deserved over all resources",
             ["queue"],
             registry=registry,
         )
@@ -193,15 +207,21 @@ class WebhookMetrics:
     def __init__(self, registry: CollectorRegistry, handlers: Iterable[str] = ()) -> None:
         self.reviews: Final = Counter(
             "kbatch_webhook_reviews_total",
-            "Reviews by outcome: allowed, patched, denied, malformed, failed",
+            "Admission reviews by outcome: allowed, patched, denied, malformed, failed",
             ["handler", "outcome"],
             registry=registry,
         )
         self.seconds: Final = Histogram(
-            "kbatch_webhook_review_seconds", "Time to answer a review", ["handler"], buckets=_FAST, registry=registry
+            "kbatch_webhook_review_seconds",
+            "Time to answer an admission review",
+            ["handler"],
+            buckets=_FAST,
+            registry=registry,
         )
         self.certificate_expiry: Final = Gauge(
-            "kbatch_webhook_certificate_expiry_timestamp_seconds", "When the certificate ends", registry=registry
+            "kbatch_webhook_certificate_expiry_timestamp_seconds",
+            "Time at which the certificate expires",
+            registry=registry,
         )
         for handler in handlers:
             for outcome in ("allowed", "patched", "denied", "malformed", "failed"):
@@ -226,7 +246,7 @@ class LedgerMetrics:
         )
         self.commits: Final = Counter(
             "kbatch_webhook_ledger_commits_total",
-            "Writes of ledgers: ok, conflict (another replica was first), failed",
+            "Writes of ledgers by outcome: ok, conflict (another replica was first), failed",
             ["outcome"],
             registry=registry,
         )
@@ -246,37 +266,37 @@ class FlowMetrics:
         labels = ["queue"]
         self.flow: Final = Gauge(
             "kbatch_scheduler_queue_flow",
-            "The queue's flow: what it uses, and of what it used what has not faded",
+            "The queue's flow: its usage, and the part of its past usage that has not decayed",
             labels,
             registry=registry,
         )
         self.usage: Final = Gauge(
             "kbatch_scheduler_queue_usage",
-            "What the queue's groups use that are placed or were promised their place",
+            "The usage of the queue's groups that are placed or in queue",
             labels,
             registry=registry,
         )
         self.fair_share: Final = Gauge(
             "kbatch_scheduler_queue_fair_share",
-            "The queue's part of the cluster by weight among all open queues",
+            "The queue's share of the cluster by weight among all open queues",
             labels,
             registry=registry,
         )
         self.charged: Final = Gauge(
             "kbatch_scheduler_queue_excess_charged_seconds",
-            "What the queue's groups take of its excessBudget, in resource-seconds",
+            "The part of the queue's excessBudget that its groups are charged, in resource-seconds",
             labels,
             registry=registry,
         )
         self.budget: Final = Gauge(
             "kbatch_scheduler_queue_excess_budget_seconds",
-            "The queue's excessBudget, in resource-seconds; of queues without one nothing",
+            "The queue's excessBudget, in resource-seconds; no series for queues without one",
             labels,
             registry=registry,
         )
         self.writes: Final = Counter(
             "kbatch_scheduler_queue_writes_total",
-            "Flows written to the status of Queues: ok, gone, failed",
+            "Flows written to the status of Queues by result: ok, gone, failed",
             ["result"],
             registry=registry,
         )
@@ -292,30 +312,32 @@ class StartMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.planned: Final = Gauge(
-            "kbatch_scheduler_planned_starts", "Groups for whose planned start room is kept", registry=registry
+            "kbatch_scheduler_planned_starts",
+            "Groups with a planned start, for which room is reserved",
+            registry=registry,
         )
         self.outcomes: Final = Counter(
             "kbatch_scheduler_planned_start_outcomes_total",
-            "What became of planned starts: kept (started by then), moved (to another instant), broken (started later, "
-            "or waits without one)",
+            "Planned starts by outcome: kept (started by then), moved (to another time), broken (started later, or has "
+            "no planned start any more)",
             ["outcome"],
             registry=registry,
         )
         self.estimates: Final = Gauge(
             "kbatch_scheduler_start_estimates",
-            "Groups that wait and of which it is told when they start, by what that is made of",
+            "Waiting groups with an estimated start, by its basis",
             ["basis"],
             registry=registry,
         )
         self.held: Final = Counter(
             "kbatch_scheduler_start_estimates_held_total",
-            "Groups that have started, by what they were told first: in_time (by `latest`) or late",
+            "Groups that have started, compared with their first estimate: in_time (by `latest`) or late",
             ["basis", "outcome"],
             registry=registry,
         )
         self.error: Final = Histogram(
             "kbatch_scheduler_start_error_seconds",
-            "How much earlier or later groups have started than the `time` that they were told first",
+            "How much earlier or later groups started than the `time` of their first estimate",
             ["side"],
             buckets=(1, 10, 30, 60, 300, 900, 3600, 14400, 86400),
             registry=registry,
@@ -337,11 +359,11 @@ class SchedulerMetrics:
             "kbatch_scheduler_cycle_seconds", "Time of one cycle", buckets=_FAST, registry=registry
         )
         self.failures: Final = Counter(
-            "kbatch_scheduler_cycle_failures_total", "Cycles that an error ended", registry=registry
+            "kbatch_scheduler_cycle_failures_total", "Cycles that ended with an error", registry=registry
         )
         self.group_errors: Final = Counter(
             "kbatch_scheduler_group_errors_total",
-            "Errors raised while one group was worked on, by part of the cycle: others went on",
+            "Errors that affected a single group, by part of the cycle",
             ["phase"],
             registry=registry,
         )
@@ -362,18 +384,18 @@ class SchedulerMetrics:
         )
         self.slice: Final = Histogram(
             "kbatch_scheduler_slice_seconds",
-            "Time for which the loop was held at once",
+            "Time for which the event loop was blocked by one step",
             buckets=_FAST,
             registry=registry,
         )
         self.decisions: Final = Counter(
             "kbatch_scheduler_decisions_total",
-            "Decisions, before they are carried out: bind, evict, nominate, withdraw",
+            "Decisions by type, before they are carried out: bind, evict, nominate, withdraw",
             ["decision"],
             registry=registry,
         )
         self.binds: Final = Counter(
-            "kbatch_scheduler_binds_total", "Binds: ok, conflict, gone, failed", ["result"], registry=registry
+            "kbatch_scheduler_binds_total", "Binds by result: ok, conflict, gone, failed", ["result"], registry=registry
         )
         self.bind_seconds: Final = Histogram(
             "kbatch_scheduler_bind_seconds", "Time of one bind call", buckets=_CALLS, registry=registry
@@ -386,96 +408,99 @@ class SchedulerMetrics:
         )
         self.evictions: Final = Counter(
             "kbatch_scheduler_evictions_total",
-            "Evictions by action and result: ok, refused (also by a dry run: then none of the plan is made)",
+            "Evictions by action and result: ok, refused (also by a dry run; then no pod of the plan is evicted)",
             ["action", "result"],
             registry=registry,
         )
         self.nominations: Final = Counter(
             "kbatch_scheduler_nominations_total",
-            "Nominations: written, withdrawn, failed",
+            "Nominations by result: written, withdrawn, failed",
             ["result"],
             registry=registry,
         )
         self.status_writes: Final = Counter(
             "kbatch_scheduler_status_writes_total",
-            "Conditions written on PodGroups: ok, conflict, gone, failed",
+            "Writes of conditions of PodGroups by result: ok, conflict, gone, failed",
             ["result"],
             registry=registry,
         )
         self.pod_seconds: Final = Histogram(
-            "kbatch_scheduler_pod_wait_seconds", "From a pod's creation to its bind", buckets=_WAITS, registry=registry
+            "kbatch_scheduler_pod_wait_seconds",
+            "Time from a pod's creation to its bind",
+            buckets=_WAITS,
+            registry=registry,
         )
         self.group_seconds: Final = Histogram(
             "kbatch_scheduler_group_wait_seconds",
-            "From a group's creation to all of its minimum being bound",
+            "Time from a group's creation until its minimum is bound",
             buckets=_WAITS,
             registry=registry,
         )
         self.groups: Final = Gauge(
-            "kbatch_scheduler_groups", "Groups by what the last cycle said of them", ["verdict"], registry=registry
+            "kbatch_scheduler_groups", "Groups by their verdict in the last cycle", ["verdict"], registry=registry
         )
         self.waiting: Final = Gauge(
             "kbatch_scheduler_waiting_groups",
-            "Waiting groups by reason; plugin for those of plugins that are not kbatch's own",
+            "Waiting groups by reason; `plugin` for reasons of plugins that are not part of kbatch",
             ["reason"],
             registry=registry,
         )
         self.oldest: Final = Gauge(
             "kbatch_scheduler_oldest_waiting_seconds",
-            "Age of the oldest group that waits; 0 if none does",
+            "Age of the oldest waiting group; 0 if there is none",
             registry=registry,
         )
         self.queue_oldest: Final = Gauge(
             "kbatch_scheduler_queue_oldest_waiting_seconds",
-            "The same by queue; - for all queues that do not exist",
+            "Age of the oldest waiting group by queue; `-` for all queues that do not exist",
             ["queue"],
             registry=registry,
         )
         self.queue_wait: Final = Histogram(
             "kbatch_scheduler_queue_wait_seconds",
-            "From a PodGroup's creation to all of its minimum being bound, by queue",
+            "Time from a PodGroup's creation until its minimum is bound, by queue",
             ["queue"],
             buckets=_QUEUE_WAITS,
             registry=registry,
         )
         self.attempts: Final = Counter(
             "kbatch_scheduler_attempts_total",
-            "Attempts at groups by how they ended: scheduled (its minimum is placed), waiting (tried against the nodes "
-            "in vain), error",
+            "Attempts to place a group by result: scheduled (its minimum is placed), waiting (it does not fit the "
+            "nodes), error",
             ["result"],
             registry=registry,
         )
         self.fragmentation: Final = Gauge(
             "kbatch_scheduler_fragmentation_ratio",
-            "The part of what is idle that the pods that wait cannot use, of cpu and of extended resources: the mean "
-            "over the classes of pods that ask for it; 0 while none does",
+            "The part of the idle cpu or extended resource that waiting pods cannot use: the mean over the classes of "
+            "pods that request it; 0 if none does",
             ["resource"],
             registry=registry,
         )
         self.nodes_opened: Final = Gauge(
-            "kbatch_scheduler_nodes_opened", "Nodes that may be used and hold pods of this scheduler", registry=registry
+            "kbatch_scheduler_nodes_opened", "Schedulable nodes with pods of this scheduler", registry=registry
         )
         self.avoiding: Final = Gauge(
             "kbatch_scheduler_groups_avoiding_nodes",
-            "Groups that avoid nodes on which too many of their pods failed",
+            "Groups that avoid nodes because too many of their pods failed there",
             registry=registry,
         )
         self.in_flight: Final = Gauge(
-            "kbatch_scheduler_writes_in_flight", "Binds and evictions not answered yet", registry=registry
+            "kbatch_scheduler_writes_in_flight", "Binds and evictions that are not answered yet", registry=registry
         )
         self.events_dropped: Final = Counter(
             "kbatch_scheduler_events_dropped_total",
-            "Scheduled Events of pods that were never written, so that binds go on",
+            "Scheduled Events of pods that were dropped in favour of binds",
             registry=registry,
         )
         self.configuration_valid: Final = Gauge(
             "kbatch_scheduler_configuration_valid",
-            "0 while the newest scheduler configuration is refused",
+            "1 if the newest scheduler configuration is in force; 0 if it was refused",
             registry=registry,
         )
         self.reloads: Final = Counter(
             "kbatch_scheduler_configuration_reloads_total",
-            "Configurations read: ok, refused",
+            "Scheduler configurations read by result: ok, refused",
             ["result"],
             registry=registry,
         )

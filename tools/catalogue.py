@@ -112,7 +112,7 @@ def page() -> str:
         "",
         "Every process answers on its port `metrics` under `/metrics`; the chart's Service and ServiceMonitor find",
         "them all. Times are in seconds, memory in bytes, cpu in cores. Labels are bounded: no pods, groups, nodes or",
-        "users. This page is made of the classes that export the metrics (`python -m tools.catalogue`).",
+        "users. This page is generated from the code (`python -m tools.catalogue`).",
         "",
         "Every process also has `kbatch_build_info` (`process`, `version`), which names the process of an instance:",
         "",
@@ -122,20 +122,21 @@ def page() -> str:
     ]
     for process in CLASSES:
         described = [one for one in catalogue(process) if not one.name.startswith("kube_batch_")]
-        lines += ["", f"## {process}", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
+        lines += ["", f"## {process}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
         lines += [_row(one) for one in described]
     aliases = [one for one in catalogue("scheduler") if one.name.startswith("kube_batch_")]
     lines += [
         "",
         "## kube-batch's names",
         "",
-        "Where a metric of kube-batch meant something, the scheduler has it under its old name too, in its old unit,",
-        "made of kbatch's own when it is asked for; buckets are kbatch's. Not there: `schedule_attempts_total` (was",
-        "never counted), `pod_preemption_victims` (held the last node that was looked at),",
-        "`plugin_scheduling_latency_microseconds` (plugins have no part of a cycle to themselves),",
-        "`unschedule_task_count` and `job_retry_counts` (one series a job). New dashboards should use the names above.",
+        "The scheduler also exports the meaningful metrics of kube-batch, with their old names and units. They are",
+        "derived from kbatch's own metrics, with kbatch's buckets. Not exported are: `schedule_attempts_total` (was",
+        "never incremented), `pod_preemption_victims` (described only the last node that was considered),",
+        "`plugin_scheduling_latency_microseconds` (the time of plugins is not separate from that of actions),",
+        "`unschedule_task_count` and `job_retry_counts` (one series for each job). New dashboards should use the names",
+        "above.",
         "",
-        "| metric | type | labels | what it says |",
+        "| metric | type | labels | meaning |",
         "|---|---|---|---|",
     ]
     lines += [_row(one) for one in aliases]

@@ -43,7 +43,7 @@ _OBJECT: Final = {
             "pattern": r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+$",
         },
         "kind": {
-            "description": "The object's kind; the chart's values say which ones can be made.",
+            "description": "The object's kind; the chart value objects.kinds lists the kinds that can be created.",
             "type": "string",
             "maxLength": 63,
             "pattern": r"^[A-Z][A-Za-z0-9]*$",
@@ -96,12 +96,12 @@ class Topology(ApiModel):
     """How close together pods must stand in the network."""
 
     max_hops: Annotated[int, Field(ge=0, le=64, json_schema_extra=_INT32)] | None = None
-    """The most hops between any two pods: 0 on the same node, 2 in the same innermost domain, and so on, two more for
-    each level; odd numbers count as the even one below. Without it, as few as can be had.
+    """The largest number of hops between any two pods: 0 on the same node, 2 in the same innermost domain, and two more
+    for each further level. Odd numbers count as the even number below. If not set, the number is as small as possible.
     """
     mode: TopologyMode | None = None
-    """`Required`: rather wait than stand further apart. `Preferred`: as close as there is room. Where it is not given,
-    Required with maxHops, else Preferred.
+    """`Required`: the pods wait if there is no room within maxHops. `Preferred`: the pods are placed as close together
+    as there is room. The default is Required if maxHops is set, else Preferred.
     """
 
 
@@ -113,8 +113,8 @@ class SubGroup(ApiModel):
     min_member: Annotated[int, Field(ge=0, le=MOST_MEMBERS, json_schema_extra=_INT32)] = 0
     """Pods of this role without which the group does not start."""
     max_member: Annotated[int, Field(ge=1, le=MOST_MEMBERS, json_schema_extra=_INT32)] | None = None
-    """The most pods of this role, started as room lasts. Where it is not given, a template makes as many as the
-    minimum, and of pods that others make any number may start.
+    """The largest number of pods of this role; those above minMember start as there is room. If not set, a template
+    makes minMember pods, and of pods that others create any number may start.
     """
     template: dict[str, Any] | None = Field(
         default=None,
@@ -123,11 +123,13 @@ class SubGroup(ApiModel):
             "x-kubernetes-preserve-unknown-fields": True,
         },
     )
-    """A pod template. With it the operator creates the pods when the group is in queue; without it others do."""
+    """A pod template, from which the operator creates the pods when the group is in queue. If not set, others create
+    them.
+    """
     topology: Topology | None = None
-    """How close the pods of this role must stand to one another."""
+    """How close together the pods of this role must be placed."""
     exclusive: bool | None = None
-    """Whether the role's pods want their nodes for the group alone; see the group's."""
+    """Whether the role's pods need nodes without pods of other groups; see exclusive of the group."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -151,7 +153,7 @@ class PodGroupSpec(ApiModel):
     without one, the lowest priority of its pods.
     """
     min_resources: ResourceList | None = None
-    """What must be had before the group's pods are let in; filled in where it can be derived from templates."""
+    """The resources that must be available before the group comes in queue; filled in if templates determine them."""
     sub_groups: (
         Annotated[
             list[SubGroup],
@@ -162,7 +164,7 @@ class PodGroupSpec(ApiModel):
         ]
         | None
     ) = None
-    """The roles of the group, by unique names. It is placed when every role has its minimum."""
+    """The roles of the group, with unique names. The group is placed when every role has its minimum."""
     objects: (
         Annotated[
             list[Annotated[dict[str, Any], Field(json_schema_extra=_OBJECT)]],
@@ -170,33 +172,34 @@ class PodGroupSpec(ApiModel):
         ]
         | None
     ) = None
-    """Services, ConfigMaps and the like that share the group's life, rendered as templates are: made when the group is
-    in queue, before pods are made or let go, and deleted when it is over.
+    """Services, ConfigMaps and other objects that are created with the group and deleted with it. They are rendered
+    like templates, created when the group is in queue, before its pods, and deleted when it has ended.
     """
     suspend: bool | None = None
-    """Whether the group is held back: it keeps no place, and pods made from its templates are taken back. Pods that
-    others made run on, and Jobs are suspended by themselves.
+    """Whether the group is suspended: nothing is reserved for it, and pods made from its templates are deleted. Pods
+    that others created keep running. Jobs have a suspend field of their own.
     """
     lifetime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
-    """How long after its start the group may be preempted for others; 0 from the start, never where it is not given."""
+    """How long after its start the group may be preempted for others; 0: from the start. If not set: never."""
     min_runtime_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] = 0
-    """How long after its start the group is no victim, whatever else holds."""
+    """How long after its start the group is never evicted for others."""
     disruption: Disruption = Disruption.SURPLUS
     """What may be evicted. `Surplus`: pods above the minimum. `Whole`: these, or the group as one. `Never`: none."""
     topology: Topology | None = None
-    """How close all pods of the group must stand."""
+    """How close together all pods of the group must be placed."""
     exclusive: bool | None = None
-    """Whether the group's pods want their nodes for themselves: no pod of another group that kbatch schedules stands
-    there, nor comes there later. Other schedulers' pods do.
+    """Whether the group's pods need nodes of their own: no pod of another group that kbatch schedules runs there at the
+    same time. Pods of other schedulers may.
     """
     minimum_lost_seconds: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
-    """How long a group that has run and lost members stays below its minimum, or a role's, before what is left of it is
-    evicted as one and it queues again; 0: at once. Where it is not given, what is left stays.
+    """How long a group that has run and lost members may stay below its minimum, or that of a role, before its
+    remaining pods are evicted together and it waits in the queue again; 0: they are evicted at once. If not set, they
+    stay.
     """
     bad_node_limit: Annotated[int, Field(ge=1, le=MOST_FAILURES, json_schema_extra=_INT32)] = 2
-    """A node on which so many of the group's pods failed is avoided by the group from then on."""
+    """The group avoids a node after this number of its pods failed there."""
     schedule_timeout_seconds: Annotated[int, Field(ge=1, le=MOST_SECONDS, json_schema_extra=_INT64)] = 300
-    """How long the group may be in queue without being whole before its resources are released."""
+    """How long the group may be in queue without its minimum being placed before its resources are released."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=MOST_SECONDS, json_schema_extra=_INT64)] | None = None
     """How long after it has completed or failed the group is deleted, with the pods that were made from its templates;
     never where it is not given.
@@ -211,9 +214,9 @@ class SubGroupStatus(ApiModel):
     running: Count = 0
     """Pods that run."""
     succeeded: Count = 0
-    """Pods that ended well."""
+    """Pods that succeeded."""
     failed: Count = 0
-    """Pods that ended badly."""
+    """Pods that failed."""
     pending: Count = 0
     """Pods that wait for a node or for their start."""
 
@@ -262,25 +265,28 @@ class EstimatedStart(ApiModel):
     """When a group that waits is to start."""
 
     time: Time | None = None
-    """The instant that is planned, if the pods that it waits for end when expected; by history half start by then."""
+    """The planned start, if the pods that it waits for end when expected. With the basis history: half of such groups
+    start by then.
+    """
     latest: Time | None = None
-    """By then it starts nine times out of ten."""
+    """Nine of ten such groups start by then."""
     basis: StartBasis
-    """reservation: the start is planned, and all ends are known that it counts on. history: learned from groups that
-    came before. unknown: room is kept, and nobody knows when all of it comes free."""
+    """`reservation`: the start is planned, and it is known when the pods that it waits for end. `history`: learned from
+    earlier groups. `unknown`: room is reserved, and it is not known when all of it will be free.
+    """
 
 
 class PodGroupStatus(ApiModel):
     """What kbatch sees and decided."""
 
     phase: PodGroupPhase | None = None
-    """Where in its life the group stands."""
+    """The phase of the group's life."""
     running: Count = 0
     """Members that run."""
     succeeded: Count = 0
-    """Members that ended well."""
+    """Members that succeeded."""
     failed: Count = 0
-    """Members that ended badly."""
+    """Members that failed."""
     pending: Count = 0
     """Members that wait for a node or for their start."""
     sub_groups: (
@@ -290,15 +296,17 @@ class PodGroupStatus(ApiModel):
         ]
         | None
     ) = None
-    """The same, role by role."""
+    """The same counts for each role."""
     objects: Annotated[list[MadeObject], Field(json_schema_extra={"x-kubernetes-list-type": "atomic"})] | None = None
     """The objects of spec.objects that were made and not yet deleted."""
     allocated: StatusResourceList | None = None
-    """What the members that have a node hold."""
+    """The resources of the members that have a node."""
     conditions: Conditions | None = None
-    """Enqueued, Scheduled and Unschedulable by the scheduler; Completed, Failed and Stalled by the operator."""
+    """Enqueued, Scheduled and Unschedulable are set by the scheduler; Completed, Failed and Stalled by the operator."""
     scheduling_attempts: Count = 0
-    """How often the group was sent back since it was last whole: not whole in time, or broken for too long."""
+    """How often the group was sent back to wait since its minimum was last placed: not placed in time, or lost for too
+    long.
+    """
     excess_charged: Usage | None = None
     """Resource-minutes that the group takes of its queue's excessBudget, as long as it is in queue or runs."""
     node_failures: (
@@ -311,7 +319,7 @@ class PodGroupStatus(ApiModel):
         ]
         | None
     ) = None
-    """Where members failed by themselves. Nodes with badNodeLimit of them are avoided."""
+    """The nodes on which members failed by themselves. Nodes with badNodeLimit failures are avoided."""
     finished: (
         Annotated[
             list[FinishedRole],
@@ -321,7 +329,7 @@ class PodGroupStatus(ApiModel):
     ) = None
     """Members made from templates that have ended well: they count, and are not run again, when their pods are gone."""
     estimated_start: EstimatedStart | None = None
-    """When the group is to start; only while it waits, and somebody knows."""
+    """When the group is expected to start; only while it waits, and if that is known."""
 
 
 class PodGroup(ApiModel):
@@ -345,17 +353,19 @@ class PodGroup(ApiModel):
 
 
 PODGROUP_COLUMNS: Final = (
-    PrinterColumn("Phase", "string", ".status.phase", "Where in its life the group stands"),
+    PrinterColumn("Phase", "string", ".status.phase", "The phase of the group"),
     PrinterColumn("Min", "integer", ".spec.minMember", "Pods that must be placed together"),
     PrinterColumn("Running", "integer", ".status.running", "Pods that run"),
     PrinterColumn("Pending", "integer", ".status.pending", "Pods that wait", priority=1),
-    PrinterColumn("Succeeded", "integer", ".status.succeeded", "Pods that ended well", priority=1),
-    PrinterColumn("Failed", "integer", ".status.failed", "Pods that ended badly", priority=1),
+    PrinterColumn("Succeeded", "integer", ".status.succeeded", "Pods that succeeded", priority=1),
+    PrinterColumn("Failed", "integer", ".status.failed", "Pods that failed", priority=1),
     PrinterColumn("Queue", "string", ".spec.queue", "The group's queue"),
     PrinterColumn(
         "Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "Why the group waits, or that it runs"
     ),
-    PrinterColumn("Start", "string", ".status.estimatedStart.time", "When the group is to start, if that is known"),
+    PrinterColumn(
+        "Start", "string", ".status.estimatedStart.time", "When the group is expected to start, if that is known"
+    ),
     PrinterColumn(
         "Message",
         "string",

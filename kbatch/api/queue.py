@@ -36,32 +36,32 @@ class QueueSpec(ApiModel):
     """What the administrator grants."""
 
     weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT, json_schema_extra={"format": "int32"})] = 1
-    """The queue's part of the cluster, in relation to the weights of the other queues that ask for something."""
+    """The queue's share of the cluster, relative to the weights of the other queues that have work."""
     capability: ResourceList | None = None
-    """A hard cap: nothing is placed that takes what the queue's groups together hold above it, even while the cluster
-    is idle. Pods that are terminating hold nothing. `pods` in it has no effect.
+    """A hard limit on what the queue's groups together hold, even while the cluster is idle. Terminating pods do not
+    count. `pods` in it has no effect.
     """
     reclaimable: bool = True
-    """Whether other queues may take back what this one holds above its share."""
+    """Whether other queues may reclaim what this queue holds above its share."""
     state: QueueState = QueueState.OPEN
-    """`Closed`: nothing new starts; what runs goes on."""
+    """`Closed`: no new groups start; running groups continue."""
     namespace_selector: LabelSelector | None = None
-    """The namespaces that may use the queue, by their labels. Absent: all."""
+    """Selects the namespaces that may use the queue, by their labels. If not set: all."""
     placement: Placement | None = None
-    """Which nodes the queue's pods go to where several take them. `Pack`: the fullest, so that large pods find empty
-    ones; `Spread`: the emptiest; `LeastLost`: where the least is left that others could have used. Absent: as the
-    scheduler's configuration says.
+    """Which of the feasible nodes the queue's pods prefer. `Pack`: the fullest, so that other nodes stay empty for
+    large pods; `Spread`: the emptiest; `LeastLost`: the node with the least left over that others could have used. If
+    not set: as the scheduler's configuration says.
     """
     evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, json_schema_extra={"format": "int32"})] | None = None
-    """How many of the queue's groups may be evicted as wholes in any hour; 0: none. Absent: any number. Pods above a
-    group's minimum do not count.
+    """How many groups of the queue may be evicted as a whole in any hour; 0: none. If not set: any number. Evictions of
+    pods above a group's minimum do not count.
     """
     excess_budget: Annotated[int, Field(ge=0, le=MOST_BUDGET, json_schema_extra={"format": "int64"})] | None = None
-    """How many resource-minutes the queue's groups with a lifetime may be charged together for what they take beyond
-    its fair share; see the plugin `flow`. Absent: any number.
+    """How many resource-minutes the queue's groups with a lifetime may together be charged for use above its fair
+    share; see the plugin `flow`. If not set: any number.
     """
     parent: DnsName | None = None
-    """The queue that this one shares its part with others under. Not used yet."""
+    """The parent queue. Not used yet."""
 
 
 MOST_EVICTIONS: Final = 10_000
@@ -79,13 +79,13 @@ class QueueFlow(ApiModel):
     value: Usage
     """The flow at `time`; never below the usage."""
     unlimited_value: Usage
-    """The same of the groups without a lifetime alone."""
+    """The same, of the groups without a lifetime only."""
     usage: Usage
-    """What the queue's groups use since then: what those ask for that are placed or were promised their place."""
+    """What the queue's groups have used since then: the requests of groups that are placed or in queue."""
     unlimited_usage: Usage
-    """The same of the groups without a lifetime alone."""
+    """The same, of the groups without a lifetime only."""
     time: Instant
-    """Since when the usage is this."""
+    """The time of the last change of the usage."""
 
 
 class QueueStatus(ApiModel):
@@ -96,25 +96,25 @@ class QueueStatus(ApiModel):
     deserved: StatusResourceList | None = None
     """The queue's fair share of the cluster as it is and as the queues ask now."""
     allocated: StatusResourceList | None = None
-    """What the queue's pods hold: bound, about to be bound, or with room made for them."""
+    """The requests of the queue's pods that are bound, about to be bound, or nominated to a node."""
     requested: StatusResourceList | None = None
-    """What the queue holds and waits for."""
+    """What the queue holds, and what its waiting groups request."""
     share: Annotated[str, Field(max_length=64)] | None = None
     """The largest ratio of allocated to deserved over all resources, as a decimal number."""
     pending: Count = 0
     """Groups that wait for their resources."""
     inqueue: Count = 0
-    """Groups whose resources are reserved, and that are not placed yet."""
+    """Groups whose resources are reserved, and which are not placed yet."""
     running: Count = 0
     """Groups that run, whole or in part."""
     completed: Count = 0
-    """Groups that ended, well or badly, and still exist."""
+    """Groups that succeeded or failed, and still exist."""
     flow: QueueFlow | None = None
-    """What the queue has used; only where the plugin `flow` is configured."""
+    """What the queue has used; only if the plugin `flow` is configured."""
     fair_share: Usage | None = None
-    """The queue's part of the cluster by weight among all open queues; only with the plugin `flow`."""
+    """The queue's share of the cluster by weight among all open queues; only with the plugin `flow`."""
     excess_charged: Usage | None = None
-    """Resource-minutes that the queue's groups are charged together; only with the plugin `flow`."""
+    """Resource-minutes that the queue's groups are together charged; only with the plugin `flow`."""
     evicted: (
         Annotated[
             list[Instant], Field(max_length=MOST_EVICTIONS, json_schema_extra={"x-kubernetes-list-type": "atomic"})
@@ -123,7 +123,7 @@ class QueueStatus(ApiModel):
     ) = None
     """When groups of the queue were evicted as wholes in the last hour; only where `evictionsPerHour` limits that."""
     conditions: Conditions | None = None
-    """What is to be said about the queue beyond numbers."""
+    """Conditions of the queue."""
 
 
 class Queue(ApiModel):
@@ -144,7 +144,7 @@ class Queue(ApiModel):
 
 
 QUEUE_COLUMNS: Final = (
-    PrinterColumn("Weight", "integer", ".spec.weight", "The queue's part, in relation to the other queues' weights"),
+    PrinterColumn("Weight", "integer", ".spec.weight", "The queue's share, relative to the other queues' weights"),
     PrinterColumn("State", "string", ".spec.state", "Whether the queue takes new groups"),
     PrinterColumn("Share", "string", ".status.share", "The largest ratio of allocated to deserved"),
     PrinterColumn("Deserved-CPU", "string", ".status.deserved.cpu", "CPU that the queue deserves"),

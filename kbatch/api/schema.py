@@ -147,7 +147,7 @@ class Condition(ApiModel):
     last_transition_time: Time | None = None
     """When the status last flipped."""
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
-    """The generation of the spec that it speaks of."""
+    """The generation of the spec that the condition is about."""
 
 
 Conditions: TypeAlias = Annotated[
@@ -169,9 +169,9 @@ class LabelSelectorRequirement(ApiModel):
     """One expression of a label selector."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=317)]
-    """The label that it speaks of."""
+    """The key of the label."""
     operator: SelectorOperator
-    """Whether the label has one of the values, has none of them, is there, or is not."""
+    """How the label is compared with the values."""
     values: (
         Annotated[
             list[Annotated[str, StringConstraints(max_length=63)]],
@@ -179,12 +179,12 @@ class LabelSelectorRequirement(ApiModel):
         ]
         | None
     ) = None
-    """For In and NotIn; the others take none."""
+    """Values for In and NotIn; must be empty for Exists and DoesNotExist."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             expression="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
-            message="In and NotIn need values, Exists and DoesNotExist take none",
+            message="In and NotIn need values, Exists and DoesNotExist must have none",
             field_path=".values",
         ),
     )

@@ -26,7 +26,7 @@ class Output(enum.StrEnum):
     JSON = "json"
 
 
-Name = Annotated[str, typer.Option("--name", help="Which cluster; several run side by side.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
 
 
@@ -39,15 +39,15 @@ def register(app: typer.Typer) -> None:
 
 def up(
     name: Name = "kbatch",
-    nodes: Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many fake nodes to have.")] = 12,
-    demo: Annotated[bool, typer.Option("--demo", help="Also submit two gangs and show what becomes of them.")] = False,
+    nodes: Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="Number of fake nodes.")] = 12,
+    demo: Annotated[bool, typer.Option("--demo", help="Also submit two gangs and show their state.")] = False,
     control_plane_only: Annotated[
-        bool, typer.Option("--control-plane-only", help="Kubernetes and its nodes, without kbatch.")
+        bool, typer.Option("--control-plane-only", help="Start Kubernetes and its nodes only, without kbatch.")
     ] = False,
     fair: Annotated[
         bool,
         typer.Option(
-            "--priority-and-fairness", help="The API server shares requests out among its users, and limits them."
+            "--priority-and-fairness", help="Limit requests to the API server, and share them among its users."
         ),
     ] = False,
     output: Format = Output.TEXT,
@@ -73,7 +73,7 @@ def up(
 
 
 def down(name: Name = "kbatch") -> None:
-    """End a local cluster: its processes, its data, nothing else."""
+    """Stop a local cluster: end its processes and delete its data."""
     with _sentences():
         from kbatch.localcluster.up import down as take_down
 
@@ -82,7 +82,7 @@ def down(name: Name = "kbatch") -> None:
 
 
 def status(name: Name = "kbatch", output: Format = Output.TEXT) -> None:
-    """Say whether a local cluster runs, and how to use it; the exit status is 1 if a part of it does not."""
+    """Show whether a local cluster runs, and how to use it; the exit status is 1 if a part of it does not run."""
     with _sentences():
         from kbatch.localcluster.cluster import State
         from kbatch.localcluster.up import status as look

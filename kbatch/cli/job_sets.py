@@ -19,33 +19,41 @@ if TYPE_CHECKING:
     from kbatch.cli.sets import JobSet
     from kbatch.kube.client import Api
 
-Named = Annotated[str, typer.Option("--job-set", metavar="NAME", help="The label kbatch.dev/job-set of what is meant.")]
+Named = Annotated[
+    str, typer.Option("--job-set", metavar="NAME", help="The job set: the value of the label kbatch.dev/job-set.")
+]
 OfQueue = Annotated[
-    str | None, typer.Option("--queue", "-q", metavar="NAME", help="Its queue, where several have such a set.")
+    str | None,
+    typer.Option(
+        "--queue", "-q", metavar="NAME", help="The set's queue; required if several queues have a set of that name."
+    ),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only of this namespace; else of all.")
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace; by default all.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("job-sets", short_help="List job sets: groups and Jobs of a queue with one label.")(job_sets)
-    app.command("cancel", short_help="Delete what a job set has not ended.")(
+    app.command("job-sets", short_help="List job sets: groups and Jobs of a queue with the same label.")(job_sets)
+    app.command("cancel", short_help="Delete the groups and Jobs of a job set that have not ended.")(
         _command("cancel", "Delete all PodGroups and Jobs of a job set that have not ended, and their pods.")
     )
-    app.command("suspend", short_help="Hold a job set back; its pods go.")(
-        _command("suspend", "Hold a job set back: its Jobs and groups keep no place, and the pods that these made go.")
+    app.command("suspend", short_help="Suspend a job set and delete its pods.")(
+        _command(
+            "suspend",
+            "Suspend a job set: nothing is reserved for its Jobs and groups, and the pods that they made are deleted.",
+        )
     )
-    app.command("resume", short_help="Let a suspended job set go on.")(
-        _command("resume", "Let a suspended job set go on: it waits for its turn again.")
+    app.command("resume", short_help="Resume a suspended job set.")(
+        _command("resume", "Resume a suspended job set: it waits for its turn again.")
     )
-    app.command("reprioritize", short_help="Give PodGroups another PriorityClass.")(reprioritize)
+    app.command("reprioritize", short_help="Change the PriorityClass of PodGroups.")(reprioritize)
 
 
 def job_sets(
-    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only this queue.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
     kubeconfig: Kubeconfig = None,
@@ -90,11 +98,9 @@ def _command(name: str, text: str) -> Callable[..., None]:
 
 
 def reprioritize(
-    priority_class: Annotated[
-        str, typer.Option("--priority-class", metavar="NAME", help="The PriorityClass that they get.")
-    ],
+    priority_class: Annotated[str, typer.Option("--priority-class", metavar="NAME", help="The new PriorityClass.")],
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAMESPACE/NAME]...", help="PodGroups, unless --job-set names them.")
+        list[str] | None, typer.Argument(metavar="[NAMESPACE/NAME]...", help="The PodGroups; not with --job-set.")
     ] = None,
     job_set: Annotated[
         str | None, typer.Option("--job-set", metavar="NAME", help="All PodGroups of this job set.")
@@ -106,7 +112,7 @@ def reprioritize(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Give PodGroups that have not ended another PriorityClass; they are ordered by it from then on."""
+    """Change the PriorityClass of PodGroups that have not ended."""
     if bool(names) == (job_set is not None):
         fail("name PodGroups (NAMESPACE/NAME), or a job set with --job-set", BAD_INPUT)
     keys = [(namespace_, name) for namespace_, _, name in (text.rpartition("/") for text in names or ())]

@@ -21,7 +21,11 @@ _Found = TypeVar("_Found")
 
 Kubeconfig = Annotated[
     str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="Credentials; else KUBECONFIG, else the usual places."),
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig file; by default KUBECONFIG, the pod's ServiceAccount, or ~/.kube/config.",
+    ),
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig's context to use.")]
 
@@ -30,14 +34,14 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("groups", short_help="List PodGroups, and why they wait.")(groups)
     app.command("queues", short_help="List Queues, and what each deserves.")(queues)
-    app.command("explain", short_help="Say why a PodGroup or a pod waits.")(explain)
+    app.command("explain", short_help="Explain why a PodGroup or a pod waits.")(explain)
 
 
 def groups(
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only of this namespace; else of all.")
+        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace; by default all.")
     ] = None,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those that wait.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only PodGroups that wait.")] = False,
     output: Format = Output.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -63,7 +67,7 @@ def groups(
 
 
 def queues(output: Format = Output.TEXT, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """List the Queues of a cluster: what each deserves, holds and asks for; and has used, where that is counted."""
+    """List the Queues of a cluster: what each deserves, holds and requests; with the plugin flow, what it has used."""
     import time
 
     from kbatch.cli.views import queue_rows, queue_table
@@ -103,12 +107,12 @@ def explain(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Say why a PodGroup or a pod waits, and what would unblock it."""
+    """Explain why a PodGroup or a pod waits, and what would help."""
     from kbatch.cli.explanation import NotThereError, gather
 
     namespace, _, own_name = name.rpartition("/")
     if not namespace or not own_name:
-        fail(f"{name!r} is no NAMESPACE/NAME", 2)
+        fail(f"{name!r} is not of the form NAMESPACE/NAME", 2)
     try:
         explanation = ask(lambda client: gather(client, namespace, own_name), kubeconfig, context)
     except NotThereError as error:

@@ -11,7 +11,7 @@ from kbatch.cli import check_config, cluster, job_sets, live, replay, simulate, 
 
 app = typer.Typer(
     name="kbatch",
-    help="Gang scheduling and fair shares for Kubernetes: try it, look at it, run it on this machine.",
+    help="Gang scheduling and fair shares for Kubernetes: simulate it, inspect it, and run it on a local cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -22,20 +22,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command("replay", short_help="Decide a scheduler's decision log again.")(replay)
+    app.command("replay", short_help="Repeat the decisions of a scheduler's decision log, and compare.")(replay)
 
 
 def replay(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A decision log, or a folder of them.")],
     scheduler_conf: Annotated[
         Path | None,
-        typer.Option("--scheduler-conf", metavar="FILE", help="Another scheduler configuration, to decide by."),
+        typer.Option("--scheduler-conf", metavar="FILE", help="Decide by this scheduler configuration instead."),
     ] = None,
     closed_loop: Annotated[
         bool,
-        typer.Option(
-            "--closed-loop", help="Simulate what would have become of it, and say who starts earlier or later."
-        ),
+        typer.Option("--closed-loop", help="Simulate the recorded time, and compare starts, evictions and shares."),
     ] = False,
     output: Format = Output.TEXT,
 ) -> None:

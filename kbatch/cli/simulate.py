@@ -34,38 +34,42 @@ def simulate(
         Path | None, typer.Option("--scheduler-conf", metavar="FILE", help="Scheduler configuration to try.")
     ] = None,
     until: Annotated[
-        float | None, typer.Option("--until", min=0, max=4 * 10**9, metavar="SECONDS", help="Stop the clock there.")
+        float | None, typer.Option("--until", min=0, max=4 * 10**9, metavar="SECONDS", help="Stop at this time.")
     ] = None,
-    max_cycles: Annotated[int, typer.Option("--max-cycles", min=1, help="Give up after so many cycles.")] = 100_000,
+    max_cycles: Annotated[int, typer.Option("--max-cycles", min=1, help="Stop after this number of cycles.")] = 100_000,
     extra_cycles: Annotated[
-        int, typer.Option("--extra-cycles", min=0, help="Time so many idle cycles at the end.")
+        int, typer.Option("--extra-cycles", min=0, help="Number of idle cycles to time at the end.")
     ] = 0,
     trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE", help="A log of jobs to run, in the place of manifests.")
+        Path | None, typer.Option("--trace", metavar="FILE", help="A log of jobs to run instead of manifests.")
     ] = None,
     generate: Annotated[
         Path | None,
-        typer.Option("--generate", metavar="SPEC", help="Make days of jobs as this file describes them, and run them."),
+        typer.Option("--generate", metavar="SPEC", help="Generate jobs as this file describes, and run them."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="For --generate, in the place of the file's own.")
+        int | None, typer.Option("--seed", metavar="N", help="Seed for --generate; by default that of the file.")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE.csv", help="Keep the jobs of --generate as a trace.")
+        Path | None,
+        typer.Option("--write", metavar="FILE.csv", help="Write the jobs of --generate to this file as a trace."),
     ] = None,
-    form: Annotated[TraceForm | None, typer.Option("--format", help="The format of the trace.")] = None,
+    form: Annotated[TraceForm | None, typer.Option("--format", help="Format of the trace.")] = None,
     nodes: Annotated[
-        str | None, typer.Option("--nodes", metavar="N|FILE", help="How many nodes the trace runs on, or their list.")
+        str | None,
+        typer.Option("--nodes", metavar="N|FILE", help="Number of nodes for the trace, or a file that lists them."),
     ] = None,
     node_cpus: Annotated[
-        str | None, typer.Option("--node-cpus", metavar="C", help="CPUs of each of the nodes; 1 by default.")
+        str | None, typer.Option("--node-cpus", metavar="C", help="CPUs of each node; 1 by default.")
     ] = None,
     node_gpus: Annotated[
-        int | None, typer.Option("--node-gpus", min=0, metavar="G", help="GPUs of each of the nodes; 0 by default.")
+        int | None, typer.Option("--node-gpus", min=0, metavar="G", help="GPUs of each node; 0 by default.")
     ] = None,
-    policy: Annotated[TracePolicy, typer.Option("--policy", help="In which order its jobs start.")] = TracePolicy.FCFS,
+    policy: Annotated[
+        TracePolicy, typer.Option("--policy", help="Order in which the jobs of the trace start.")
+    ] = TracePolicy.FCFS,
     backfill: Annotated[
-        Backfill, typer.Option("--backfill", help="Which of them start before one that does not fit.")
+        Backfill, typer.Option("--backfill", help="Which jobs may start before a job that does not fit.")
     ] = Backfill.NONE,
     depth: Annotated[
         int | None,
@@ -74,38 +78,41 @@ def simulate(
             min=1,
             max=1000,
             metavar="K",
-            help="How many that cannot start get reservations: by default 1 with easy, 1000 with conservative.",
+            help="Number of waiting jobs with a reservation: 1 by default with easy, 1000 with conservative.",
         ),
     ] = None,
     shape: Annotated[
-        PodShape, typer.Option("--shape", help="A pod for each processor or task, or one (rigid) for a job.")
+        PodShape, typer.Option("--shape", help="One pod for each processor or task, or one pod for each job (rigid).")
     ] = PodShape.PODS,
     job_nodes: Annotated[
-        bool, typer.Option("--job-nodes/--no-job-nodes", help="Whether to print where each job of the trace ran.")
+        bool, typer.Option("--job-nodes/--no-job-nodes", help="Include the nodes of each job in the JSON output.")
     ] = True,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw utilisation, queue lengths and shares.")
+        Path | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Write a chart of utilisation, queue lengths and shares."),
     ] = None,
     check_backfill: Annotated[
         bool,
-        typer.Option("--check-backfill", help="Check that no job delays one before it; status 1 if so."),
+        typer.Option(
+            "--check-backfill", help="Check whether backfilled jobs delayed others; if so, the exit status is 1."
+        ),
     ] = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Run the scheduler on manifests, or a trace of jobs, in virtual time, and say what becomes of them.
+    """Run the scheduler on manifests, or a trace of jobs, in virtual time, and print the result.
 
     Nothing is sent anywhere. The exit status is 2 where the input cannot be used, 3 where --max-cycles cut the run
     off, and 1 where --check-backfill found a job that was delayed.
     """
     given = _given(context)
     if trace is not None and generate is not None:
-        fail("--trace and --generate: a run takes one or the other", BAD_INPUT)
+        fail("--trace and --generate cannot be used together", BAD_INPUT)
     if trace is not None or generate is not None:
         if paths:
-            fail("there are manifests beside a trace: a run takes one or the other", BAD_INPUT)
+            fail("manifests cannot be used together with --trace or --generate", BAD_INPUT)
         for option in _MANIFESTS:
             if option in given:
-                fail(f"{option} says nothing of a trace", BAD_INPUT)
+                fail(f"{option} cannot be used with --trace or --generate", BAD_INPUT)
         run_trace(
             TraceRequest(
                 trace, generate, seed, write, form, nodes, node_cpus, node_gpus, policy, backfill, depth, shape, until,
@@ -116,7 +123,7 @@ def simulate(
     if not paths:
         raise typer.BadParameter("manifests, --trace FILE or --generate SPEC are missing", param_hint="PATH...")
     for option in sorted(given - {*_MANIFESTS, *_BOTH}):
-        fail(f"{option} says nothing without --trace or --generate", BAD_INPUT)
+        fail(f"{option} needs --trace or --generate", BAD_INPUT)
     _simulate_manifests(paths, scheduler_conf, until, max_cycles, extra_cycles, check_backfill, output)
 
 
@@ -141,6 +148,7 @@ def _simulate_manifests(
     output: Output,
 ) -> None:
     from kbatch.api.configuration import ConfigurationError
+    from kbatch.api.objects import Node
     from kbatch.cli.configuration import load as load_configuration
     from kbatch.simulator.backfill_check import check_backfill as check
     from kbatch.simulator.errors import InputError
@@ -163,6 +171,8 @@ def _simulate_manifests(
     except (InputError, ConfigurationError) as error:
         fail(str(error), BAD_INPUT)
     print_result(result, output)
+    if not any(isinstance(one.obj, Node) for one in manifests.objects):
+        warn("there is no Node in the manifests, so no pod can be placed")
     if result.limited:
         warn(f"cut off after {result.cycle_count} cycles (--max-cycles)")
         raise typer.Exit(LIMIT_REACHED)

@@ -66,9 +66,9 @@ def run_trace(request: TraceRequest) -> None:
         if request.policy is TracePolicy.CONF:
             _refuse_list_scheduling(request)
         elif request.scheduler_conf is not None:
-            _refuse("--scheduler-conf says nothing of a trace without --policy conf")
+            _refuse("--scheduler-conf needs --policy conf")
         if request.depth is not None and request.backfill is Backfill.NONE:
-            _refuse("--depth says nothing without --backfill easy or --backfill conservative")
+            _refuse("--depth needs --backfill easy or --backfill conservative")
         options = Options(
             policy=request.policy,
             backfill=request.backfill,
@@ -107,7 +107,7 @@ def _logged(request: TraceRequest, path: str) -> tuple[Trace, Cluster]:
         _refuse("--format is missing: swf, openb or csv")
     for option, given in (("--seed", request.seed), ("--write", request.write)):
         if given is not None:
-            _refuse(f"{option} says nothing without --generate")
+            _refuse(f"{option} needs --generate")
     cluster = _cluster(request)
     return load_trace(path, request.form), cluster
 
@@ -125,7 +125,7 @@ def _generated(request: TraceRequest) -> tuple[Trace, Cluster]:
         ("--node-gpus", request.node_gpus),
     ):
         if given is not None:
-            _refuse(f"{option} says nothing with --generate: the specification names the nodes")
+            _refuse(f"{option} cannot be used with --generate: the specification names the nodes")
     spec = read_day(request.generate)
     trace = generate(spec, request.seed, str(request.generate))
     if request.write is not None:
@@ -142,7 +142,7 @@ def _refuse_list_scheduling(request: TraceRequest) -> None:
     if request.backfill is not Backfill.NONE or request.depth is not None:
         _refuse("--backfill and --depth say nothing with --policy conf: the configuration says how to backfill")
     if request.check:
-        _refuse("--check-backfill says nothing with --policy conf")
+        _refuse("--check-backfill cannot be used with --policy conf")
 
 
 def _engine_policy(request: TraceRequest) -> EnginePolicy | None:

@@ -35,7 +35,7 @@ def what_if(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Say what would become of manifests in the live cluster as it is now; nothing is changed there.
+    """Show what would happen to manifests in the live cluster as it is now; nothing is changed there.
 
     What runs in the cluster is taken to run on. An object of the same name as a live one replaces it. Without
     --scheduler-conf the configuration of the installed scheduler decides.

@@ -50,7 +50,7 @@ def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Con
         )
     if phase is Phase.FAILED and not conditions.is_true(standing, conditions.FAILED):
         left = job.holding + len(job.waiting) + job.succeeded
-        message = f"{left} pods run or succeeded, {job.minimum} needed, and nobody makes more"
+        message = f"{left} pods run or succeeded, {job.minimum} needed, and no more will be made"
         return (
             Condition(type=conditions.FAILED, status=conditions.TRUE, reason="MinimumUnattainable", message=message),
         )

@@ -124,9 +124,7 @@ def from_documents(documents: Iterator[Document]) -> Manifests:
     if reading.faults:
         raise InputError(reading.faults[:_MOST_FAULTS])
     for kind, count in sorted(reading.skipped.items()):
-        reading.warnings.append(
-            f"{kind}: {count} object{'s' if count > 1 else ''} left out, of no part in a simulation"
-        )
+        reading.warnings.append(f"{kind}: {count} object{'s' if count > 1 else ''} ignored: not part of a simulation")
     # Objects without a creationTimestamp are created at the start, after those of the past.
     placed = sorted(enumerate(reading.declared), key=lambda entry: (entry[1][1] is None, entry[1][1] or 0, entry[0]))
     objects = tuple(

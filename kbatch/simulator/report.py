@@ -64,7 +64,7 @@ def _headline(result: Result, console: Console) -> None:
 def _packing(result: Result) -> str:
     """How many nodes were in use, and what of the idle room those that waited could not use."""
     parts = [f"{part:.0%} of idle {name}" for name, part in result.fragmentation.items()]
-    told = f"; pods that waited could not use {', '.join(parts)}" if parts else ""
+    told = f"; unusable for waiting pods: {', '.join(parts)}" if parts else ""
     return f"{result.nodes_opened} in use at some time{told}"
 
 
@@ -87,6 +87,8 @@ def _queues(result: Result, console: Console) -> None:
             _seconds(sum(waits) / len(waits)) if waits else "-",
             _seconds(max(waits)) if waits else "-",
         )
+    if not table.row_count:
+        return
     console.print()
     console.print(table)
 

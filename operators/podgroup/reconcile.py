@@ -335,7 +335,7 @@ def _conditions(
         conditions.FAILED: (
             phase is Phase.FAILED,
             "MinimumUnattainable",
-            f"{counts.alive + counts.succeeded} pods run or succeeded, {needed} needed, and nobody makes more",
+            f"{counts.alive + counts.succeeded} pods run or succeeded, {needed} needed, and no more will be made",
         ),
     }
     wanted: list[Condition] = []

@@ -63,9 +63,9 @@ class Teller:
         about = _group(group)
         before = Phase(old) if old in set(Phase) else Phase.PENDING
         if before is Phase.PENDING and (new is Phase.IN_QUEUE or new in _STARTED):
-            self._normal(about, "Enqueued", "Enqueuing", f"let in by queue {group.spec.queue}")
+            self._normal(about, "Enqueued", "Enqueuing", f"admitted by Queue {group.spec.queue}")
         if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _STARTED:
-            self._normal(about, "Scheduled", "Scheduling", "its minimum has its nodes")
+            self._normal(about, "Scheduled", "Scheduling", "its minimum is placed")
         message = _reason(group)[1]
         if new is Phase.PENDING and before is not Phase.PENDING:
             self._warn(about, "SentBack", "Enqueuing", message or "its reservation was withdrawn")
@@ -78,7 +78,7 @@ class Teller:
         elif new is Phase.COMPLETED:
             self._normal(about, "Completed", "Ending", "its minimum succeeded")
         elif new is Phase.FAILED:
-            note = "its minimum can no longer be met, and nobody makes more pods"
+            note = "its minimum can no longer be met, and no more pods will be made"
             self._warn(about, "Failed", "Ending", note)
             for owner in _owners(group, makers):
                 self._warn(owner, "PodGroupFailed", "Ending", f"PodGroup {group.metadata.name}: {note}")
@@ -108,11 +108,11 @@ class Teller:
         """A Job was resumed, suspended, or let go."""
         name = group.metadata.name
         if step is Step.RELEASE:
-            self._normal(_job(job), "Released", "Resuming", f"PodGroup {name} is in queue: resumed")
+            self._normal(_job(job), "Released", "Resuming", f"resumed: PodGroup {name} is in queue")
         elif step is Step.HOLD:
-            self._normal(_job(job), "HeldBack", "Suspending", f"PodGroup {name} was sent back to wait: suspended again")
+            self._normal(_job(job), "HeldBack", "Suspending", f"suspended again: PodGroup {name} was sent back to wait")
         elif step is Step.LET_GO:
-            note = f"resumed by its user before PodGroup {name} was in queue: its pods wait by themselves from now on"
+            note = f"resumed by its user before PodGroup {name} was in queue: kbatch leaves it alone from now on"
             self._normal(_job(job), "LetGo", "Resuming", note)
 
     def job_trouble(self, job: Job, reason: str, note: str) -> None:
@@ -126,7 +126,7 @@ class Teller:
         elif self._missed.get(key) != job.metadata.uid:
             self._missed[key] = job.metadata.uid
             note = (
-                f"it names a queue ({QUEUE_LABEL}) and its pods go to the default scheduler, outside of every queue: "
+                f"it names a queue ({QUEUE_LABEL}), but its pods go to the default scheduler, outside of all queues: "
                 f"no webhook answered when it was created; delete it and create it again"
             )
             self._warn(_job(job), "PassedByQueue", "Grouping", note)

@@ -87,7 +87,7 @@ class Suspended(Reason):
 
     @property
     def message(self) -> str:
-        return "is suspended by its user, and so keeps no place; set its spec.suspend to false"
+        return "is suspended by its user, so nothing is reserved for it; set its spec.suspend to false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class JobSuspended(Reason):
 
     @property
     def message(self) -> str:
-        return f"Job {self.job} is suspended by its user, and so keeps no place; set its spec.suspend to false"
+        return f"Job {self.job} is suspended by its user, so nothing is reserved for it; set its spec.suspend to false"
 
 
 @dataclass(frozen=True, slots=True)

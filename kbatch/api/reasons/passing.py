@@ -47,7 +47,7 @@ class MinimumLost(Reason):
         when = f"for {self.seconds} s" if self.seconds else "now"
         return (
             f"{self.left} of its {self.needed} pods are left, below its minimum {when}: they are evicted, and it "
-            f"queues again (minimumLostSeconds {self.seconds}); without minimumLostSeconds what is left runs on"
+            f"queues again (minimumLostSeconds {self.seconds}); without minimumLostSeconds they would keep running"
         )
 
 
@@ -65,7 +65,7 @@ class Reserved(Reason):
     def message(self) -> str:
         return (
             f"{amount(self.resource, self.amount)} of the room is reserved for PodGroup {self.holder}, which comes "
-            f"first; it goes on when that one runs, or when more comes free"
+            f"first; it continues when that group runs, or when more room is free"
         )
 
 
@@ -80,7 +80,7 @@ class VictimsTerminating(Reason):
 
     @property
     def message(self) -> str:
-        return f"waits for {count(self.victims, 'pod')} on {count(self.nodes, 'node')} to end, to take their room"
+        return f"waits for {count(self.victims, 'evicted pod')} on {count(self.nodes, 'node')} to terminate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class BindFailed(Reason):
     def message(self) -> str:
         return (
             f"binding pod {self.pod} to node {self.node} failed ({count(self.failures, 'failure')}): "
-            f"{self.why[:MOST_TEXT]}; it is tried again"
+            f"{self.why[:MOST_TEXT]}; it will be retried"
         )
 
 
@@ -116,7 +116,6 @@ class Gated(Reason):
     def message(self) -> str:
         names = ", ".join(self.gates[:MOST_KINDS])
         return (
-            f"{count(self.gated, 'pod')} of {self.needed} needed {'is' if self.gated == 1 else 'are'} held by "
-            f"scheduling gates ({names}); "
-            f"they count once whoever set the gates removes them"
+            f"{self.gated} of {self.needed} needed pods {'has' if self.gated == 1 else 'have'} scheduling gates "
+            f"({names}); {'it counts' if self.gated == 1 else 'they count'} when the gates are removed"
         )

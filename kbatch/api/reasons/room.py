@@ -140,7 +140,7 @@ class TopologyUnsatisfied(Reason):
         fit = f"{self.placeable} of {self.needed} pods{of_role} fit within {self.max_hops} hops of one another"
         if self.unlabelled:
             return (
-                f"{fit}{always}: no node carries the label {self.unlabelled}, so each node stands for itself; label "
+                f"{fit}{always}: no node carries the label {self.unlabelled}, so each node is its own domain; label "
                 f"the nodes, raise topology.maxHops, or set its mode to Preferred"
             )
         other = "lower minMember, or add nodes there" if self.emptied else "or free nodes close together"
@@ -167,11 +167,11 @@ class WaitingInQueue(Reason):
     @property
     def message(self) -> str:
         behind = f" behind {count(self.ahead, 'group')}" if self.ahead else ""
-        reserved = f" ({amount(self.resource, self.reserved)} reserved for groups that are in queue)"
+        reserved = f" ({amount(self.resource, self.reserved)} is reserved for groups that are in queue)"
         return (
             f"waits in Queue {self.queue}{behind}: asks for {amount(self.resource, self.asked)}, "
-            f"{amount(self.resource, max(0, self.available))} is to be had{reserved if self.reserved else ''}; it goes "
-            f"on when {amount(self.resource, max(0, self.asked - self.available))} more comes free"
+            f"{amount(self.resource, max(0, self.available))} is available{reserved if self.reserved else ''}; it "
+            f"continues when another {amount(self.resource, max(0, self.asked - self.available))} is free"
         )
 
 
@@ -190,9 +190,9 @@ class SentBack(Reason):
     @property
     def message(self) -> str:
         return (
-            f"was sent back by Queue {self.queue} {count(self.times, 'time')}, its minimum not placed in time, or "
-            f"lost; it may come in queue again {self.seconds} s after the last; raise scheduleTimeoutSeconds if its "
-            f"pods need longer to be made"
+            f"was sent back by Queue {self.queue} {count(self.times, 'time')}, because its minimum was not placed in "
+            f"time, or was lost; it may come in queue again {self.seconds} s after the last time; raise "
+            f"scheduleTimeoutSeconds if its pods take longer to be created"
         )
 
 

@@ -224,13 +224,14 @@ def test_node_reasons_are_counted_under_distinct_words() -> None:
 def test_waiting_in_queue_tells_what_lacks_beside_what_is_reserved() -> None:
     reason = WaitingInQueue("q", "cpu", asked=64_000, available=-256_000, reserved=256_000, ahead=2)
     assert reason.message == (
-        "waits in Queue q behind 2 groups: asks for 64 cpu, 0 cpu is to be had (256 cpu reserved for groups that are "
-        "in queue); it goes on when 320 cpu more comes free"
+        "waits in Queue q behind 2 groups: asks for 64 cpu, 0 cpu is available (256 cpu is reserved for groups that "
+        "are in queue); it continues when another 320 cpu is free"
     )
 
 
 def test_waiting_in_queue_says_nothing_of_nobody() -> None:
     reason = WaitingInQueue("q", "cpu", asked=6_000, available=2_000, reserved=0, ahead=0)
     assert (
-        reason.message == "waits in Queue q: asks for 6 cpu, 2 cpu is to be had; it goes on when 4 cpu more comes free"
+        reason.message
+        == "waits in Queue q: asks for 6 cpu, 2 cpu is available; it continues when another 4 cpu is free"
     )

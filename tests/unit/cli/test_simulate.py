@@ -52,7 +52,7 @@ def test_warnings_go_to_standard_error(tmp_path: Path, conf: str) -> None:
     path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
     result = CliRunner().invoke(app, ["simulate", str(path), "--scheduler-conf", conf, "-o", "json"])
     assert result.exit_code == 0
-    assert result.stderr == "kbatch: Service (v1): 1 object left out, of no part in a simulation\n"
+    assert result.stderr.startswith("kbatch: Service (v1): 1 object ignored: not part of a simulation\n")
     json.loads(result.stdout)
 
 
@@ -91,6 +91,17 @@ def test_a_missing_path_or_configuration_is_status_2(tmp_path: Path, conf: str) 
     )
     nothing = CliRunner().invoke(app, ["simulate"])
     assert nothing.exit_code == 2
+
+
+def test_manifests_without_nodes_are_warned_of(tmp_path: Path, conf: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
+    result = CliRunner().invoke(app, ["simulate", str(path), "--scheduler-conf", conf])
+    assert result.exit_code == 0
+    assert result.stderr == "kbatch: there is no Node in the manifests, so no pod can be placed\n"
+    assert "Queue " not in result.stdout, "no table without rows"
+    with_nodes = CliRunner().invoke(app, ["simulate", CASE, "--scheduler-conf", conf, "-o", "json"])
+    assert "no Node" not in with_nodes.stderr
 
 
 def test_the_limit_is_status_3_with_the_output_so_far(conf: str) -> None:

@@ -116,15 +116,18 @@ def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
             "--node-cpus: quantity 'x': not a Kubernetes",
         ),
         (("--format", "csv", "--nodes", "4", "--node-cpus", "0"), "--node-cpus 0: a node must have some"),
-        (("--format", "csv", "--nodes", "4", "--depth", "2"), "--depth says nothing without --backfill"),
+        (("--format", "csv", "--nodes", "4", "--depth", "2"), "--depth needs --backfill"),
         (
             ("--format", "csv", "--nodes", "4", "--policy", "conf", "--backfill", "easy"),
             "--backfill and --depth say nothing with --policy conf",
         ),
-        (("--format", "csv", "--nodes", "4", "--policy", "conf", "--check-backfill"), "--check-backfill says nothing"),
-        (("--format", "csv", "--nodes", "4", "--scheduler-conf", "a"), "--scheduler-conf says nothing of a trace"),
-        (("--format", "csv", "--nodes", "4", "--max-cycles", "4"), "--max-cycles says nothing of a trace"),
-        (("--format", "csv", "--nodes", "4", "examples/gang"), "there are manifests beside a trace"),
+        (
+            ("--format", "csv", "--nodes", "4", "--policy", "conf", "--check-backfill"),
+            "--check-backfill cannot be used",
+        ),
+        (("--format", "csv", "--nodes", "4", "--scheduler-conf", "a"), "--scheduler-conf needs --policy conf"),
+        (("--format", "csv", "--nodes", "4", "--max-cycles", "4"), "--max-cycles cannot be used with --trace"),
+        (("--format", "csv", "--nodes", "4", "examples/gang"), "manifests cannot be used together"),
         (("--format", "swf", "--nodes", "4"), "{trace}, line 1: there are 1 columns, not 18"),
     ],
 )
@@ -145,7 +148,7 @@ def test_a_picture_that_cannot_be_written(trace: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [("--nodes", "4"), ("--policy", "fcfs"), ("--plot", "a.svg")])
 def test_options_of_traces_say_nothing_of_manifests(option: tuple[str, ...]) -> None:
     status, _, err = run(str(ROOT / "examples" / "gang"), *option)
-    assert (status, err) == (2, f"kbatch: {option[0]} says nothing without --trace or --generate\n")
+    assert (status, err) == (2, f"kbatch: {option[0]} needs --trace or --generate\n")
 
 
 def test_equal_input_gives_equal_output_but_for_the_time(trace: str) -> None:
@@ -185,11 +188,11 @@ def test_the_weights_of_made_days_hold_in_every_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--generate", DAY, "--nodes", "4"), "--nodes says nothing with --generate"),
-        (("--generate", DAY, "--format", "csv"), "--format says nothing with --generate"),
-        (("--generate", DAY, "--trace", EXAMPLE), "one or the other"),
-        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--seed", "1"), "--seed says nothing without"),
-        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--write", "x"), "--write says nothing without"),
+        (("--generate", DAY, "--nodes", "4"), "--nodes cannot be used with --generate"),
+        (("--generate", DAY, "--format", "csv"), "--format cannot be used with --generate"),
+        (("--generate", DAY, "--trace", EXAMPLE), "cannot be used together"),
+        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--seed", "1"), "--seed needs --generate"),
+        (("--trace", EXAMPLE, "--format", "swf", "--nodes", "4", "--write", "x"), "--write needs --generate"),
         (("--generate", "none.yaml"), "none.yaml: cannot be read"),
     ],
 )

@@ -44,7 +44,7 @@ def test_meanwhile_it_waits_its_back_off(simulate: Callable[..., Any]) -> None:
     outcome = simulate("broken-gang-goes-at-once", max_cycles=MOST_CYCLES, until=105)
     assert outcome.phase("g") == "Pending"
     assert outcome.reason("g") == "WaitingInQueue"
-    assert "or lost; it may come in queue again 10 s after" in outcome.message("g")
+    assert "or was lost; it may come in queue again 10 s after" in outcome.message("g")
 
 
 def test_without_a_time_there_is_one_replacement_and_the_others_stay(simulate: Callable[..., Any]) -> None:

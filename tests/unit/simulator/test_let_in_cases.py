@@ -74,8 +74,8 @@ def test_who_waits_is_told_what_is_reserved_beyond_the_room(simulate: Callable[.
     outcome = simulate(case, max_cycles=MOST_CYCLES, until=until)
     assert outcome.phase("life") == "InQueue"
     assert outcome.message("other2") == (
-        "waits in Queue research: asks for 2 cpu, 0 cpu is to be had (8 cpu reserved for groups that are in "
-        "queue); it goes on when 4 cpu more comes free"
+        "waits in Queue research: asks for 2 cpu, 0 cpu is available (8 cpu is reserved for groups that are in "
+        "queue); it continues when another 4 cpu is free"
     )
 
 

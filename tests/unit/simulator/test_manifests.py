@@ -175,8 +175,8 @@ def test_other_kinds_of_kubernetes_are_left_out_with_a_warning() -> None:
     )
     assert [type(declared.obj) for declared in loaded.objects] == [Node]
     assert loaded.warnings == (
-        "Deployment (apps/v1): 1 object left out, of no part in a simulation",
-        "Service (v1): 2 objects left out, of no part in a simulation",
+        "Deployment (apps/v1): 1 object ignored: not part of a simulation",
+        "Service (v1): 2 objects ignored: not part of a simulation",
     )
 
 
