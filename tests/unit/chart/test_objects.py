@@ -166,12 +166,12 @@ def test_service_monitor_only_where_it_is_wanted_and_known(render: Callable[...,
     assert render(apis=("monitoring.coreos.com/v1",)).of("ServiceMonitor") == []
     unknown = render(wanted)
     assert unknown.of("ServiceMonitor") == []
-    assert "no ServiceMonitors" in unknown.notes
+    assert "no ServiceMonitor API" in unknown.notes
     known = render(wanted, apis=("monitoring.coreos.com/v1",))
     (monitor,) = known.of("ServiceMonitor")
     (service,) = (item for item in known.of("Service") if item["metadata"]["name"] == "kbatch-metrics")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert "no ServiceMonitors" not in known.notes
+    assert "no ServiceMonitor API" not in known.notes
 
 
 def test_network_policies_leave_the_declared_ports_open(render: Callable[..., Any], default: Any) -> None:
