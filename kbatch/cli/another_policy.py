@@ -119,7 +119,7 @@ def _print(found: dict[str, Any], out: Console) -> None:
         table.add_row(one["group"], one["queue"], *times, difference)
     out.print(table)
     if len(moves) > _SHOWN:
-        warn(f"and {len(moves) - _SHOWN} groups more; all of them with -o json")
+        warn(f"and {len(moves) - _SHOWN} more groups; -o json prints all of them")
 
 
 def _amounts(amounts: dict[str, str] | None) -> str:

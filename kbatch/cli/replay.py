@@ -135,4 +135,4 @@ def _print(file: dict[str, Any]) -> None:
         typer.echo(f"  recorded: {one['recorded'] or '(nothing more)'}")
         typer.echo(f"  decided:  {one['decided'] or '(nothing more)'}")
     if len(found) > _SHOWN:
-        warn(f"and {len(found) - _SHOWN} cycles more")
+        warn(f"and {len(found) - _SHOWN} more cycles")

@@ -96,7 +96,7 @@ def run_trace(request: TraceRequest) -> None:
     for delay in result.delays[:_MOST_DELAYS]:
         warn(str(delay))
     if result.delays:
-        fail(f"{len(result.delays)} reservations were put off by jobs that were let in before them", FAILED)
+        fail(f"{len(result.delays)} reservations were delayed by jobs that were backfilled before them", FAILED)
 
 
 def _logged(request: TraceRequest, path: str) -> tuple[Trace, Cluster]:
@@ -140,7 +140,7 @@ def _generated(request: TraceRequest) -> tuple[Trace, Cluster]:
 def _refuse_list_scheduling(request: TraceRequest) -> None:
     """The configuration says what the engine does: options of the other policies say nothing."""
     if request.backfill is not Backfill.NONE or request.depth is not None:
-        _refuse("--backfill and --depth say nothing with --policy conf: the configuration says how to backfill")
+        _refuse("--backfill and --depth cannot be used with --policy conf: the configuration says how to backfill")
     if request.check:
         _refuse("--check-backfill cannot be used with --policy conf")
 
@@ -160,7 +160,7 @@ def _cluster(request: TraceRequest) -> Cluster:
         _refuse("--nodes is missing: how many nodes there are, or a file that lists them")
     if not (nodes.isdecimal() and nodes.isascii()):
         if request.node_cpus is not None or request.node_gpus is not None:
-            _refuse("--node-cpus and --node-gpus say nothing where --nodes names a file")
+            _refuse("--node-cpus and --node-gpus cannot be used if --nodes names a file")
         if not nodes or not Path(nodes).exists():
             _refuse(f"--nodes {nodes}: neither a whole number nor a file that lists nodes")
     elif not 1 <= int(nodes) <= MOST_NODES:

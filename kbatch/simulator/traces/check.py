@@ -27,8 +27,8 @@ class Delay:
 
     def __str__(self) -> str:
         return (
-            f"at {self.now / SECOND:g} s job {', '.join(self.started)} was let in before job {self.reserved}, which"
-            f" cannot start at {self.start / SECOND:g} s for it"
+            f"at {self.now / SECOND:g} s job {', '.join(self.started)} was backfilled before job {self.reserved}, which"
+            f" therefore cannot start at {self.start / SECOND:g} s"
         )
 
 

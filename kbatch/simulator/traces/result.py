@@ -192,7 +192,7 @@ class TraceResult:
                 )
             rows["Evictions"] = f"{summary['evictions']} pods that had run for {_shown(summary['wasted_seconds'])}"
         if self.backfilled is not None:
-            rows["Check"] = f"{self.backfilled} jobs were let in before others, {len(self.delays)} times to their harm"
+            rows["Check"] = f"{self.backfilled} jobs were backfilled; they delayed {len(self.delays)} reservations"
         width = max(map(len, rows))
         for name, text in rows.items():
             console.print(f"[bold]{name}[/bold]{' ' * (width - len(name))}  ", end="")

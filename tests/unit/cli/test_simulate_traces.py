@@ -48,7 +48,7 @@ def test_an_archive_format_and_a_picture(tmp_path: Path) -> None:
         "--trace", EXAMPLE, "--format", "swf", "--nodes", "16", "--backfill", "easy", "--plot", str(picture)
     )  # fmt: skip
     assert status == 0
-    assert "let in" not in out
+    assert "backfilled" not in out
     assert picture.read_text("utf-8").startswith("<svg ")
 
 
@@ -78,7 +78,7 @@ def test_without_nodes_of_jobs_and_rigid(trace: str) -> None:
 def test_the_check_says_that_all_is_well(trace: str) -> None:
     status, out, _ = run("--trace", trace, "--format", "csv", "--nodes", "4", "--backfill", "easy", "--check-backfill")
     assert status == 0
-    assert "1 jobs were let in before others, 0 times to their harm" in out
+    assert "1 jobs were backfilled; they delayed 0 reservations" in out
 
 
 def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
@@ -94,9 +94,9 @@ def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
     status, out, err = run(*arguments, "-o", "json")
     assert status == 1
     assert err.splitlines() == [
-        "kbatch: at 2 s job 3 was let in before job 2, which cannot start at 10 s for it",
-        "kbatch: at 10 s job 4 was let in before job 2, which cannot start at 11 s for it",
-        "kbatch: 2 reservations were put off by jobs that were let in before them",
+        "kbatch: at 2 s job 3 was backfilled before job 2, which therefore cannot start at 10 s",
+        "kbatch: at 10 s job 4 was backfilled before job 2, which therefore cannot start at 11 s",
+        "kbatch: 2 reservations were delayed by jobs that were backfilled before them",
     ]
     assert json.loads(out)["summary"]["backfill_check"] == {"looked_at": 2, "delays": 2}
 
@@ -110,7 +110,7 @@ def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
         (("--format", "csv", "--nodes", "1.5"), "--nodes 1.5: neither a whole number nor a file that lists nodes"),
         (("--format", "csv", "--nodes", "-1"), "--nodes -1: neither a whole number nor a file that lists nodes"),
         (("--format", "csv", "--nodes", "none.csv"), "--nodes none.csv: neither a whole number nor a file that lists"),
-        (("--format", "csv", "--nodes", "n.csv", "--node-cpus", "2"), "--node-cpus and --node-gpus say nothing where"),
+        (("--format", "csv", "--nodes", "n.csv", "--node-cpus", "2"), "--node-cpus and --node-gpus cannot be used"),
         (
             ("--format", "csv", "--nodes", "4", "--node-cpus", "x"),
             "--node-cpus: quantity 'x': not a Kubernetes",
@@ -119,7 +119,7 @@ def test_the_check_ends_with_status_1_where_a_reserved_job_is_delayed(
         (("--format", "csv", "--nodes", "4", "--depth", "2"), "--depth needs --backfill"),
         (
             ("--format", "csv", "--nodes", "4", "--policy", "conf", "--backfill", "easy"),
-            "--backfill and --depth say nothing with --policy conf",
+            "--backfill and --depth cannot be used with --policy conf",
         ),
         (
             ("--format", "csv", "--nodes", "4", "--policy", "conf", "--check-backfill"),

@@ -205,5 +205,5 @@ def test_the_check_finds_a_job_that_delays_another(monkeypatch: pytest.MonkeyPat
     jobs = [job(0, 10, 10, 2), job(1, 5, 5, 4), job(2, 9, 9, 2)]
     result = ran(jobs, Options(backfill=Backfill.EASY, check=True))
     assert [str(delay) for delay in result.delays] == [
-        "at 2 s job 2 was let in before job 1, which cannot start at 10 s for it"
+        "at 2 s job 2 was backfilled before job 1, which therefore cannot start at 10 s"
     ]

@@ -165,5 +165,5 @@ def test_the_page_for_people() -> None:
     page = text.getvalue()
     assert "2, 2 started; left out: 1 (larger than the cluster)" in page
     assert "mean 4.5 s, median 4.5 s, p99 9 s, max 9 s" in page
-    assert "0 jobs were let in before others, 0 times to their harm" in page
+    assert "0 jobs were backfilled; they delayed 0 reservations" in page
     assert "cut off" not in page
