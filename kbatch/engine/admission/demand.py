@@ -88,9 +88,11 @@ class Quotas:
 
     def mark(self, namespace: str) -> object:
         """What decides, of two that ask for the same in a namespace, that both would pass a quota or neither."""
+        found = self._by_namespace.get(namespace)
+        if found is None:
+            return ()
         return tuple(
-            (quota.spec, quota.status, tuple(sorted(self._promised.get(_key(quota), {}).items())))
-            for quota in self.of(namespace)
+            (quota.spec, quota.status, tuple(sorted(self._promised.get(_key(quota), {}).items()))) for quota in found
         )
 
     def asked_of(self, job: Job) -> Asked:

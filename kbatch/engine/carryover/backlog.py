@@ -146,6 +146,10 @@ class Registry(Generic[_T]):
         self._users[number] += 1
         return number
 
+    def get(self, number: int) -> _T | None:
+        """What has the number; None where nothing does."""
+        return self._things[number]
+
     def thing(self, number: int) -> _T:
         """What has the number; raises KeyError where nothing does."""
         thing = self._things[number]
