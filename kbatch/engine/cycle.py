@@ -113,8 +113,10 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         consent.guards.append(RefusedVictims(refusals.evictions))
     session.wake.extend(refusals.ends())
     standing = memo.trials_at == snapshot.capacity_generation
-    trials, alike, proved = (memo.trials, memo.alike, memo.proved) if standing else ({}, {}, {})
-    feasibility = Feasibility(session, trials, alike, proved)
+    if standing:
+        feasibility = Feasibility(session, memo.trials, memo.alike, memo.proved, memo.most)
+    else:
+        feasibility = Feasibility(session, {}, {})
     session.trying = feasibility.standing
     arguments = policy.arguments_of("backfill")
     plans = arguments if isinstance(arguments, BackfillArguments) and arguments.starts else None
@@ -188,6 +190,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     context.unschedulable.keep(after)
     after.trials, after.trials_at = context.feasibility.trials, snapshot.capacity_generation
     after.alike, after.proved = context.feasibility.alike, context.feasibility.proved
+    after.most = context.feasibility.by_class
     shortages.keep(after)
     if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
         after.idle = (snapshot.generation, wake)

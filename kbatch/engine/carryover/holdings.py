@@ -5,7 +5,7 @@ No votes are asked for it. Groups of which the same is certain beforehand (`Hold
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -234,6 +234,18 @@ class Holdings:
         self._queues: dict[str, QueueHoldings] = {}
         self._sums: dict[frozenset[Holder], _Sum] = {}
         self._asked: set[frozenset[Holder]] = set()
+        self._any: dict[str, tuple[QueueRecord, int, bool]] = {}
+
+    def any_group(self, record: QueueRecord, says: Callable[[Job], bool]) -> bool:
+        """Whether this is said of any group that holds something in the queue. They are asked again only when one of
+        them has changed, so the answer must depend on the group alone, and be of the same question each time.
+        """
+        known = self._any.get(record.name)
+        if known is not None and known[0] is record and known[1] == record.generation:
+            return known[2]
+        found = any(map(says, record.holders.values()))
+        self._any[record.name] = record, record.generation, found
+        return found
 
     def following(self, record: QueueRecord, table: NodeTable) -> Iterator[int]:
         """Bring those of a queue up to date, for `of`; group by group, of each how many pods it was."""
@@ -277,6 +289,8 @@ class Holdings:
         """Forget queues that are gone, and sums for which nobody has asked since this was last called."""
         for name in self._queues.keys() - set(queues):
             self._forget(name)
+        for name in self._any.keys() - set(queues):
+            del self._any[name]
         self._sums = {holders: found for holders, found in self._sums.items() if holders in self._asked}
         self._asked = set()
         return self

@@ -33,7 +33,8 @@ class Memo:
         shortages: what groups lacked.
         trials: what the nodes would hold of groups without our pods, while `capacity_generation` is `trials_at`; of
             those that the last cycle asked about. alike: the same for all, by what a group's answer depends on. proved:
-            which of these the nodes cannot hold by number or sum.
+            which of these the nodes cannot hold by number or sum. most: of how many pods of a class (by its id) the
+            emptied nodes have room.
         idle: the snapshot's generation and `next_wake` of the last cycle, if that decided nothing.
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
@@ -48,6 +49,7 @@ class Memo:
     trials: Mapping[object, Trial] = field(default_factory=dict)
     alike: dict[Hashable, Trial] = field(default_factory=dict)
     proved: dict[object, bool] = field(default_factory=dict)
+    most: dict[int, int] = field(default_factory=dict)
     trials_at: int = -1
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None

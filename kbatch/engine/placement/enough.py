@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbatch.engine.placement.kinds import kinds_of
+from kbatch.engine.placement.kinds import counts_of
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls
@@ -15,9 +15,8 @@ def could_fit(rankings: NodeRankings, job: JobState) -> bool:
     sure, and costs far less than to place what fits.
     """
     placeable: dict[str, int] = {}
-    for kind in kinds_of(job):
-        count = min(len(kind.tasks), rankings.most(kind.cls))
-        placeable[kind.role] = placeable.get(kind.role, 0) + count
+    for cls, role, count in counts_of(job):
+        placeable[role] = placeable.get(role, 0) + min(count, rankings.most(cls))
     if any(role is not None and placeable.get(role, 0) < count for role, count in shortfalls(job)):
         return False
     return sum(placeable.values()) >= job.missing()

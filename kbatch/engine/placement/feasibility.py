@@ -41,7 +41,7 @@ _MOST_TO_COME: Final = 2_000
 """More pods that do not exist yet are not placed one by one: they fill the nodes class after class."""
 
 _MOST_ALIKE: Final = 10_000
-"""So many trials are kept for groups that are alike."""
+"""So many trials are kept for groups that are alike, and so many answers about classes."""
 
 _Counts: TypeAlias = "dict[tuple[TaskClass, str], int]"
 """How many pods, by class and role."""
@@ -89,6 +89,7 @@ class Feasibility:
         before: Mapping[object, Trial],
         alike: dict[Hashable, Trial],
         proved: Mapping[object, bool] = _NOTHING,
+        most: dict[int, int] | None = None,
     ) -> None:
         self._session = session
         table = session.nodes
@@ -100,7 +101,8 @@ class Feasibility:
         self._room = NodeResources(table, self._capacity)
         self._rankings = NodeRankings(self._room, session.predicates, (), session.policy.fingerprint, alone=True)
         self._emptied: tuple[Session, NodeRankings] | None = None
-        self._most: dict[int, int] = {}
+        self.by_class: dict[int, int] = most if most is not None else {}
+        """What `most` says by class, for the next session too, while the capacity of the nodes stays as it is."""
         self._trials: dict[object, Trial] = {}
         self._before = before
         self._alike = alike
@@ -173,13 +175,15 @@ class Feasibility:
 
     def most(self, cls: TaskClass) -> int:
         """How many pods of a class the emptied nodes hold, were there no others."""
-        found = self._most.get(cls.id)
+        found = self.by_class.get(cls.id)
         if found is None:
+            if len(self.by_class) >= _MOST_ALIKE:
+                self.by_class.clear()
             fitting = np.where(self._rankings.allowed(cls), np.int64(1 << 32), np.int64(0))
             for name, amount in cls.needs:
                 column = self._capacity.get(name)
                 fitting = np.minimum(fitting, column // amount) if column is not None else np.zeros_like(fitting)
-            found = self._most[cls.id] = int(fitting.sum())
+            found = self.by_class[cls.id] = int(fitting.sum())
         return found
 
     def mark(self, job: JobState) -> object:

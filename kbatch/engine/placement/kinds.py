@@ -7,6 +7,7 @@ part of a node. What is easy to place finds room beside what is hard, and not th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,12 @@ def kinds_of(job: JobState) -> list[Kind]:
         else:
             kind.tasks.append(task)
     return list(found.values())
+
+
+def counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
+    """How many of the job's tasks are unplaced, by class and role, in the order of `kinds_of`."""
+    alike = Counter([(task.cls, task.role) for task in unplaced(job)])
+    return [(cls, role, count) for (cls, role), count in alike.items()]
 
 
 def hardest_first(rankings: NodeRankings, statement: Statement, kinds: Sequence[Kind]) -> list[Kind]:

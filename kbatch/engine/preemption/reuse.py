@@ -75,7 +75,7 @@ class Searches:
         """Whether no group of the queue could give anything, whoever asks: no victims are to be sought there."""
         found = self._barren.get(queue.name)
         if found is None:
-            found = self._barren[queue.name] = not any(may_give(job) for job in queue.record.holders.values())
+            found = self._barren[queue.name] = not self._context.holdings.any_group(queue.record, may_give)
         return found
 
     def forget(self) -> None:
