@@ -35,9 +35,8 @@ def shortage_of(table: NodeTable, room: NodeResources, pods: Sequence[tuple[Task
         if missing > 0 and missing / asked[name] > worst[0]:
             worst = (missing / asked[name], name, missing)
     if not worst[1]:
-        for name in sorted(
-            total(cls.request for cls, _ in pods)
-        ):  # no sum is short: room is there, but not in pieces that are large enough
+        # No sum is short: room is there, but not in pieces that are large enough.
+        for name in sorted(total(cls.request for cls, _ in pods)):
             largest = max((cls.request.get(name, 0) for cls, _ in pods), default=0)
             idle = room.idle.get(name)
             most = int(idle.max()) if idle is not None and len(idle) else 0

@@ -93,6 +93,7 @@ func completed(kind *Kind, data Map) {
 		lacking(child(data, "spec"), groupSpec)
 		metadata["generation"] = 1.0
 		metadata["managedFields"] = []any{fieldsAt(now, groupFields)}
+		data["status"] = Map{"phase": "Pending"}
 	case kind.Custom:
 		metadata["generation"] = 1.0
 	case kind.Plural == "namespaces":
