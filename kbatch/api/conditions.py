@@ -7,6 +7,7 @@ apply. A process sends only its own types, all of them each time: what it once o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from kbatch.api.objects import Condition
@@ -35,6 +36,7 @@ STALLED: Final = "Stalled"
 
 SCHEDULER_TYPES: Final = (ENQUEUED, SCHEDULED, UNSCHEDULABLE)
 PODGROUP_TYPES: Final = (COMPLETED, FAILED, STALLED)
+_ENDS: Final = (COMPLETED, FAILED)
 
 REASON_ENQUEUED: Final = "Admitted"
 """Reason of Enqueued=True: minResources are reserved, or nothing needed to be."""
@@ -57,6 +59,10 @@ def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) 
     a change of reason, message or observedGeneration alone keeps the old time. Enqueued=True that is said again after
     the group's end (see `let_in`) is new. Merging twice changes nothing.
 
+    The clocks of those who write need not agree, and a life may end in the second in which it began: so an end is taken
+    back later than what stands of Enqueued=True, and Enqueued=True is said no earlier than the last end was taken back,
+    whatever `now` is.
+
     Raises:
         ValueError: a type is wanted twice.
     """
@@ -71,8 +77,10 @@ def merge(existing: Sequence[Condition], wanted: Sequence[Condition], now: str) 
         old = before.get(condition.type)
         flipped = old is None or old.status != condition.status or old.last_transition_time is None
         dated = now
-        if condition.type == ENQUEUED and condition.status == TRUE and void:
-            flipped, dated = True, max(now, void)  # the clocks of those who write need not agree
+        if condition.type == ENQUEUED and condition.status == TRUE:
+            flipped, dated = flipped or bool(void), max(now, _taken_back(existing))
+        elif condition.type in _ENDS and condition.status == FALSE:
+            dated = max(now, _after_let_in(existing))
         merged[condition.type] = Condition(
             type=condition.type,
             status=condition.status,
@@ -121,8 +129,21 @@ def _void(conditions: Sequence[Condition] | None) -> str:
     if enqueued is None or enqueued.status != TRUE:
         return ""
     since = enqueued.last_transition_time or ""
-    ends = (find(conditions, type_) for type_ in (COMPLETED, FAILED))
-    # All are written alike, in whole seconds of UTC, so they compare as texts.
-    taken_back = (end for end in ends if end is not None and end.status == FALSE)
-    last = max((end.last_transition_time or "" for end in taken_back), default="")
+    last = _taken_back(conditions)
     return last if last > since > "" else ""
+
+
+def _taken_back(conditions: Sequence[Condition] | None) -> str:
+    """When an end of the group was last taken back; empty: none was."""
+    ends = (find(conditions, type_) for type_ in _ENDS)
+    # All are written alike, in whole seconds of UTC, so they compare as texts.
+    return max((end.last_transition_time or "" for end in ends if end is not None and end.status == FALSE), default="")
+
+
+def _after_let_in(conditions: Sequence[Condition] | None) -> str:
+    """The first second after the group was said to be in queue; empty: it is not."""
+    enqueued = find(conditions, ENQUEUED)
+    if enqueued is None or enqueued.status != TRUE or not enqueued.last_transition_time:
+        return ""
+    after = datetime.fromisoformat(enqueued.last_transition_time) + timedelta(seconds=1)
+    return after.strftime("%Y-%m-%dT%H:%M:%SZ")

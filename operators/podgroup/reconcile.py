@@ -350,7 +350,8 @@ def _conditions(
         elif old is not None:
             wanted.append(old)
     stalled = _stalled(group, conditions.find(existing, conditions.STALLED), observed)
-    return conditions.merge(existing, [*wanted, stalled] if stalled is not None else wanted, now)
+    merged = conditions.merge(group.status.conditions or (), [*wanted, stalled] if stalled is not None else wanted, now)
+    return conditions.of_types(merged, conditions.PODGROUP_TYPES)
 
 
 def _stalled(group: PodGroup, old: Condition | None, observed: Observed) -> Condition | None:

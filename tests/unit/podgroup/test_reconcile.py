@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kbatch.api.conditions import merge
-from kbatch.api.objects import Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
+from kbatch.api.objects import Condition, Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
 from operators.podgroup.abandoned import Abandoned
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
 from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
@@ -181,6 +181,18 @@ def test_a_group_that_comes_to_life_again_waits_until_it_is_let_in_anew() -> Non
     assert status(of, job()).phase == "Pending"
     anew = merge(of.status.conditions or (), [condition("Enqueued")], "2026-11-21T12:00:05Z")
     assert status(group(conditions=anew, phase="Pending"), job()).phase == "InQueue"
+
+
+def test_an_end_is_taken_back_later_than_the_group_was_let_in_whatever_the_clocks_say() -> None:
+    """The scheduler's clock is ahead by more than the group lived, or all of it was within one second."""
+    for let_in in ("2026-11-21T12:00:30Z", NOW):
+        enqueued = Condition(type="Enqueued", status="True", reason="r", message="", last_transition_time=let_in)
+        of = group(conditions=(enqueued, condition("Completed")), phase="Completed")
+        (completed,) = status(of, job()).conditions
+        of = group(conditions=(enqueued, completed), phase="Pending")
+        assert status(of, job()).phase == "Pending"
+        anew = merge(of.status.conditions or (), [condition("Enqueued")], NOW)
+        assert status(group(conditions=anew, phase="Pending"), job()).phase == "InQueue"
 
 
 def test_a_group_whose_job_goes_on_has_not_completed() -> None:
