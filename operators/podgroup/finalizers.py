@@ -73,6 +73,8 @@ def _may_go(pod: str, member: Member, group: PodGroup | None, finished: Mapping[
         return True  # nobody counts it any more
     if member.stage is not Stage.SUCCEEDED:
         return member.stage is Stage.FAILED or member.lost
+    if all(role.name != member.role or role.template is None for role in group.spec.sub_groups or ()):
+        return True  # its user has taken the role, or its template, out of the group
     number = number_of(split_key(pod)[1], group.metadata.name, member.role)
     kept = finished.get(member.role, NONE)
     full = bool(kept.pairs) and number is not None and number > kept.pairs[-1][1] and _is_full(kept)

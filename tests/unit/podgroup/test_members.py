@@ -555,3 +555,17 @@ async def test_of_members_that_did_not_end_well_there_is_nothing_to_keep() -> No
     assert patched(rig) == ["pg-w-0", "pg-w-1"]
     assert await rig.members.let_end("ns/pg", None) == 1, "its group is gone"
     assert patched(rig) == ["pg-w-0", "pg-w-1", "pg-w-2"]
+
+
+async def test_a_member_of_a_role_that_is_no_more_goes_for_nobody_keeps_how_it_ended(rig: Rig) -> None:
+    """Or whoever deletes the pod would wait for as long as the group lives."""
+    await rig.keep()
+    rig.see("Succeeded", node="n")
+    assert await rig.members.let_end("ns/pg", rig.group) == 0
+    changed = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
+    changed.spec.sub_groups = (SubGroup(name="v", min_member=1, template=dict(TEMPLATE)),)
+    changed.metadata.resource_version = "2"
+    rig.world.apply(Upsert(changed))
+    assert "finished" not in reconcile(rig.group, observe(rig.world, rig.group), NOW).manifest()
+    assert await rig.members.let_end("ns/pg", rig.group) == 2
+    assert patched(rig) == ["pg-w-0", "pg-w-1"]
