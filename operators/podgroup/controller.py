@@ -290,12 +290,15 @@ class Controller:
         return any(self.world.makers(key)) or _templated(group)
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
-        manifest = {
-            "metadata": {"namespace": group.metadata.namespace, "name": group.metadata.name},
-            "status": wanted.manifest(),
-        }
+        metadata = {"namespace": group.metadata.namespace, "name": group.metadata.name}
+        if wanted.phase in OVER or wanted.finished or wanted.node_failures:
+            # No later look takes these back, should this be another group of the name by now. A uid would be no
+            # precondition for the status of a custom resource.
+            metadata["resourceVersion"] = group.metadata.resource_version
         try:
-            answer = await apply_status(self._api, PODGROUPS, manifest, FIELD_MANAGER, force=True)
+            answer = await apply_status(
+                self._api, PODGROUPS, {"metadata": metadata, "status": wanted.manifest()}, FIELD_MANAGER, force=True
+            )
         except ApiError as error:
             self._metrics.writes.labels("PodGroup", _result(error)).inc()
             if error.status == 404:

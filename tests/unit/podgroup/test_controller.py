@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbatch.api.names import QUEUE_LABEL
-from kbatch.api.objects import Job, PodGroup
+from kbatch.api.objects import Job, OwnerReference, PodGroup, SubGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.events import Regarding
 from kbatch.kube.informer import Batch
@@ -64,9 +64,11 @@ class FakeApi:
             raise self.refusals.pop(0)
         if "pg" not in self.groups:
             raise ApiError(404, "NotFound")
+        stored = self.groups["pg"]
+        if body["metadata"].get("resourceVersion", str(self.version)) != str(self.version):
+            raise ApiError(409, "Conflict")
         self.params.append(params or {})
         self.writes.append(body["status"])
-        stored = self.groups["pg"]
         self.version += 1
         stored["metadata"]["resourceVersion"] = str(self.version)
         stored["status"] = {**stored["status"], **body["status"]}
@@ -328,3 +330,26 @@ async def test_of_a_group_that_is_given_up_it_is_told_what_it_lost_not_how_long_
     assert [note for reason, note in told if reason == "MinimumLost"] == [
         "its minimum was not whole again in time: what is left is evicted, and it queues again"
     ]
+
+
+@pytest.mark.parametrize("ending", [True, False])
+async def test_how_a_group_ended_is_not_written_into_another_of_its_name(
+    api: FakeApi, controller: Controller, *, ending: bool
+) -> None:
+    """Deleted and made anew, and the watch has not told yet: nobody would take back what stands there of an end."""
+    of = group(1 if ending else 2, phase="Running")
+    of.spec.sub_groups = (SubGroup(name="w", min_member=1, template={"spec": {}}),)
+    controller.hint(Upsert(api.put(of)))
+    member = pod("pg-w-0", "Succeeded", node="n", role="w")
+    member.metadata.owner_references = (OwnerReference(kind="PodGroup", uid="g", controller=True),)
+    controller.hint(Upsert(member))
+    controller.hint(Upsert(pod("other", "Succeeded" if ending else "Running", node="n")))
+    anew = group(1 if ending else 2, uid="anew")
+    anew.spec.sub_groups = of.spec.sub_groups
+    api.put(anew)
+    with pytest.raises(ApiError):
+        await controller.reconcile("ns/pg")
+    assert api.groups["pg"]["status"] == {}
+    controller.hint(Upsert(anew))
+    await controller.reconcile("ns/pg")
+    assert "finished" not in api.groups["pg"]["status"]
