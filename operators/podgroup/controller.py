@@ -52,6 +52,8 @@ GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
 HEARD_SECONDS: Final = 1.0
 """Until a group is looked at of which was heard only that something happened: what, is seen by then."""
+_UNKNOWN_FIELD: Final = ".status.finished: field not declared in schema"
+"""What an API server says (with the status 500) of an apply that names a field which its CRD does not have."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -108,7 +110,8 @@ class Controller:
         self._abandoned = Abandoned(give_up_after)
         self._ended = Ended(api)
         self._keeps_finished = True
-        """Whether the API server keeps `status.finished`: one with the CRDs of an older release drops it."""
+        """Whether the API server keeps `status.finished`: one with the CRDs of an older release refuses it, or drops
+        it. One of several may know new CRDs a moment later than the others, so what stands is left."""
         self._within = within
         metrics.backlog.set_function(lambda: len(self.queue))
 
@@ -148,6 +151,7 @@ class Controller:
 
     def resync(self) -> None:
         """Want work on each group: what is written is compared with what should be, though nothing happened."""
+        self._keeps_finished = True  # the CRDs may be new by now
         for key in self.world.groups:
             self.queue.add(key)
 
@@ -221,7 +225,7 @@ class Controller:
         )
         wanted = reconcile(group, observed, self._now())
         if not self._keeps_finished:
-            wanted = dataclasses.replace(wanted, finished=())
+            wanted = _as_kept(wanted, group)
         result = "unchanged"
         if wanted == standing(group.status):
             self._patience.forget(key)
@@ -304,24 +308,36 @@ class Controller:
             if error.status == 404:
                 self.world.drop_group(key, group.metadata.uid)
                 return "gone"
+            without = _as_kept(wanted, group)
+            if without != wanted and _UNKNOWN_FIELD in error.message:
+                self._not_kept()
+                return await self._write(key, group, without)
             raise
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
         answered = decoder(PodGroup).decode(answer)
         self.world.answered(answered)
         if wanted.finished and not answered.status.finished:
-            self._keeps_finished = False
+            self._not_kept()
             self.queue.add(key)
-            _log.error(
-                "the CRD of PodGroups is of an older release and has no status.finished: members that ended well run "
-                "again if their pods go; apply the CRDs of this release, and restart this process"
-            )
         limit = group.spec.bad_node_limit
         for node in sorted(avoided(wanted.node_failures, limit) - avoided(group.status.node_failures or (), limit)):
             self._teller.bad_node(group, node)
         if wanted.phase != group.status.phase:
             self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
         return "written"
+
+    def _not_kept(self) -> None:
+        self._keeps_finished = False
+        _log.error(
+            "the CRD of PodGroups is of an older release and has no status.finished: members that ended well run "
+            "again if their pods go; apply the CRDs of this release (looked at again with the next resync)"
+        )
+
+
+def _as_kept(wanted: OwnStatus, group: PodGroup) -> OwnStatus:
+    """The same with the members that ended well as they stand."""
+    return dataclasses.replace(wanted, finished=group.status.finished or ())
 
 
 def _templated(group: PodGroup) -> bool:
