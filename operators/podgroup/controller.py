@@ -242,7 +242,11 @@ class Controller:
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
         self._teller.waits(group, list(self.world.makers(key)))
-        group = self.world.groups.get(key, group)
+        known = self.world.groups.get(key, group)
+        if known.metadata.uid != group.metadata.uid:  # made anew meanwhile: what was found is of the one before
+            self.queue.add(key)
+            return result
+        group = known
         admitted = phase in ADMITTED and kept.ready
         changed = await self._jobs.keep(key, group, admitted=admitted, withdrawn=withdrawn(group, phase))
         await self._members.let_end(key, group, keeps=self._keeps_finished)

@@ -164,3 +164,26 @@ async def test_so_many_writes_are_on_the_wire_and_no_more() -> None:
 
     await asyncio.gather(*(writes.send(f"ns/p{number}", Sent.CREATE, slow) for number in range(3 * PARALLEL)))
     assert most == PARALLEL
+
+
+async def test_a_group_that_is_made_anew_while_its_name_is_worked_on_gets_no_pods_in_its_turn() -> None:
+    anew = templated("g")
+    anew.metadata.uid, anew.metadata.resource_version, anew.status = "anew", "900", PodGroupStatus()
+
+    class Meanwhile(Server):
+        async def request(self, method: str, path: str, *, body: Any = None, **more: Any) -> bytes:
+            answer = await super().request(method, path, body=body, **more)
+            if path.endswith("/g/status") and self.world.groups["ns/g"].metadata.uid != "anew":
+                made.hint(Delete(PodGroup, "ns", "g"))
+                made.hint(Upsert(anew))
+            return answer
+
+    server = Meanwhile()
+    made = Controller(server, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
+    server.world = made.world
+    made.hint(Upsert(templated("g")))
+    await made.reconcile("ns/g")
+    assert made.world.groups["ns/g"].metadata.uid == "anew"
+    assert server.pods == {}
+    await work(made)
+    assert server.pods == {}, "it is not in queue"
