@@ -8,6 +8,7 @@ label; until a new quota's namespace has it, pods pass, and a group whose promis
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from kbatch.api.names import QUOTA_LABEL
@@ -36,12 +37,19 @@ class QuotaMarks:
     Args:
         api: refuses writes while this process does not lead.
         work: metrics.
+        within: whether a namespace is looked after; others stay as they are.
         gap: seconds between two writes to a namespace, should somebody else write the opposite each time.
         retry: seconds after which a write that failed is tried again.
     """
 
     def __init__(
-        self, api: Api, work: ReconcileMetrics, *, gap: float = GAP_SECONDS, retry: float = RETRY_SECONDS
+        self,
+        api: Api,
+        work: ReconcileMetrics,
+        *,
+        within: Callable[[str], bool] = lambda _: True,
+        gap: float = GAP_SECONDS,
+        retry: float = RETRY_SECONDS,
     ) -> None:
         self._api = api
         self._work = work
@@ -49,12 +57,13 @@ class QuotaMarks:
         self._standing: dict[str, str | None] = {}  # by namespace: its label
         self._queue = WorkQueue(gap=gap)
         self._retry = retry
+        self._within = within
 
     def receive(self, batch: Batch) -> None:
         """Take in what an informer saw of namespaces and quotas; other kinds are passed over."""
         for event in batch.events:
             match event:
-                case Upsert(obj=Namespace() as namespace):
+                case Upsert(obj=Namespace() as namespace) if self._within(namespace.metadata.name):
                     name = namespace.metadata.name
                     self._standing[name] = (namespace.metadata.labels or {}).get(QUOTA_LABEL)
                     self._look(name)

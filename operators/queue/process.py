@@ -61,7 +61,8 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
     model = ClusterModel(settings.scheduler_name, settings.default_queue)
     controller = Controller(ground.api, model, QueueMetrics(runtime.registry), metrics)
     access = AccessTable(ground.api, *split_key(settings.access_table), metrics) if settings.access_table else None
-    marks = QuotaMarks(ground.api, metrics) if settings.mark_quotas else None
+    scope = Scope(settings.namespaces, settings.scheduler_name)
+    marks = QuotaMarks(ground.api, metrics, within=scope.holds) if settings.mark_quotas else None
 
     async def ensure_default() -> None:
         while True:
@@ -96,7 +97,7 @@ def assemble(ground: Ground[QueueSettings]) -> Operator:
             *(Informer(ground.client, kind) for kind in (QUEUES, PODGROUPS, NODES, PODS, JOBS, NAMESPACES)),
             *([Informer(ground.client, RESOURCEQUOTAS)] if marks is not None else []),
         ],
-        receive=Scope(settings.namespaces, settings.scheduler_name).over(receive),
+        receive=scope.over(receive),
         work=work,
         first=ensure_default,
     )

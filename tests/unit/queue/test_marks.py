@@ -143,3 +143,11 @@ async def test_a_quota_that_only_counts_other_objects_marks_nothing(rig: Rig) ->
     assert (await rig.writes(3))[2:] == [("a", "true")]
     rig.see(quota("a", hard=groups))
     assert (await rig.writes(4))[3:] == [("a", None)]
+
+
+async def test_namespaces_that_are_not_looked_after_keep_the_label_that_they_have() -> None:
+    """There is no right to change them, where an installation for all namespaces became one for some."""
+    marks = QuotaMarks(FakeApi(), ReconcileMetrics(CollectorRegistry()), within=lambda name: name == "ours")
+    marks.receive(Batch((namespace("theirs", "true"), namespace("ours", "true")), complete=True))
+    assert len(marks._queue) == 1
+    assert await marks._queue.get() == "ours"
