@@ -18,7 +18,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.informer import Batch
-from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of
+from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of, split_key
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.bad_nodes import avoided
@@ -145,6 +145,8 @@ class Controller:
 
     def hear(self, key: str, version: str) -> None:
         """Something happened to a group, which has this version now. Unless an informer told of it, look at it soon."""
+        if not self._within(split_key(key)[0]):
+            return
         known = self.world.groups.get(key)
         if known is None or older(known.metadata.resource_version, version):
             self.queue.add(key, HEARD_SECONDS)

@@ -353,3 +353,12 @@ async def test_how_a_group_ended_is_not_written_into_another_of_its_name(
     controller.hint(Upsert(anew))
     await controller.reconcile("ns/pg")
     assert "finished" not in api.groups["pg"]["status"]
+
+
+async def test_of_namespaces_that_are_not_looked_after_nothing_is_heard(api: FakeApi) -> None:
+    """kopf watches them too: each change of a group there would be a piece of work for nothing."""
+    controller = Controller(api, ReconcileMetrics(CollectorRegistry()), within=lambda namespace: namespace == "ours")
+    controller.hear("theirs/pg", "7")
+    assert len(controller.queue) == 0
+    controller.hear("ours/pg", "7")
+    assert len(controller.queue) == 1
