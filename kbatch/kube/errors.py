@@ -86,6 +86,12 @@ class ApiError(KubeError):
         """Whether the server's storage for this kind is just coming up (after a start, or a new CRD)."""
         return self.status == 429 and "(re)initializing" in self.message
 
+    def lacks(self, field: str) -> bool:
+        """Whether an apply was refused (with the status 500) for naming this field, such as `.status.phase`, which the
+        CRD does not have: it is of an older release.
+        """
+        return f"{field}: field not declared in schema" in self.message
+
 
 class _Cause(msgspec.Struct):
     reason: str = ""

@@ -52,8 +52,6 @@ GAP_SECONDS: Final = 0.2
 """One group's status is written at most this often: a gang that starts is a few writes, not one for each pod."""
 HEARD_SECONDS: Final = 1.0
 """Until a group is looked at of which was heard only that something happened: what, is seen by then."""
-_UNKNOWN_FIELD: Final = ".status.finished: field not declared in schema"
-"""What an API server says (with the status 500) of an apply that names a field which its CRD does not have."""
 _FIRST_RETRY: Final = 0.5
 _LAST_RETRY: Final = 30.0
 
@@ -315,7 +313,7 @@ class Controller:
                 self.world.drop_group(key, group.metadata.uid)
                 return "gone"
             without = _as_kept(wanted, group)
-            if without != wanted and _UNKNOWN_FIELD in error.message:
+            if without != wanted and error.lacks(".status.finished"):
                 self._not_kept()
                 return await self._write(key, group, without)
             raise

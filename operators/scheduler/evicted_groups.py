@@ -46,6 +46,13 @@ class EvictedGroups:
             except KubeError as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     return True  # there is nobody any more who limits it
+                if isinstance(error, ApiError) and error.lacks(".status.evicted"):
+                    _log.warning(
+                        "Queue %s: the CRD is of an older release and has no status.evicted: what evictionsPerHour "
+                        "counts is forgotten with this process",
+                        name,
+                    )
+                    return True
                 _log.warning("Queue %s: %s", name, error)
                 return False
             self._said[name] = said

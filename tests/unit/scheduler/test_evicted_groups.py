@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from kbatch.kube.errors import ApiError
 from kbatch.times import HOUR, SECOND
@@ -50,3 +51,14 @@ async def test_a_queue_that_is_gone_limits_nothing() -> None:
     api = FakeApi()
     api.on("PATCH", "/queues/q/status", ApiError(404, "NotFound"))
     assert await EvictedGroups(api).write({"q": (AT,)})
+
+
+async def test_a_crd_of_an_older_release_forbids_no_eviction(caplog: pytest.LogCaptureFixture) -> None:
+    """It has the limit and not the field: then it is counted for as long as this process lives, as it was."""
+    api = FakeApi()
+    words = (
+        "failed to create typed patch object (/q; v1alpha1, Kind=Queue): .status.evicted: field not declared in schema"
+    )
+    api.on("PATCH", "/queues/q/status", ApiError(500, "", words))
+    assert await EvictedGroups(api).write({"q": (AT,)})
+    assert "older release" in caplog.text
