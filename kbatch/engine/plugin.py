@@ -465,7 +465,8 @@ class Plugin:
 
     def domain_limits(self, cls: TaskClass, others: Sequence[TaskClass]) -> Sequence[DomainLimit]:
         """What pods of the class demand of one another by domains, as things stand, where pods of the classes `others`
-        may come at the same time. It saves tries to place more in a set of nodes than can stand there.
+        may come at the same time: of the class itself, too, where some of them may stand outside of the set of nodes
+        that is looked at. It saves tries to place more in a set than can stand there.
         """
         return ()
 

@@ -20,7 +20,7 @@ from kbatch.engine.plugin import NodeSet, NodeSets
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.nodes import Column, Mask
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 
 Capacity: TypeAlias = Callable[[Kind], Column]
 """How many pods of a kind each row has room for."""
@@ -35,6 +35,7 @@ class Unit:
         least: so many of them must be placed, whichever else are.
         sets: where they may stand, by spread.
         counted: the room for them when the unit was made.
+        beside: the classes of the job's pods that wait and are not among them.
         by_role: of a job, how many of each role there must be among them.
         asks: by dimension what so many of them ask for together at least.
     """
@@ -45,6 +46,7 @@ class Unit:
     least: int
     sets: list[NodeSets]
     counted: Counted
+    beside: Sequence[TaskClass]
     by_role: Mapping[str, int]
     asks: Mapping[str, int]
 
@@ -73,7 +75,9 @@ def units_of(
         if mine:
             others = sum(count for role, count in spare.items() if role != name)
             least = job.missing() if name is None else max(own.get(name, 0), job.missing() - others)
-            unit = _unit(session, rankings, job, name, mine, least, when, capacity, own if name is None else None)
+            beside = [kind.cls for kind in kinds if name is not None and kind.role != name]
+            by_role = own if name is None else None
+            unit = _unit(session, rankings, job, name, mine, least, when, capacity, beside, by_role)
             if unit is not None:
                 found.append(unit)
     found.sort(key=lambda unit: (unit.role is not None, -_size(rankings, unit)))
@@ -104,13 +108,14 @@ def _unit(
     least: int,
     when: When,
     capacity: Capacity | None = None,
+    beside: Sequence[TaskClass] = (),
     by_role: Mapping[str, int] | None = None,
 ) -> Unit | None:
     """A unit with its sets; None where no plugin says anything of it."""
     if capacity is not None:
-        counted = _count(rankings, kinds, when, capacity)
+        counted = _count(rankings, kinds, when, capacity=capacity)
     else:
-        counted = _open(session, rankings, job, kinds, when)
+        counted = _open(session, rankings, job, kinds, beside, when)
     placed = sorted(job.standing(role))
     found: list[NodeSets] | None = None
     for plugin in session.gathering:
@@ -123,7 +128,7 @@ def _unit(
         return None
     own = by_role or {}
     asks = asked_together(kinds, least, own) if counted.free else {}
-    return Unit(job, role, kinds, least, sorted(found, key=lambda each: each.spread), counted, own, asks)
+    return Unit(job, role, kinds, least, sorted(found, key=lambda each: each.spread), counted, beside, own, asks)
 
 
 def _as_sets(said: NodeSet | NodeSets) -> NodeSets:
@@ -149,11 +154,18 @@ def _both(one: NodeSets, other: NodeSets) -> NodeSets:
 
 def count(session: Session, rankings: NodeRankings, unit: Unit, when: When) -> Counted:
     """The room for a unit's pods as the session stands, on the nodes that others leave to any of them."""
-    return _open(session, rankings, unit.job, unit.kinds, when)
+    return _open(session, rankings, unit.job, unit.kinds, unit.beside, when)
 
 
-def _open(session: Session, rankings: NodeRankings, job: JobState, kinds: Sequence[Kind], when: When) -> Counted:
-    counted = _count(rankings, kinds, when)
+def _open(
+    session: Session,
+    rankings: NodeRankings,
+    job: JobState,
+    kinds: Sequence[Kind],
+    beside: Sequence[TaskClass],
+    when: When,
+) -> Counted:
+    counted = _count(rankings, kinds, when, beside)
     whole = session.whole_nodes
     masks = [whole.rows(job, kind.tasks[0], waits=when is When.LATER) for kind in kinds if kind.tasks]
     if not masks or not whole.active:
@@ -163,8 +175,16 @@ def _open(session: Session, rankings: NodeRankings, job: JobState, kinds: Sequen
     return Counted(left.fitting, np.where(some, counted.room, np.int64(0)), left.parts, left.free)
 
 
-def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: Capacity | None = None) -> Counted:
-    """The room for pods of these kinds, whoever stands beside them, or as `capacity` says."""
+def _count(
+    rankings: NodeRankings,
+    kinds: Sequence[Kind],
+    when: When,
+    beside: Sequence[TaskClass] = (),
+    capacity: Capacity | None = None,
+) -> Counted:
+    """The room for pods of these kinds, whoever stands beside them, or as `capacity` says; `beside` may come elsewhere
+    at the same time.
+    """
     fitting: Column | None = None
     largest = max(kinds, key=lambda kind: -rankings.hardness(kind.cls)[1]) if len(kinds) > 1 else kinds[0]
     room = np.zeros(len(rankings.every), np.int64)
@@ -178,7 +198,8 @@ def _count(rankings: NodeRankings, kinds: Sequence[Kind], when: When, capacity: 
         if alone is not None:
             some[alone] = np.minimum(some[alone], 1)
         # Where there is to be room that is not there yet, some of those that limits count go.
-        limits = rankings.domain_limits(kind.cls, [other.cls for other in kinds]) if capacity is None else []
+        others = [*(other.cls for other in kinds if other.cls.id != kind.cls.id), *beside]
+        limits = rankings.domain_limits(kind.cls, others) if capacity is None else []
         if limits or len(kinds) > 1:
             parts.append(Part(kind.role, len(kind.tasks), some, limits))
         fitting = some if fitting is None else fitting + some

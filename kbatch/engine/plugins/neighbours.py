@@ -245,7 +245,7 @@ class Neighbours:
                 yield DomainLimit(counter.domain, counter.counts.copy())
         for constraint, spread in zip(constraints, coupled.spread, strict=True):
             who = who_alike(constraint.label_selector, constraint.match_label_keys, cls)
-            if spread.own and not any(who.match(other, labels_of) for other in others if other.id != cls.id):
+            if spread.own and not any(who.match(other, labels_of) for other in others):
                 few = len(spread.present) < (constraint.min_domains or 1)
                 present = np.zeros(0, np.intp) if few else spread.present
                 yield DomainLimit(spread.domain, spread.counter.counts.copy(), constraint.max_skew, present)

@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 
 from kbatch.api import conditions
-from kbatch.api.objects import Affinity, GroupTopology, LabelSelector, PodAffinity, PodAffinityTerm
+from kbatch.api.objects import (
+    Affinity,
+    GroupTopology,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+)
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -359,6 +366,22 @@ def test_a_role_that_the_minimum_needs_nothing_of_keeps_no_group_from_its_domain
     found = run(world(queue(), nodes_at("z1/b1/r1/a1", "z1/b1/r1/a2", "z1/b1/r2/b1"), made, pods), wired(ALLOCATE))
     assert sorted(found.binds) == ["g-0", "g-1"]
     assert racks(found.binds.values()) == {"a"}
+
+
+def test_roles_that_are_spread_as_one_stand_each_in_its_own_domain() -> None:
+    """Those of the one role let those of the other follow in their zone: by themselves they would be too uneven."""
+    alike = LabelSelector(match_labels={"app": "g"})
+    spread = TopologySpreadConstraint(
+        max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", label_selector=alike
+    )
+    nodes = [node("n0", "1", labels={"zone": "z1"}), node("n1", "4", "1Gi", labels={"zone": "z1"})]
+    nodes.append(node("n2", "1", labels={"zone": "z2"}))
+    large: dict[str, Any] = {"labels": {"app": "g"}, "topology_spread_constraints": (spread,)}
+    pods = [pod(f"g-a{at}", "2", of="g", role="a", **large) for at in range(2)]
+    pods += [pod(f"g-b{at}", "100m", of="g", role="b", memory="2Gi", **large) for at in range(2)]
+    made = close(group("g", 4, roles={"a": 2, "b": 2}), a=(0, ""), b=(0, ""))
+    found = run(world(queue(), nodes, made, pods), wired(ALLOCATE, levels="zone"))
+    assert found.binds == {"g-a0": "n1", "g-a1": "n1", "g-b0": "n2", "g-b1": "n2"}
 
 
 def _alone(*others: object, **spec: Any) -> Any:
