@@ -36,8 +36,10 @@ class EvictedGroups:
 
     async def _one(self, name: str, instants: Iterable[int]) -> bool:
         async with self._turns[name]:
-            both = sorted((Counter(self._said.get(name, ())) | Counter(instants)).elements())
-            said = [instant for instant in both if instant > both[-1] - HOUR][-MOST_EVICTIONS:]
+            new = Counter(instants)
+            both = sorted((Counter(self._said.get(name, ())) | new).elements())
+            now = max(new)  # the clock may have been put back since the others
+            said = [instant for instant in both if abs(instant - now) < HOUR][-MOST_EVICTIONS:]
             status = {"evicted": [rfc3339_us(instant) for instant in said]}
             try:
                 await apply_status(

@@ -87,6 +87,14 @@ def test_what_cannot_be_read_or_is_older_does_not_count() -> None:
     assert len(evicted(run(model, policy(EVERYTHING), now=60))) == 2
 
 
+def test_what_a_wrong_clock_wrote_far_ahead_does_not_count() -> None:
+    now = EPOCH + 60 * SECOND
+    for ahead, wholes in ((HOUR - 1, 1), (HOUR, 2), (48 * HOUR, 2)):
+        model = holding(2, 2)
+        model.apply(Upsert(wrote(now + ahead)))
+        assert len(evicted(run(model, policy(EVERYTHING), now=60))) == wholes
+
+
 def test_a_plan_says_what_is_to_be_written_of_its_queue_before() -> None:
     found = run(holding(2, 5), policy(EVERYTHING), now=60)
     now = EPOCH + 60 * SECOND

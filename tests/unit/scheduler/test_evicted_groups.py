@@ -47,6 +47,14 @@ async def test_what_plans_say_is_put_together_and_the_last_hour_kept() -> None:
     assert [len(call.body["status"]["evicted"]) for call in api.calls] == [2, 2, 1]
 
 
+async def test_what_was_said_before_the_clock_was_put_back_does_not_displace_what_is_said_now() -> None:
+    api = FakeApi()
+    groups = EvictedGroups(api)
+    assert await groups.write({"q": (AT + 48 * HOUR,)})
+    assert await groups.write({"q": (AT,)})
+    assert [call.body["status"]["evicted"] for call in api.calls[1:]] == [[TEXT]]
+
+
 async def test_a_queue_that_is_gone_limits_nothing() -> None:
     api = FakeApi()
     api.on("PATCH", "/queues/q/status", ApiError(404, "NotFound"))
