@@ -570,7 +570,7 @@ class Plugin:
 
     def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
         """What a group would take of its queue's excessBudget with so much more placed, in millionths of a
-        resource-minute, were the sums of the queue as they are. Asked of groups whose start is planned.
+        resource-minute, were the queue above its share then. Asked of groups whose start is planned.
         """
         return job.charged
 

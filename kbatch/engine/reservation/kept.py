@@ -34,7 +34,8 @@ class PlannedStart:
         coming: what else comes free for this job alone: pods of groups whose lifetime is over, by row.
         freed: what ends in the job's queue by then, where it has a hard cap or plugins limit what it has; and of that
             what groups with a lifetime (True) and without one hold.
-        charge: what its job will take of its queue's excessBudget when it starts, beyond what it takes already;
+        charge: what its job takes of its queue's excessBudget if the queue is above its share when it starts, beyond
+            what it takes already: who starts before it may take the queue there;
             refunded: what comes back to that budget by then. In millionths of a resource-minute.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.

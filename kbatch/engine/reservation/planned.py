@@ -321,7 +321,7 @@ class PlannedStarts:
         charge: int | None = None,
     ) -> PlannedStart:
         """A planned start of a job; `ends` and `coming` are what comes free for it (`Ends.for_job`), if known; and so
-        `charge`: else it is that by the sums of its queue as they are.
+        `charge`.
         """
         heeds = self.heeds(job)
         if charge is None:
@@ -346,11 +346,10 @@ class PlannedStarts:
         return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back)
 
     def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:
-        """What a job would be charged that starts there, beside what is kept just now, and is not charged yet."""
+        """What a job would be charged above its queue's share that starts there, and is not charged yet."""
         if job.queue not in self.session.queues or job.key in self.session.promises:
             return 0
-        with self._counted(job.queue):
-            return self.session.charge_with(job, total(task.cls.request for task, _ in places))
+        return self.session.charge_with(job, total(task.cls.request for task, _ in places))
 
     def beside(self, job: JobState, at: int) -> tuple[PlannedStart, ...]:
         """The other planned starts that a job would meet that starts at an instant."""

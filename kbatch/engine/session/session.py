@@ -459,7 +459,9 @@ class Session:
         job.charged = charged
 
     def charge_with(self, job: JobState, more: Mapping[str, int]) -> int:
-        """What the job would take of its queue's excessBudget, with so much more placed, beyond what it takes now."""
+        """What the job would take of its queue's excessBudget, with so much more placed and the queue above its share,
+        beyond what it takes now.
+        """
         if not (job.ends and self._charges_with):
             return 0
         return max(0, max(ask(job, more) for ask in self._charges_with) - job.charged)

@@ -30,15 +30,15 @@ def job(name: str, cpu: str, at: int, *, seconds: int = 600, expected: int | Non
     return [group(name, queue="a", at=at, lifetime_seconds=seconds), one if expected is None else saying(one, expected)]
 
 
-def above_the_share(budget: int, *later: Any) -> ClusterModel:
-    """Of 30 cores queue a has ten for ever; `wide` takes it five above its share when b's pod ends, for 100
+def above_the_share(budget: int, *later: Any, stays: str = "10") -> ClusterModel:
+    """Of 30 cores queue a has ten (`stays`) for ever; `wide` takes it five above its share when b's pod ends, for 100
     resource-minutes.
     """
     theirs = busy(100, "4", on="n1")
     theirs.metadata.labels = {"kbatch.dev/queue": "b"}
     return world(
         [queue("a", excess_budget=budget), queue("b"), *(node(f"n{at}", "10") for at in (1, 2, 3))],
-        theirs, pod("b-stays", "4", on="n2", queue="b"), pod("a-stays", "10", on="n3", queue="a"),
+        theirs, pod("b-stays", "4", on="n2", queue="b"), pod("a-stays", stays, on="n3", queue="a"),
         job("wide", "10", 1), *later,
     )  # fmt: skip
 
@@ -57,6 +57,30 @@ def test_what_it_will_be_charged_is_kept_of_the_budget(mode: str, budget: int, b
 def test_who_is_gone_in_time_and_who_costs_nothing_may_use_it(mode: str) -> None:
     model = above_the_share(100, job("y", "3", 2, expected=90), job("z", "3", 3, seconds=0))
     assert run(model, flow(mode), now=10).binds == {"y-0": "n1", "z-0": "n2"}
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("budget", "seconds", "binds"),
+    [(139, 600, {}), (140, 600, {"y-0": "n2"}), (99, None, {}), (100, None, {"y-0": "n2"})],
+)
+def test_nobody_takes_the_queue_above_its_share_where_a_planned_start_could_not_be_charged_then(
+    mode: str, budget: int, seconds: int | None, binds: dict[str, str]
+) -> None:
+    """By itself `wide` takes the queue to its share of 15, and is charged nothing; beside `y` it is."""
+    y = [group("y", queue="a", at=2, lifetime_seconds=seconds), pod("y-0", "4", of="y", at=2)]
+    found = run(above_the_share(budget, y, stays="5"), flow(mode), now=10)
+    assert planned(found, "wide") == 100
+    assert found.binds == binds
+    if not binds:
+        assert found.reason("y") == "Reserved"
+
+
+@MODES
+def test_who_keeps_the_queue_within_its_share_beside_a_planned_start_needs_no_budget(mode: str) -> None:
+    free = [*job("y", "2", 2), group("z", queue="a", at=3), pod("z-0", "1", of="z", at=3)]
+    found = run(above_the_share(0, free, stays="2"), flow(mode), now=10)
+    assert (planned(found, "wide"), found.binds) == (100, {"y-0": "n2", "z-0": "n2"})
 
 
 @MODES

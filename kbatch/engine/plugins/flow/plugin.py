@@ -198,14 +198,15 @@ class Flow(Plugin):
         """By the same limits. What was promised is within the budget already, as far as the promise goes."""
         queue, request = self.view.queue(job.queue), task.cls.request
         if not job.ends:
+            unpaid = self._unpaid(queue, request)
             if self.arguments.infinite_factor is None:
-                return None
+                return unpaid
             most, held = self._most(queue), self._endless(queue, job)
             more = self._measure.most(held, request, most)
             if more and self._known(queue.name)[2] > most:
                 self._fading[queue.name] = most
                 return 0
-            return more
+            return more if unpaid is None else unpaid if more is None else min(more, unpaid)
         if not _lifetime(job) or queue.record.excess_budget is None:
             return None
         promised: int | None = 0
@@ -253,8 +254,6 @@ class Flow(Plugin):
         queue = self.view.queue(job.queue)
         if not _lifetime(job) or queue.record.excess_budget is None:
             return job.charged
-        if not job.charged and self._measure.of(self._all(queue, job), more) <= self._part(queue):
-            return 0
         return max(job.charged, _charge(job, self._measure.of(job.allocated, more)))
 
     @cached_property
@@ -294,6 +293,19 @@ class Flow(Plugin):
         flow = max(past, self._measure.of(held))
         share = self._part(queue)
         return InfiniteShareExceeded(queue.name, self._measure.of(told or asked), flow, share, most, f"{factor:f}")
+
+    def _unpaid(self, queue: QueueState, request: Mapping[str, int]) -> int | None:
+        """How many more pods keep the queue within its fair share beside planned starts for which its budget would not
+        do above it; None: any number.
+        """
+        budget = queue.record.excess_budget
+        if (
+            budget is None
+            or queue.charged <= budget * MILLION
+            or not self.view.promises.besides.get((queue.name, True))
+        ):
+            return None
+        return self._measure.most(self._all(queue), request, self._part(queue))
 
     def _budget_left(self, queue: QueueState, job: JobState) -> int:
         """What is left of the queue's budget for the job, in millionths of a resource-minute."""
