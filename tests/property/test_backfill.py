@@ -41,6 +41,16 @@ EASY = by("[allocate, {name: backfill, arguments: {mode: easy}}]")
 DEEPER = by("[allocate, {name: backfill, arguments: {mode: easy, depth: 3}}]")
 CONSERVATIVE = by("[allocate, {name: backfill, arguments: {mode: conservative}}]")
 ENQUEUE = by("[enqueue, allocate, {name: backfill, arguments: {mode: easy}}, preempt]")
+FLOWS = {
+    mode: build_policy(
+        parse(
+            f"actions: [allocate, {{name: backfill, arguments: {{mode: {mode}}}}}]"
+            + TIERS.replace("{name: predicates}", "{name: predicates}, {name: flow}"),
+            "test",
+        )
+    )
+    for mode in ("easy", "conservative")
+}
 MODES = {"easy": EASY, "deeper": DEEPER, "conservative": CONSERVATIVE}
 LIMITS = Limits(max_cycles=2_000)
 pytestmark = pytest.mark.many
@@ -91,11 +101,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Day:
-    """Some hours of a cluster; `cap`: so many CPUs may the queue have, 0: any number."""
+    """Some hours of a cluster; `cap`: so many CPUs may the queue have, 0: any number.
+
+    Where there is a `budget`, the queue deserves half of the cluster, and jobs with an even number have a lifetime.
+    """
 
     nodes: tuple[int, ...]
     work: tuple[Work, ...]
     cap: int = 0
+    budget: int | None = None
 
     def manifests(self) -> Manifests:
         documents: list[Json] = [
@@ -108,8 +122,14 @@ class Day:
         if self.cap:
             hard = {"capability": {"cpu": str(self.cap)}}
             documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "default"}, "spec": hard})
+        if self.budget is not None:
+            for name, spec in (("default", {"excessBudget": self.budget}), ("other", {})):
+                documents.append({"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
         for number, work in enumerate(self.work):
-            documents += work.documents(number)
+            group, *pods = work.documents(number)
+            if self.budget is not None and number % 2 == 0:
+                group["spec"]["lifetimeSeconds"] = 60
+            documents += [group, *pods]
         return from_documents(Document(Place("input", at), each) for at, each in enumerate(documents, start=1))
 
 
@@ -164,6 +184,13 @@ def _of_first(result: Result) -> tuple[Any, ...]:
         if not before:
             found.append(each)
     return tuple(found)
+
+
+@relaxed
+@given(days(), st.integers(0, 6), st.sampled_from(sorted(FLOWS)))
+def test_nobody_starts_later_for_want_of_a_budget(day: Day, budget: int, mode: str) -> None:
+    result = simulate(replace(day, cap=0, budget=budget).manifests(), FLOWS[mode], LIMITS)
+    assert_promises(result)
 
 
 @relaxed
