@@ -42,6 +42,8 @@ def pytest(*arguments: str) -> tuple[str, ...]:
 
 
 E2E = "tests/e2e"
+SCENARIOS = f"{E2E}/scenarios"
+INSTALLED = "(metrics or installed) and not long"
 SHORT = "not chaos and not long and not metrics and not installed and not tenant"
 """The long forms have targets of their own in the Makefile."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
@@ -89,7 +91,15 @@ LAYERS = (
     ),
     Layer(
         "metrics",
-        (pytest("-n", "2", "--dist", "loadfile", "-m", "(metrics or installed) and not long", E2E),),
+        (pytest("-n", "2", "--dist", "loadfile", "-m", INSTALLED, E2E, f"--ignore={SCENARIOS}"),),
+        180,
+        PROGRAMS,
+        True,
+    ),
+    # What the installed product does over minutes: placement, objects, planned starts, flow. Most of it is waiting.
+    Layer(
+        "scenarios",
+        (pytest("-n", "2", "--dist", "loadfile", "-m", INSTALLED, SCENARIOS),),
         180,
         PROGRAMS,
         True,

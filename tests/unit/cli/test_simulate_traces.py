@@ -171,6 +171,7 @@ def test_days_that_are_made(tmp_path: Path) -> None:
     assert len(kept.read_text("utf-8").splitlines()) == found["summary"]["jobs"] + 1
 
 
+@pytest.mark.many
 def test_the_weights_of_made_days_hold_in_every_policy(tmp_path: Path) -> None:
     """Two queues of weights 3 and 1, both with more than the cluster takes."""
     path = tmp_path / "day.yaml"

@@ -572,6 +572,7 @@ def test_who_was_promised_a_start_takes_the_lowest_nodes_when_anything_has_ended
 # --- who is in queue --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 def test_of_those_who_wait_for_their_turn_a_hundred_keep_nobody_out_of_the_queue() -> None:
     """The room that is there is enough for one by its sum, and on no node: cycle for cycle one more would come in."""
     groups = [(group(f"g{at:03}", at=1), pod(f"p{at:03}", "4", of=f"g{at:03}", at=1)) for at in range(110)]

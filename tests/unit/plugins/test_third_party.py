@@ -75,5 +75,6 @@ def test_what_the_guide_keeps_from_cycle_to_cycle_lasts() -> None:
     assert both.plugins["price"].highest == 40
 
 
+@pytest.mark.many
 def test_its_own_tests_pass() -> None:
     assert "3 passed" in own_tests(EXAMPLE)

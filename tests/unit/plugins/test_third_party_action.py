@@ -62,6 +62,7 @@ def test_the_simulator_runs_it(tmp_path: Path) -> None:
     assert result["podgroups"]["default/elastic"]["phase"] == "Running"
 
 
+@pytest.mark.many
 def test_its_own_tests_pass() -> None:
     assert "8 passed" in own_tests(EXAMPLE)
 
