@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kbatch.process.memory import READ_BYTES
 from kbatch.process.turns import GatheringSelector, run
 
 
@@ -57,6 +58,31 @@ def test_after_a_find_the_next_look_waits(ends: tuple[socket.socket, socket.sock
         assert time.slept == []
         assert len(looking.select(None)) == 1  # one without waits for the rest of the time, then sees it
         assert time.slept == [0.004]
+
+
+def test_where_more_lies_than_one_read_takes_nothing_is_waited_for(ends: tuple[socket.socket, socket.socket]) -> None:
+    time = Time()
+    with selector(time, ends[0]) as looking:
+        ends[1].send(b"x")
+        assert looking.select(None)
+        ends[1].send(bytes(READ_BYTES - 2))
+        assert looking.select(0) == []
+        ends[1].send(b"x")
+        assert len(looking.select(0)) == 1
+        ends[0].recv(READ_BYTES)
+        assert looking.select(0) == []
+        assert time.slept == []
+
+
+def test_a_connection_that_was_closed_has_nothing(ends: tuple[socket.socket, socket.socket]) -> None:
+    time = Time()
+    with selector(time, ends[0]) as looking:
+        ends[1].send(b"x")
+        assert looking.select(None)
+        looking.unregister(ends[0])
+        ends[0].close()
+        assert looking.select(0.001) == []
+        assert time.slept == [0.001]
 
 
 def test_a_timer_that_is_due_before_is_not_kept_waiting(ends: tuple[socket.socket, socket.socket]) -> None:
