@@ -16,10 +16,13 @@ import selectors
 import sys
 import termios
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kbatch.process.memory import READ_BYTES
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
 
 T = TypeVar("T")
 
@@ -48,11 +51,13 @@ class GatheringSelector(selectors.DefaultSelector):
         self._next = 0.0
         self._last: list[int] = []
         """Where the last look found something."""
+        self._rich: set[int] = set()
+        """Where more lay than one read takes, at some time: few connections, watches, of the many."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """As every selector's; nothing where the time is not come and the loop has other work, or a timer is due."""
         left = self._next - self._clock()
-        if left > 0 and not any(_waiting(each) >= READ_BYTES for each in self._last):
+        if left > 0 and not self._more(self._rich if timeout == 0 else self._last):
             if timeout is not None and timeout <= left:
                 if timeout > 0:
                     self._sleep(timeout)
@@ -65,6 +70,20 @@ class GatheringSelector(selectors.DefaultSelector):
             self._next = self._clock() + self._gather
             self._last = [key.fd for key, _ in found]
         return found
+
+    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
+        """As every selector's."""
+        key = super().unregister(fileobj)
+        self._rich.discard(key.fd)
+        return key
+
+    def _more(self, among: Iterable[int]) -> bool:
+        """Whether more lies on one of these than one read takes."""
+        for each in among:
+            if _waiting(each) >= READ_BYTES:
+                self._rich.add(each)
+                return True
+        return False
 
 
 def _waiting(descriptor: int) -> int:
