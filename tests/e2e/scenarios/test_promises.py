@@ -182,7 +182,7 @@ def finalizers(pod: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.long  # the operator is away, and what the page says is done by hand
-def test_the_finalizers_are_taken_off_as_the_page_on_installation_says(kbatch: Installed) -> None:
+def test_the_finalizers_are_taken_off_as_the_page_on_installation_says(kbatch: Installed, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "install.md").read_text()
     lines = page[page.index("    kubectl get pods --all-namespaces --selector kbatch.dev/sub-group") :]
     commands = lines[: lines.index("\n    done") + len("\n    done")]
@@ -191,7 +191,11 @@ def test_the_finalizers_are_taken_off_as_the_page_on_installation_says(kbatch: I
     assert all(map(finalizers, kbatch.items("pods")))
     pid = kbatch.kill("podgroup", signal.SIGSTOP)
     try:
-        environment = {"PATH": f"{kbatch.kubectl.parent}:{os.environ['PATH']}", "KUBECONFIG": str(kbatch.kubeconfig)}
+        environment = {
+            "PATH": f"{kbatch.kubectl.parent}:{os.environ['PATH']}",
+            "KUBECONFIG": str(kbatch.kubeconfig),
+            "HOME": str(tmp_path),  # kubectl keeps a cache there, or where it is started
+        }
         subprocess.run(["bash", "-euc", commands], env=environment, check=True, timeout=60)
         assert not any(map(finalizers, kbatch.items("pods")))
         kbatch.run("delete", "pods", "--all", "--timeout=20s")
