@@ -44,6 +44,7 @@ _FAIR = (
     "kube-apiserver=max-mutating-requests-inflight=200",
 )
 """Kubernetes' own defaults, which kwokctl turns off together with the limits of clients."""
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 STAGES = Path(__file__).with_name("stages.yaml")
 """How kwok plays the kubelet."""
 
@@ -87,14 +88,26 @@ class Record:
     extra: dict[str, str] = field(default_factory=dict)
 
 
+def _clusters() -> Path:
+    """The folder with one folder for each cluster."""
+    return state_root() / "clusters"
+
+
+def started() -> list[str]:
+    """Return the names of the clusters that were started and not taken down, whether they still run or not."""
+    folder = _clusters()
+    found = (each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else ()
+    return sorted(name for name in found if _NAME.fullmatch(name) and Cluster(name).record() is not None)
+
+
 class Cluster:
     """A named cluster, whether it exists or not."""
 
     def __init__(self, name: str) -> None:
-        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", name):
+        if not _NAME.fullmatch(name):
             raise InvalidNameError(name)
         self.name = name
-        self.folder = state_root() / "clusters" / name
+        self.folder = _clusters() / name
         # kwokctl keeps its clusters in clusters/NAME of its working folder.
         self._kwok_home = self.folder / "kwok"
         self.runtime = self._kwok_home / "clusters" / name
@@ -122,7 +135,7 @@ class Cluster:
     def api(self) -> Api:
         """Return a client with the administrator's rights."""
         if not self.kubeconfig.exists():
-            raise NoSuchClusterError(self.name)
+            raise NoSuchClusterError(self.name, started())
         return Api(self.kubeconfig)
 
     @contextlib.contextmanager

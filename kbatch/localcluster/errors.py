@@ -71,10 +71,11 @@ class InvalidNameError(LocalClusterError):
 
 
 class NoSuchClusterError(LocalClusterError):
-    """No cluster of that name was started here."""
+    """No cluster of that name was started here; `others` are the names of those that were."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no local cluster named {name}; kbatch up --name {name} starts one.")
+    def __init__(self, name: str, others: Sequence[str] = ()) -> None:
+        listed = f" There are others: {', '.join(others)} (name one by --name)." if others else ""
+        super().__init__(f"There is no local cluster named {name}; kbatch up --name {name} starts one.{listed}")
         self.name = name
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbatch.localcluster.cluster import Cluster, Options, State
+from kbatch.localcluster.cluster import Cluster, Options, State, started
 from kbatch.localcluster.demo import Row, submit, wait_decided
 from kbatch.localcluster.errors import NoSuchClusterError, StartError
 from kbatch.localcluster.folders import checkout, state_root
@@ -75,9 +75,9 @@ def up(
         if found is State.BROKEN:
             progress(f"the cluster {name} is left over from a crash: cleaning it up")
             cluster.remove()
-        started = found is not State.RUNNING
+        absent = found is not State.RUNNING
         try:
-            if started:
+            if absent:
                 progress(f"starting the control plane {name}")
                 cluster.start(programs, options)
             progress(f"waiting for {nodes} nodes")
@@ -86,7 +86,7 @@ def up(
             if not control_plane_only:
                 _ensure_release(Release(cluster.kubeconfig, cluster.host_folder, programs), progress)
         except BaseException as error:
-            if started:
+            if absent:
                 _keep_log(error, cluster)
                 cluster.remove()
             raise
@@ -123,7 +123,7 @@ def demo(name: str, progress: Progress) -> list[Row]:
     cluster = Cluster(name)
     record = cluster.record()
     if record is None:
-        raise NoSuchClusterError(name)
+        raise NoSuchClusterError(name, started())
     progress("submitting a gang that fits and one that cannot")
     submit(Programs(bin=Path(record.programs)).kubectl, cluster.kubeconfig)
     with cluster.api() as api:
@@ -146,7 +146,7 @@ def status(name: str) -> tuple[State, Report]:
     state = cluster.state()
     record = cluster.record()
     if state is State.ABSENT or record is None:
-        raise NoSuchClusterError(name)
+        raise NoSuchClusterError(name, started())
     programs = Programs(bin=Path(record.programs))
     if Release(cluster.kubeconfig, cluster.host_folder, programs).abandoned():
         state = State.BROKEN

@@ -61,6 +61,14 @@ def test_nothing_is_absent() -> None:
         status("new")
 
 
+def test_who_names_none_is_told_which_there_are() -> None:
+    write_record(Cluster("mine"))
+    write_record(Cluster("a-demo"))
+    Cluster("cut-off").folder.mkdir()
+    with pytest.raises(NoSuchClusterError, match=r"There are others: a-demo, mine \(name one by --name\)"):
+        status("kbatch")
+
+
 def test_a_start_that_was_cut_off_is_a_left_over() -> None:
     cluster = Cluster("old")
     cluster.folder.mkdir(parents=True)

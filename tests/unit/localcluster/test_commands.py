@@ -122,3 +122,14 @@ def test_the_words_of_a_process_that_failed_are_its_last_error(tmp_path: Path) -
     lines = [{"level": "error", "message": "bad file: line 3"}, {"level": "info", "message": "stopping"}]
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert release._last_words(log) == "bad file: line 3"
+
+
+def test_down_without_a_name_says_which_clusters_there_are(run: CliRunner, app: typer.Typer, tmp_path: Path) -> None:
+    assert run.invoke(app, ["down"]).stdout == "There is no local cluster named kbatch.\n"
+    folder = tmp_path / "kbatch" / "clusters" / "demo"
+    folder.mkdir(parents=True)
+    record = {"name": "demo", "server": "https://127.0.0.1:1", "programs": "/nowhere", "ports": [1], "api_port": 1}
+    (folder / "cluster.json").write_text(json.dumps(record))
+    assert run.invoke(app, ["down"]).stdout == (
+        "There is no local cluster named kbatch. There are others: demo (name one by --name).\n"
+    )
