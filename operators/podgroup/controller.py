@@ -241,7 +241,7 @@ class Controller:
             raise kept.error
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
-        self._teller.waits(group, list(self.world.makers(key)))
+        self._teller.waits(group, phase, list(self.world.makers(key)), waits)
         known = self.world.groups.get(key, group)
         if known.metadata.uid != group.metadata.uid:  # made anew meanwhile: what was found is of the one before
             self.queue.add(key)

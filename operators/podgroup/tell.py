@@ -1,12 +1,15 @@
 """Events: what a person who looks at a group, or at the Job that it belongs to, wants to be told.
 
-Told are steps (a phase that changed, once it is written), and for the owner why its group waits, once for each reason:
-the numbers in it change all the time and stand in the group's conditions.
+Told are steps (a phase that changed, once it is written), and why a group waits, once for each reason until it is
+placed: its owners are told at once, and the group itself where the reason has stood for a while, as most groups wait
+for a moment. The numbers in it change all the time and stand in the group's conditions.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kbatch.api import conditions
@@ -20,6 +23,21 @@ from kbatch.model.phase import Phase
 from operators.podgroup.world import Maker
 
 _STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
+_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
+
+STANDS: Final = 10.0
+"""For so many seconds a reason has stood when the group itself is told of it."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Why a group waits: for which reason since when (monotonic), and of which reasons its owners and it were told."""
+
+    uid: str
+    code: str = ""
+    since: float = 0.0
+    owners: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
 
 
 class Recorder(Protocol):
@@ -47,7 +65,7 @@ class Teller:
     def __init__(self, recorder: Recorder, since: str) -> None:
         self._recorder = recorder
         self._since = since
-        self._waits: dict[str, tuple[str, str]] = {}
+        self._waits: dict[str, _Waiting] = {}
         self._missed: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -89,20 +107,41 @@ class Teller:
         note = f"{count} of its pods failed on node {node}: it is avoided from now on (badNodeLimit {count})"
         self._warn(_group(group), "NodeAvoided", "Scheduling", note)
 
-    def waits(self, group: PodGroup, makers: list[Maker]) -> None:
-        """Look whether the group waits for another reason than before, and tell its owners."""
+    def waits(self, group: PodGroup, phase: Phase, makers: list[Maker], again: list[float]) -> None:
+        """Look why the group, now of this phase, waits, and tell it and its owners what they were not told yet.
+
+        `again`: seconds after which to look once more are added.
+        """
         key = key_of(group.metadata.namespace, group.metadata.name)
         uid = group.metadata.uid
-        code, message = _reason(group)
+        code, message = _reason(group) if phase not in _OVER else ("", "")
         known = self._waits.get(key)
-        if known == (uid, code):
+        first = known is None or known.uid != uid
+        if known is None or first:
+            known = self._waits[key] = _Waiting(uid)
+        if not code:
+            known.code = ""
+            known.owners.clear()
+            known.told.clear()
             return
-        self._waits[key] = (uid, code)
-        first = known is None or known[0] != uid
-        if not code or (first and (group.metadata.creation_timestamp or "") < self._since):
+        if known.code != code:
+            known.code, known.since = code, time.monotonic()
+        if first and (group.metadata.creation_timestamp or "") < self._since:
+            known.owners.add(code)
+            known.told.add(code)
+        if code not in known.owners:
+            known.owners.add(code)
+            for owner in _owners(group, makers):
+                note = f"PodGroup {group.metadata.name} waits: {message}"
+                self._recorder.tell(owner, NORMAL, code, "Scheduling", note)
+        if code in known.told:
             return
-        for owner in _owners(group, makers):
-            self._recorder.tell(owner, NORMAL, code, "Scheduling", f"PodGroup {group.metadata.name} waits: {message}")
+        left = known.since + STANDS - time.monotonic()
+        if left > 0:
+            again.append(left)
+            return
+        known.told.add(code)
+        self._warn(_group(group), code, "Scheduling", message)
 
     def job_step(self, job: Job, step: Step, group: PodGroup) -> None:
         """A Job was resumed, suspended, or let go."""

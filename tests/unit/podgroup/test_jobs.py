@@ -322,3 +322,29 @@ async def test_the_owner_is_told_why_its_group_waits_once_for_each_reason(
     say(server, controller, condition("Scheduled", "False", "QuotaExceeded"))
     await controller.reconcile("ns/j")
     assert told.reasons("Job") == ["NotEnoughResources", "QuotaExceeded"]
+
+
+async def test_a_group_is_told_why_it_waits_once_the_reason_has_stood_for_a_while(
+    server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("operators.podgroup.tell.time.monotonic", lambda: now)
+    submit(server, controller)
+    await controller.reconcile("ns/j")
+    server.objects[f"{PREFIX}/j"]["metadata"]["creationTimestamp"] = NOW
+    for reason in ("NotEnoughTasks", "NotEnoughResources"):
+        say(server, controller, condition("Scheduled", "False", reason, "2 of 3 pods"))
+        await controller.reconcile("ns/j")
+        now += 6
+    assert told.reasons("PodGroup") == []
+    now += 5
+    for reason in ("NotEnoughResources", "QuotaExceeded", "NotEnoughResources"):
+        say(server, controller, condition("Scheduled", "False", reason, "2 of 3 pods"))
+        await controller.reconcile("ns/j")
+        now += 11
+        await controller.reconcile("ns/j")
+    assert [one for one in told.all if one[0] == "PodGroup"] == [
+        ("PodGroup", "NotEnoughResources", "2 of 3 pods"),
+        ("PodGroup", "QuotaExceeded", "2 of 3 pods"),
+    ]
+    assert told.reasons("Job") == ["NotEnoughTasks", "NotEnoughResources", "QuotaExceeded"]
