@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from kbatch.api import conditions
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
+from kbatch.cli.held import is_held, told, why_no_group, why_not_held
+from kbatch.cli.leader import unseen_since
 from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError
-from kbatch.kube.kinds import NODES, PODGROUPS, PODS, QUEUES, Kind
+from kbatch.kube.kinds import JOBS, NODES, PODGROUPS, PODS, QUEUES, Kind
 from kbatch.kube.lists import list_all
 from kbatch.model.bad_nodes import avoided
+from kbatch.model.jobs_release import named_group
 
 if TYPE_CHECKING:
     from kbatch.simulator.closeness import Stand
@@ -26,7 +29,7 @@ USUAL_NAME: Final = "kube-batch"
 
 
 class NotThereError(Exception):
-    """There is neither a PodGroup nor a pod of that name."""
+    """There is neither a PodGroup nor a pod nor a Job of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class Explanation:
     """What there is to say.
 
     Attributes:
-        subject: `PodGroup ns/name` or `Pod ns/name`.
-        group: the group; None for a pod without one.
+        subject: `PodGroup ns/name`, `Pod ns/name` or `Job ns/name`.
+        group: the group; None for a pod or a Job without one.
         since: since when it waits, as the condition says; empty if it does not.
         queue: its queue; None where that does not exist or nothing is known of it.
         hidden: what may not be read, and is left out for that: `Queue research`.
@@ -66,6 +69,8 @@ class Explanation:
         broken: what becomes of it, where it has run and lost members; empty for any other.
         avoids: the nodes that it avoids, as too many of its pods failed there.
         stands: where it stands in the network, and then each of its roles, if it asks to stand close together.
+        unseen: since when (RFC 3339) no scheduler of kbatch has renewed its Lease; empty while one does, or if that is
+            not known.
         elsewhere: where pods are missing, what is to be said of those that name it for another scheduler.
     """
 
@@ -84,6 +89,7 @@ class Explanation:
     hidden: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     stands: tuple[Stand, ...] = ()
+    unseen: str = ""
 
     def json(self) -> dict[str, Any]:
         """As one object."""
@@ -93,6 +99,7 @@ class Explanation:
             "reason": self.reason,
             "message": self.message,
             "since": self.since or None,
+            "schedulerUnseenSince": self.unseen or None,
             "estimatedStart": self.group.json()["estimatedStart"] if self.group is not None else None,
             "stalled": None if self.stalled is None else {"reason": self.stalled[0], "message": self.stalled[1]},
             "group": None if self.group is None else self.group.json(),
@@ -113,6 +120,8 @@ class Explanation:
             yield f"  reason   {self.reason}" + (f" (since {self.since})" if self.since else "")
         if self.message:
             yield f"           {self.message}"
+        if self.unseen:
+            yield f"  leader   kbatch's scheduler was last seen at {self.unseen}: nothing starts until it runs again"
         if self.stalled is not None:
             yield f"  stalled  {self.stalled[0]}"
             yield f"           {self.stalled[1]}"
@@ -146,10 +155,10 @@ class Explanation:
 
 
 async def gather(client: Api, namespace: str, name: str) -> Explanation:
-    """Ask the cluster about a PodGroup, else about a pod of that name.
+    """Ask the cluster about a PodGroup, else about a pod, else about a Job of that name.
 
     Raises:
-        NotThereError: there is neither.
+        NotThereError: there is none.
         KubeError: the cluster does not answer, or refuses.
     """
     group = await _get(client, PODGROUPS, namespace, name)
@@ -157,13 +166,35 @@ async def gather(client: Api, namespace: str, name: str) -> Explanation:
         return await _explain_group(client, group)
     pod = await _get(client, PODS, namespace, name)
     if pod is None:
-        raise NotThereError(f"there is neither a PodGroup nor a pod {namespace}/{name}")
+        return await _explain_job(client, namespace, name)
     named = (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
     if named:
         group = await _get(client, PODGROUPS, namespace, named)
         if group is not None:
             return await _explain_group(client, group)
     return _explain_pod(pod, named)
+
+
+async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:
+    try:
+        job = await _get(client, JOBS, namespace, name)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        job = None
+    if job is None:
+        raise NotThereError(f"there is neither a PodGroup nor a pod nor a Job {namespace}/{name}")
+    named = named_group(job)
+    if named:
+        group = await _get(client, PODGROUPS, namespace, named)
+        if group is not None:
+            return await _explain_group(client, group)
+    subject = f"Job {namespace}/{name}"
+    if is_held(job):
+        reason, message = await told(client, job) or why_no_group(job)
+        verdict, unseen = "it waits without pods, and no PodGroup stands for it", await unseen_since(client)
+        return Explanation(subject, None, None, {}, (), verdict, reason, message, "", unseen=unseen)
+    return Explanation(subject, None, None, {}, (), why_not_held(job), "", "", "")
 
 
 async def _explain_group(client: Api, group: PodGroup) -> Explanation:
@@ -217,6 +248,7 @@ async def _explain_group(client: Api, group: PodGroup) -> Explanation:
         hidden=hidden,
         elsewhere=tuple(_of_other_schedulers(pods)) if row.reason == "NotEnoughTasks" else (),
         stands=stands,
+        unseen=await unseen_since(client) if row.waits else "",
     )
 
 

@@ -14,7 +14,7 @@ import typer
 from kbatch.cli.output import Format, Output, console, fail, print_json
 
 if TYPE_CHECKING:
-    from kbatch.api.objects import PodGroup, Queue
+    from kbatch.api.objects import Job, PodGroup, Queue
     from kbatch.kube.client import Client
 
 _Found = TypeVar("_Found")
@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("groups", short_help="List PodGroups, and why they wait.")(groups)
     app.command("queues", short_help="List Queues, and what each deserves.")(queues)
-    app.command("explain", short_help="Explain why a PodGroup or a pod waits.")(explain)
+    app.command("explain", short_help="Explain why a PodGroup, a pod or a Job waits.")(explain)
+    app.command("held-jobs", short_help="List the Jobs that kbatch holds suspended.")(held_jobs)
 
 
 def groups(
@@ -46,17 +47,23 @@ def groups(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """List the PodGroups of a cluster: phase, pods, and why they wait."""
+    """List the PodGroups of a cluster: phase, pods, and why they wait; and the Jobs that wait without one."""
+    from kbatch.cli.held import all_jobs, without_group
     from kbatch.cli.outside import outside_queues
-    from kbatch.cli.views import group_rows, group_table
-    from kbatch.kube.kinds import PODGROUPS
+    from kbatch.cli.views import group_rows, group_table, held_row
+    from kbatch.kube.kinds import PODGROUPS, key_of
     from kbatch.kube.lists import list_all
 
-    async def look(client: Client) -> tuple[list[PodGroup], list[str]]:
-        return await list_all(client, PODGROUPS, namespace=namespace), await outside_queues(client, namespace)
+    async def look(client: Client) -> tuple[list[PodGroup], list[Job]]:
+        # Jobs first: of one that has come since, the PodGroup may not be there yet.
+        jobs = await all_jobs(client, namespace)
+        return await list_all(client, PODGROUPS, namespace=namespace), jobs
 
-    found, outside = ask(look, kubeconfig, context)
-    rows = [row for row in group_rows(found) if row.waits or not waiting]
+    found, jobs = ask(look, kubeconfig, context)
+    outside = outside_queues(jobs)
+    known = {key_of(group.metadata.namespace, group.metadata.name) for group in found}
+    held = [held_row(job) for job in without_group(jobs, known)]
+    rows = [row for row in (*group_rows(found), *held) if row.waits or not waiting]
     if output is Output.JSON:
         print_json([row.json() for row in rows])
     else:
@@ -102,12 +109,12 @@ async def _queues(client: Client) -> tuple[list[Queue], int | None]:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="A PodGroup, or a pod.")],
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="A PodGroup, a pod, or a Job.")],
     output: Format = Output.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Explain why a PodGroup or a pod waits, and what would help."""
+    """Explain why a PodGroup, a pod or a Job waits, and what would help."""
     from kbatch.cli.explanation import NotThereError, gather
 
     namespace, _, own_name = name.rpartition("/")
@@ -122,6 +129,44 @@ def explain(
     else:
         for line in explanation.lines():
             typer.echo(line)
+
+
+def held_jobs(
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace; by default all.")
+    ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Print manifests of the same Jobs without kbatch, for: kubectl replace --force -f -"
+        ),
+    ] = False,
+    output: Format = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """List the Jobs that kbatch holds suspended. Without kbatch they stay so; --plain shows how they start then."""
+    from kbatch.cli.held import group_key, is_held, plain_manifests
+    from kbatch.kube.kinds import JOBS, key_of
+    from kbatch.kube.lists import list_all
+
+    async def look(client: Client) -> tuple[list[Job], list[dict[str, Any]]]:
+        found = [job for job in await list_all(client, JOBS, namespace=namespace) if is_held(job)]
+        return found, await plain_manifests(client, found) if plain else []
+
+    jobs, manifests = ask(look, kubeconfig, context)
+    if plain:
+        print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
+    elif output is Output.JSON:
+        print_json(
+            [
+                {"namespace": job.metadata.namespace, "name": job.metadata.name, "podGroup": group_key(job)}
+                for job in jobs
+            ]
+        )
+    else:
+        for job in jobs:
+            typer.echo(key_of(job.metadata.namespace, job.metadata.name))
 
 
 def ask(

@@ -10,7 +10,10 @@ import msgspec
 from rich.table import Table
 
 from kbatch.api import conditions
-from kbatch.api.objects import EstimatedStart, PodGroup, Queue, QueueFlow, RawQuantity, RawResources
+from kbatch.api.names import QUEUE_LABEL
+from kbatch.api.objects import EstimatedStart, Job, PodGroup, Queue, QueueFlow, RawQuantity, RawResources
+from kbatch.cli.held import why_no_group
+from kbatch.model.jobs_release import members
 from kbatch.model.minresources import minimum_of
 from kbatch.model.usage import faded_until, spelled_out
 from kbatch.resources import MILLION, QuantityError, in_millionths
@@ -21,7 +24,9 @@ _OVER = {"Completed": conditions.COMPLETED, "Failed": conditions.FAILED}
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A PodGroup: its phase, its pods, and what its condition Scheduled says; once it is over, how it ended."""
+    """A PodGroup: its phase, its pods, and what its condition Scheduled says; once it is over, how it ended. Or
+    a Job that is held although no PodGroup stands for it.
+    """
 
     namespace: str
     name: str
@@ -37,6 +42,7 @@ class GroupRow:
     message: str
     start: EstimatedStart | None = None
     """When it is to start, if that is planned."""
+    kind: str = "PodGroup"
 
     @property
     def over(self) -> bool:
@@ -51,6 +57,7 @@ class GroupRow:
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
         return {
+            "kind": self.kind,
             "namespace": self.namespace,
             "name": self.name,
             "queue": self.queue,
@@ -98,6 +105,26 @@ def group_rows(groups: Iterable[PodGroup]) -> list[GroupRow]:
     return sorted((group_row(group) for group in groups), key=lambda row: (row.namespace, row.name))
 
 
+def held_row(job: Job) -> GroupRow:
+    """The row of a Job that is held although no PodGroup stands for it."""
+    reason, message = why_no_group(job)
+    return GroupRow(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        queue=(job.metadata.labels or {}).get(QUEUE_LABEL, ""),
+        phase="Pending",
+        minimum=members(job),
+        running=0,
+        pending=0,
+        succeeded=0,
+        failed=0,
+        scheduled=None,
+        reason=reason,
+        message=message,
+        kind="Job",
+    )
+
+
 def group_table(rows: Sequence[GroupRow]) -> Table:
     """The rows for people; when they are to start, where that is planned of any."""
     planned = any(row.start is not None for row in rows)
@@ -108,7 +135,8 @@ def group_table(rows: Sequence[GroupRow]) -> Table:
     for row in rows:
         counts = (str(row.minimum), str(row.running), str(row.pending))
         said = ((row.start.time or row.start.basis) if row.start is not None else "",) if planned else ()
-        table.add_row(row.namespace, row.name, row.queue, row.phase, *counts, *said, row.reason, row.message)
+        name = row.name if row.kind == "PodGroup" else f"{row.kind.lower()}/{row.name}"
+        table.add_row(row.namespace, name, row.queue, row.phase, *counts, *said, row.reason, row.message)
     return table
 
 

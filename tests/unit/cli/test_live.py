@@ -200,7 +200,7 @@ def test_groups_names_jobs_that_went_past_their_queue(server: ThreadingHTTPServe
         "metadata": {"name": "night", "namespace": "team", "labels": {"kbatch.dev/queue": "research"}},
         "spec": {"template": {"spec": {"schedulerName": "default-scheduler"}}},
     }
-    held = {**missed, "spec": {**missed["spec"], "suspend": True}, "metadata": {**missed["metadata"], "name": "held"}}
+    held = {**missed, "spec": {**missed["spec"], "suspend": True}, "metadata": {**missed["metadata"], "name": "mine"}}
     server.answers["/apis/batch/v1/jobs"] = a_list([missed, held])  # type: ignore[attr-defined]
     last = ask("groups").stdout.splitlines()[-1]
     assert last == "Outside of the queue that they name, on the default scheduler: Jobs team/night"
@@ -394,7 +394,7 @@ def test_explain_a_gang_that_is_broken(
 def test_explain_what_is_not_there(ask: Any) -> None:
     result = ask("explain", "team/nothing")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "kbatch: there is neither a PodGroup nor a pod team/nothing\n"
+    assert result.stderr == "kbatch: there is neither a PodGroup nor a pod nor a Job team/nothing\n"
     assert ask("explain", "nothing").exit_code == 2
 
 

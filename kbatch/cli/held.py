@@ -1,0 +1,148 @@
+"""Jobs that kbatch holds suspended: those for which no PodGroup stands, and how any can start without kbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
+from kbatch.api.objects import Job
+from kbatch.api.reasons import PodGroupNotFound
+from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError
+from kbatch.kube.kinds import JOBS, key_of
+from kbatch.kube.lists import list_all
+from kbatch.model.jobs_release import HELD, ended, named_group, passed_by
+
+_TROUBLES: Final = frozenset({"PodGroupNotFound", "PodGroupRefused", "PodGroupNameTaken", "RequestUnreadable"})
+"""Reasons of the Events that the podgroup operator writes on a Job of which no PodGroup comes to stand."""
+
+_NEVER_SENT: Final = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"})
+_OF_THE_CONTROLLER: Final = frozenset(
+    {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
+)
+
+
+def is_held(job: Job) -> bool:
+    """Whether kbatch suspended it and has not resumed it."""
+    mark = (job.metadata.annotations or {}).get(SUSPENDED_ANNOTATION)
+    return mark == HELD and job.spec.suspend and job.metadata.deletion_timestamp is None and not ended(job)
+
+
+async def all_jobs(client: Api, namespace: str | None) -> list[Job]:
+    """The Jobs of a namespace, or of all; none where they may not be listed.
+
+    Raises:
+        KubeError: the cluster does not answer.
+    """
+    try:
+        return await list_all(client, JOBS, namespace=namespace)
+    except ApiError as error:
+        if error.status not in {403, 404}:
+            raise
+        return []
+
+
+def without_group(jobs: Iterable[Job], groups: Collection[str]) -> list[Job]:
+    """Those that are held although no PodGroup of these (`namespace/name`) is theirs, by namespace and name."""
+    found = [job for job in jobs if is_held(job) and group_key(job) not in groups]
+    return sorted(found, key=lambda job: (job.metadata.namespace, job.metadata.name))
+
+
+def group_key(job: Job) -> str:
+    """`namespace/name` of the PodGroup that a held Job waits for."""
+    return key_of(job.metadata.namespace, named_group(job) or job.metadata.name)
+
+
+def why_no_group(job: Job) -> tuple[str, str]:
+    """Reason and message for a held Job without a PodGroup, from the Job alone."""
+    if (job.metadata.labels or {}).get(QUEUE_LABEL) and named_group(job) in (None, job.metadata.name):
+        return "NoPodGroup", "no PodGroup could be made for it yet; its Events say why"
+    reason = PodGroupNotFound(group_key(job))
+    return reason.code, reason.message
+
+
+def why_not_held(job: Job) -> str:
+    """What is to be said of a Job that is not held and has no PodGroup."""
+    if passed_by(job):
+        return "it bypassed the queue that it names: no webhook answered when it was created; create it again"
+    if named := named_group(job):
+        return f"kbatch does not hold it; its pods name PodGroup {named}, which does not exist"
+    return (
+        f"kbatch does not hold it: its pods name no PodGroup (annotation {GROUP_NAME_ANNOTATION}), "
+        f"and it names no queue (label {QUEUE_LABEL})"
+    )
+
+
+async def told(client: Api, job: Job) -> tuple[str, str] | None:
+    """Reason and message of the newest Event about why no PodGroup stands for the Job; None where none can be read."""
+    metadata = job.metadata
+    selector = f"involvedObject.kind=Job,involvedObject.name={metadata.name}"
+    path = f"/api/v1/namespaces/{metadata.namespace}/events"
+    try:
+        answer = await client.request("GET", path, params={"fieldSelector": selector})
+    except ApiError as error:
+        if error.status not in {403, 404}:
+            raise
+        return None
+    found = [
+        event
+        for event in msgspec.json.decode(answer)["items"]
+        if event.get("reason") in _TROUBLES and (event.get("involvedObject") or {}).get("uid") == metadata.uid
+    ]
+    if not found:
+        return None
+    newest = max(found, key=_last)
+    return newest["reason"], newest.get("message") or ""
+
+
+def _last(event: dict[str, Any]) -> str:
+    """When it was told last (RFC 3339)."""
+    series = event.get("series") or {}
+    said = (series.get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
+    return max(str(time or "") for time in said)
+
+
+async def plain_manifests(client: Api, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    """These Jobs as manifests of Jobs that start at once, on the default scheduler, without a queue or a group.
+
+    A Job's scheduler cannot be changed: they are for `kubectl replace --force`, which deletes and creates.
+
+    Raises:
+        KubeError: the cluster does not answer, or refuses.
+    """
+    made = []
+    for job in jobs:
+        answer = await client.request("GET", JOBS.path(job.metadata.namespace, job.metadata.name))
+        made.append(plain(msgspec.json.decode(answer)))
+    return made
+
+
+def plain(job: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of one Job, as `plain_manifests` says."""
+    spec = {key: value for key, value in job["spec"].items() if key not in {"suspend", "selector"}}
+    if spec.get("manualSelector"):
+        spec["selector"] = job["spec"]["selector"]
+    template = dict(spec["template"])
+    template["metadata"] = _without(template.get("metadata") or {}, _OF_THE_CONTROLLER, {GROUP_NAME_ANNOTATION})
+    template["spec"] = {key: value for key, value in template["spec"].items() if key != "schedulerName"}
+    metadata = {key: value for key, value in job["metadata"].items() if key not in _NEVER_SENT}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _without(metadata, {QUEUE_LABEL, *_OF_THE_CONTROLLER}, {SUSPENDED_ANNOTATION}),
+        "spec": {**spec, "template": template},
+    }
+
+
+def _without(metadata: dict[str, Any], labels: Collection[str], annotations: Collection[str]) -> dict[str, Any]:
+    """The metadata without these labels and annotations."""
+    taken = {"labels": labels, "annotations": annotations}
+    result = {key: value for key, value in metadata.items() if key not in taken}
+    for key, gone in taken.items():
+        left = {name: value for name, value in (metadata.get(key) or {}).items() if name not in gone}
+        if left:
+            result[key] = left
+    return result

@@ -1,0 +1,141 @@
+"""What commands say of Jobs that kbatch holds, and of a scheduler that is gone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kbatch.cli.held import plain
+from tests.unit.cli.test_live import FORBIDDEN, a_list, ask, server
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
+
+__all__ = ["ask", "server"]
+
+JOBS = "/apis/batch/v1"
+LEASES = "/apis/coordination.k8s.io/v1"
+
+
+def job(name: str, *, group: str = "", queue: str = "", mark: str = "true", **spec: Any) -> dict[str, Any]:
+    annotations = {"scheduling.k8s.io/group-name": group} if group else {}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "labels": {"kbatch.dev/queue": queue, "app": "x"} if queue else {"app": "x"},
+            "annotations": {"kbatch.dev/suspended": mark} if mark else {},
+        },
+        "spec": {
+            "suspend": bool(mark),
+            "parallelism": 4,
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+            "template": {
+                "metadata": {"annotations": annotations, "labels": {"job-name": name, "app": "x"}},
+                "spec": {"schedulerName": "kube-batch", "containers": []},
+            },
+            **spec,
+        },
+        "status": {"ready": 0},
+    }
+
+
+def put(server: ThreadingHTTPServer, *jobs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    answers: dict[str, dict[str, Any]] = server.answers  # type: ignore[attr-defined]
+    answers[f"{JOBS}/jobs"] = a_list(list(jobs))
+    answers |= {f"{JOBS}/namespaces/team/jobs/{one['metadata']['name']}": one for one in jobs}
+    return answers
+
+
+def test_groups_lists_jobs_that_are_held_without_a_group(server: ThreadingHTTPServer, ask: Any) -> None:
+    mine, over = job("mine", group="nowhere", mark=""), job("over", group="nowhere")
+    over["status"]["conditions"] = [{"type": "Failed", "status": "True"}]
+    put(server, job("of-big", group="big"), job("lost", group="nowhere"), job("asks", queue="research"), mine, over)
+    rows = {row["name"]: row for row in json.loads(ask("groups", "-o", "json").stdout) if row["kind"] == "Job"}
+    assert {name: (row["queue"], row["minMember"], row["reason"]) for name, row in rows.items()} == {
+        "lost": ("", 4, "PodGroupNotFound"),
+        "asks": ("research", 4, "NoPodGroup"),
+    }
+    assert "PodGroup team/nowhere does not exist" in rows["lost"]["message"]
+    assert any(line.split()[:2] == ["team", "job/lost"] for line in ask("groups", "--waiting").stdout.splitlines())
+
+
+def test_explain_a_job_by_its_events(server: ThreadingHTTPServer, ask: Any) -> None:
+    answers = put(server, job("asks", queue="research"))
+    path = "/api/v1/namespaces/team/events"
+    about = {"kind": "Job", "name": "asks", "uid": "uid-asks"}
+    told = [
+        {"reason": "PodGroupRefused", "message": "now", "involvedObject": about, "eventTime": "2026-01-01T00:00:09Z"},
+        {"reason": "PodGroupRefused", "message": "old", "involvedObject": about, "eventTime": "2026-01-01T00:00:01Z"},
+        {"reason": "PodGroupRefused", "message": "another's", "involvedObject": {**about, "uid": "x"}},
+        {"reason": "Suspended", "message": "Job suspended", "involvedObject": about},
+    ]
+    answers[path] = {"items": told}
+    shown = ask("explain", "team/asks").stdout
+    assert shown.splitlines() == [
+        "Job team/asks: it waits without pods, and no PodGroup stands for it",
+        "  reason   PodGroupRefused",
+        "           now",
+    ]
+    answers[path] = FORBIDDEN
+    assert "no PodGroup could be made for it yet" in ask("explain", "team/asks").stdout
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (job("j", group="big"), "PodGroup team/big: it waits (InQueue)"),
+        (job("j", group="nowhere", mark=""), "its pods name PodGroup nowhere, which does not exist"),
+        (job("j", mark=""), "its pods name no PodGroup (annotation scheduling.k8s.io/group-name)"),
+    ],
+)
+def test_explain_a_job(server: ThreadingHTTPServer, ask: Any, one: dict[str, Any], said: str) -> None:
+    put(server, one)
+    assert said in ask("explain", "team/j").stdout
+
+
+def test_explain_says_when_the_scheduler_is_gone(server: ThreadingHTTPServer, ask: Any) -> None:
+    answers: dict[str, Any] = server.answers  # type: ignore[attr-defined]
+    line = (
+        "  leader   kbatch's scheduler was last seen at 2026-01-01T00:00:00.000000Z: nothing starts until it runs again"
+    )
+    stale = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    answers[f"{LEASES}/leases"] = {"items": [stale]}
+    assert line in ask("explain", "team/big").stdout.splitlines()
+    answers[f"{LEASES}/leases"] = {"items": [stale, {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}}]}
+    assert "last seen" not in ask("explain", "team/big").stdout
+    answers[f"{LEASES}/leases"] = FORBIDDEN
+    answers[f"{LEASES}/namespaces/kbatch-system/leases/kbatch-scheduler"] = stale
+    assert line in ask("explain", "team/big").stdout.splitlines()
+    answers[f"{LEASES}/namespaces/kbatch-system/leases/kbatch-scheduler"] = FORBIDDEN
+    assert "last seen" not in ask("explain", "team/big").stdout
+
+
+def test_held_jobs_and_their_manifests_without_kbatch(server: ThreadingHTTPServer, ask: Any) -> None:
+    put(server, job("asks", queue="research"), job("of-big", group="big"), job("runs", group="big", mark="false"))
+    assert ask("held-jobs").stdout.splitlines() == ["team/asks", "team/of-big"]
+    assert json.loads(ask("held-jobs", "-o", "json").stdout)[1] == {
+        "namespace": "team",
+        "name": "of-big",
+        "podGroup": "team/big",
+    }
+    listed = json.loads(ask("held-jobs", "--plain").stdout)
+    assert (listed["kind"], [one["metadata"]["name"] for one in listed["items"]]) == ("List", ["asks", "of-big"])
+
+
+def test_a_plain_job_names_nothing_of_kbatch() -> None:
+    assert plain(job("asks", queue="research", group="asks")) == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "asks", "namespace": "team", "labels": {"app": "x"}},
+        "spec": {
+            "parallelism": 4,
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": []}},
+        },
+    }
+    chosen = plain(job("mine", group="g", manualSelector=True))
+    assert chosen["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
