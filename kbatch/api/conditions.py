@@ -34,6 +34,9 @@ FAILED: Final = "Failed"
 STALLED: Final = "Stalled"
 """The operator cannot go on without its user, for example because a template is wrong. By the podgroup operator."""
 
+OVER_CAPABILITY: Final = "OverCapability"
+"""Of a Queue: it holds more than its capability, which was lowered."""
+
 SCHEDULER_TYPES: Final = (ENQUEUED, SCHEDULED, UNSCHEDULABLE)
 PODGROUP_TYPES: Final = (COMPLETED, FAILED, STALLED)
 _ENDS: Final = (COMPLETED, FAILED)

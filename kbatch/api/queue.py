@@ -123,7 +123,7 @@ class QueueStatus(ApiModel):
     ) = None
     """When groups of the queue were evicted as wholes in the last hour; only where `evictionsPerHour` limits that."""
     conditions: Conditions | None = None
-    """Conditions of the queue."""
+    """`OverCapability`: the queue holds more than its capability, which was lowered; written by the queue operator."""
 
 
 class Queue(ApiModel):
@@ -149,6 +149,14 @@ QUEUE_COLUMNS: Final = (
     PrinterColumn("Share", "string", ".status.share", "The largest ratio of allocated to deserved"),
     PrinterColumn("Deserved-CPU", "string", ".status.deserved.cpu", "CPU that the queue deserves"),
     PrinterColumn("Allocated-CPU", "string", ".status.allocated.cpu", "CPU that the queue holds"),
+    PrinterColumn("Capability-CPU", "string", ".spec.capability.cpu", "CPU that it may hold at most", priority=1),
+    PrinterColumn(
+        "Over-Capability",
+        "string",
+        '.status.conditions[?(@.type=="OverCapability")].status',
+        "Whether the queue holds more than its capability, which was lowered",
+        priority=1,
+    ),
     PrinterColumn("Deserved-Memory", "string", ".status.deserved.memory", "Memory that the queue deserves", priority=1),
     PrinterColumn("Allocated-Memory", "string", ".status.allocated.memory", "Memory that the queue holds", priority=1),
     PrinterColumn("Pending", "integer", ".status.pending", "Groups that wait"),

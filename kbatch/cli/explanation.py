@@ -149,6 +149,8 @@ class Explanation:
                 f"holds {_amounts(self.queue.allocated)} of a deserved {_amounts(self.queue.deserved)}, "
                 f"asks for {_amounts(self.queue.requested)}"
             )
+            if self.queue.over:
+                yield f"           it {self.queue.over}"
         for what in self.hidden:
             kind, _, name = what.partition(" ")
             yield f"  {kind.lower():8} {f'{name}: ' if name else ''}not permitted (you may not get {what})"

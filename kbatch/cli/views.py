@@ -167,6 +167,8 @@ class QueueRow:
     flow: QueueFlow | None
     fair_share: RawQuantity | None
     excess_charged: RawQuantity | None
+    over: str = ""
+    """What it holds beyond its capability, in words; empty if nothing."""
 
     def json(self) -> dict[str, Any]:
         """As one object of the output."""
@@ -176,6 +178,7 @@ class QueueRow:
             "state": self.state,
             "reclaimable": self.reclaimable,
             "capability": self.capability,
+            "overCapability": self.over or None,
             "placement": self.placement,
             "evictionsPerHour": self.evictions_per_hour,
             "excessBudget": self.excess_budget,
@@ -198,6 +201,7 @@ def queue_row(queue: Queue, now: int = 0, half_life: int | None = None) -> Queue
     """The row of one Queue. Its flow is that of `now` where the half-life is known, else as it was last written."""
     spec, status = queue.spec, queue.status
     flow = status.flow
+    over = conditions.find(status.conditions, conditions.OVER_CAPABILITY)
     return QueueRow(
         name=queue.metadata.name,
         weight=spec.weight,
@@ -219,6 +223,7 @@ def queue_row(queue: Queue, now: int = 0, half_life: int | None = None) -> Queue
         flow=flow if flow is None or half_life is None else faded_until(flow, now, half_life),
         fair_share=status.fair_share,
         excess_charged=status.excess_charged,
+        over=over.message if over is not None and over.status == conditions.TRUE else "",
     )
 
 
@@ -231,16 +236,18 @@ def queue_table(rows: Sequence[QueueRow]) -> Table:
     """The rows for people."""
     fades = any(row.flow is not None or row.fair_share is not None for row in rows)
     more = ("Flow>", "Fair share>", "Budget>") if fades else ()
+    capped = ("Capability",) if any(row.capability for row in rows) else ()
     table = _table(
-        "Queue", "Weight>", "State", "Deserved", "Allocated", "Requested", "Share>", *more, "Pending>", "InQueue>",
-        "Running>",
+        "Queue", "Weight>", "State", *capped, "Deserved", "Allocated", "Requested", "Share>", *more, "Pending>",
+        "InQueue>", "Running>",
     )  # fmt: skip
     for row in rows:
         amounts = (_amounts(row.deserved), _amounts(row.allocated), _amounts(row.requested))
         counts = (str(row.pending), str(row.inqueue), str(row.running))
         used = (_number(row.flow.value if row.flow is not None else 0), _number(row.fair_share or 0), _budget(row))
         shown = used if fades else ()
-        table.add_row(row.name, str(row.weight), row.state, *amounts, row.share, *shown, *counts)
+        cap = (_amounts(row.capability or {}) + (" (exceeded)" if row.over else ""),) if capped else ()
+        table.add_row(row.name, str(row.weight), row.state, *cap, *amounts, row.share, *shown, *counts)
     return table
 
 

@@ -7,6 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from kbatch.api.objects import Queue, ResourceQuota
@@ -105,7 +106,7 @@ class Controller:
             queue = self.model.queues[name].queue
             if queue is None or queue.metadata.deletion_timestamp is not None:
                 continue
-            if same(queue.status, report.status()):
+            if same(queue.status, report.status(queue.status)):
                 self._work.reconciles.labels("unchanged").inc()
             else:
                 changed.append((queue, report))
@@ -139,7 +140,7 @@ class Controller:
                 answer = await apply_status(
                     self._api,
                     QUEUES,
-                    {"metadata": {"name": name}, "status": manifest(report.status())},
+                    {"metadata": {"name": name}, "status": manifest(report.status(queue.status, _now()))},
                     FIELD_MANAGER,
                     force=True,
                 )
@@ -176,6 +177,10 @@ class Controller:
             self._shares.share.labels(name).set(float(report.share))
             for phase, count in report.groups.items():
                 self._shares.groups.labels(name, phase).set(count)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_quota(event: Event) -> bool:

@@ -6,13 +6,16 @@ here. Groups are counted by the phase that the podgroup operator gave them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
 
-from kbatch.api.objects import PodGroup, QueueStatus
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, PodGroup, QueueStatus
+from kbatch.api.reasons.base import amount
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.jobs import QueueRecord
 from kbatch.model.shares import dominant_share
@@ -33,7 +36,9 @@ COUNTERS: Final = ("pending", "inqueue", "running", "completed")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is said of one queue. `share` is the largest allocated over deserved of all dimensions."""
+    """All that is said of one queue. `share` is the largest allocated over deserved of all dimensions; `over` has, by
+    resource, what it holds and what it may hold, where it holds more than its capability.
+    """
 
     deserved: Resources
     allocated: Resources
@@ -41,9 +46,10 @@ class Report:
     share: Fraction
     state: str
     groups: dict[str, int]
+    over: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def status(self) -> QueueStatus:
-        """As it stands in the Queue's status."""
+    def status(self, standing: QueueStatus | None = None, now: str = "") -> QueueStatus:
+        """As it should stand in the Queue; `now` (RFC 3339) dates a condition that flips against `standing`."""
         return QueueStatus(
             state=self.state,
             deserved=_amounts(self.deserved),
@@ -54,7 +60,30 @@ class Report:
             inqueue=self.groups["inqueue"],
             running=self.groups["running"],
             completed=self.groups["completed"],
+            conditions=self._conditions((standing.conditions if standing else None) or (), now) or None,
         )
+
+    def _conditions(self, existing: Sequence[Condition], now: str) -> tuple[Condition, ...]:
+        """OverCapability, for a queue that is or once was over it."""
+        if self.over:
+            held = "; ".join(
+                f"holds {amount(name, has)}, over its capability of {amount(name, may)}"
+                for name, (has, may) in sorted(self.over.items())
+            )
+            names = ", ".join(sorted(self.over))
+            message = (
+                f"{held}; nothing is evicted for that, and nothing that asks for {names} starts until it is within it"
+            )
+            wanted = Condition(
+                type=conditions.OVER_CAPABILITY, status=conditions.TRUE, reason="CapabilityExceeded", message=message
+            )
+        elif conditions.find(existing, conditions.OVER_CAPABILITY) is not None:
+            wanted = Condition(
+                type=conditions.OVER_CAPABILITY, status=conditions.FALSE, reason="WithinCapability", message=""
+            )
+        else:
+            return ()
+        return conditions.of_types(conditions.merge(existing, [wanted], now), {conditions.OVER_CAPABILITY})
 
 
 def reports(model: ClusterModel) -> dict[str, Report]:
@@ -71,7 +100,10 @@ def reports(model: ClusterModel) -> dict[str, Report]:
 def manifest(status: QueueStatus) -> dict[str, Any]:
     """The status for a server-side apply: every field that the operator owns, zeros too."""
     counters = {counter: getattr(status, counter) for counter in COUNTERS}
-    return {**msgspec.to_builtins(status), **counters}
+    plain = {**msgspec.to_builtins(status), **counters}
+    if status.conditions:
+        plain["conditions"] = [{"message": "", **one} for one in plain["conditions"]]
+    return plain
 
 
 def same(standing: QueueStatus, wanted: QueueStatus) -> bool:
@@ -102,6 +134,11 @@ def _report(record: QueueRecord, deserved: Resources) -> Report:
         share=dominant_share(record.allocated, deserved),
         state="Open" if record.open else "Closed",
         groups=count_groups([job.group for job in record.jobs.values() if job.group is not None]),
+        over={
+            name: (record.allocated[name], may)
+            for name, may in (record.capability or {}).items()
+            if name != PODS and record.allocated.get(name, 0) > may
+        },
     )
 
 
@@ -118,4 +155,8 @@ def _own(status: QueueStatus) -> tuple[object, ...]:
         {name: str(amount) for name, amount in (status.requested or {}).items()},
         status.share,
         *(getattr(status, counter) for counter in COUNTERS),
+        [
+            (one.status, one.reason, one.message)
+            for one in conditions.of_types(status.conditions, {conditions.OVER_CAPABILITY})
+        ],
     )

@@ -116,7 +116,7 @@ def test_printer_columns_and_selectable_fields_name_fields_that_exist(kind: crd.
     paths = [column["jsonPath"] for column in columns] + list(kind.selectable)
     for path in paths:
         plain = re.sub(r"\[\?\(@\.type==\"[A-Za-z]+\"\)\]", "[]", path)
-        plain = re.sub(r"(deserved|allocated)\.[a-z]+$", r"\1{}", plain)
+        plain = re.sub(r"(deserved|allocated|capability)\.[a-z]+$", r"\1{}", plain)
         assert plain == ".metadata.creationTimestamp" or plain in fields, path
 
 

@@ -69,6 +69,7 @@ QUEUE: dict[str, Any] = {
         "requested": {"cpu": "6"},
         "share": "0.5",
         "pending": 1,
+        "conditions": [{"type": "OverCapability", "status": "True", "reason": "r", "message": "holds 9 cpu"}],
     },
 }
 
@@ -217,7 +218,9 @@ def test_queues(ask: Any) -> None:
     limits = ("capability", "placement", "evictionsPerHour", "namespaceSelector")
     assert [rows[1][name] for name in limits] == [{"cpu": "8"}, "Pack", 3, {"matchLabels": {"team": "a"}}]
     assert [rows[0][name] for name in limits] == [None] * 4
-    assert "cpu=2 memory=1Gi" in ask("queues").stdout
+    assert (rows[0]["overCapability"], rows[1]["overCapability"]) == (None, "holds 9 cpu")
+    shown = ask("queues").stdout
+    assert all(text in shown for text in ("Capability", "cpu=8", "(exceeded)", "cpu=2 memory=1Gi"))
 
 
 def test_queues_with_flow(ask: Any, server: ThreadingHTTPServer) -> None:
@@ -263,6 +266,7 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
         "  role     worker: 1 of at least 2 placed",
         "  role     extra: 0 of 0 to 4 placed",
         "  queue    research (Open, weight 2): holds cpu=2 memory=1Gi of a deserved cpu=4, asks for cpu=6",
+        "           it holds 9 cpu",
     ]
 
 

@@ -154,3 +154,27 @@ def test_somebody_elses_part_of_the_status_is_not_compared() -> None:
     wanted = reports(model(queue("a")))["a"].status()
     standing = msgspec.convert({**manifest(wanted), "conditions": [{"type": "X", "status": "True"}]}, QueueStatus)
     assert same(standing, wanted)
+
+
+def test_a_queue_says_that_its_capability_was_lowered_below_what_it_holds() -> None:
+    made = model(node("n", "40"), queue("a"), group("g", "a", "Running"), pod("p", "g", "8", on="n"))
+    (before,) = reports(made).values()
+    assert before.status(QueueStatus(), "1").conditions is None
+    made.apply(Upsert(queue("a", cap="2500m")))
+    (report,) = reports(made).values()
+    status = report.status(QueueStatus(), "2026-01-01T00:00:00Z")
+    (over,) = status.conditions or ()
+    assert (over.type, over.status, over.last_transition_time) == ("OverCapability", "True", "2026-01-01T00:00:00Z")
+    assert over.message == (
+        "holds 8 cpu, over its capability of 2500m cpu; nothing is evicted for that, and nothing that asks for "
+        "cpu starts until it is within it"
+    )
+    assert not same(before.status(), status)
+    assert same(status, report.status(status, "later")), "said once"
+    made.apply(Upsert(queue("a", cap="8")))
+    (within,) = reports(made).values()
+    (again,) = within.status(status, "2026-01-01T00:00:09Z").conditions or ()
+    assert (again.status, again.reason, again.last_transition_time) == (
+        "False", "WithinCapability", "2026-01-01T00:00:09Z",
+    )  # fmt: skip
+    assert manifest(within.status(status, "2026-01-01T00:00:09Z"))["conditions"][0]["message"] == ""
