@@ -393,6 +393,38 @@ def test_users_of_a_namespace_cannot_read_the_paths_of_the_webhook(space: Space)
             assert ran.stdout.strip() == "no", (verb, what)
 
 
+def labelled(kind: str, key: str, *, template: bool) -> dict[str, Any]:
+    """A Job of ours with a label or an annotation on it, or on its pods."""
+    made = job("spelled", scheduler="kube-batch")
+    at = made["spec"]["template"] if template else made
+    at.setdefault("metadata", {}).setdefault(kind, {})[key] = "x"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (labelled("annotations", "scheduling.k8s.io/groupname", template=True), "scheduling.k8s.io/groupname has no"),
+        (labelled("annotations", "example.org/Group_Name", template=True), "start one by one: example.org/Group_Name"),
+        (labelled("labels", "scheduling.k8s.io/group-name", template=True), "annotation scheduling.k8s.io/group-name"),
+        (labelled("annotations", "scheduling.k8s.io/group-name", template=False), "of spec.template names one"),
+        (labelled("annotations", "kbatch.dev/queue", template=False), "it is in no queue: kbatch.dev/queue has no"),
+        (labelled("labels", "kbatch.dev/queues", template=False), "the label kbatch.dev/queue of the Job names one"),
+        (labelled("annotations", "scheduling.k8s.io/group-min-member", template=True), ""),
+        (labelled("labels", "example.org/group", template=True), ""),
+    ],
+)
+def test_whoever_nearly_names_a_group_or_a_queue_is_warned(space: Space, body: dict[str, Any], said: str) -> None:
+    def warned() -> str:
+        again = ("create", "--namespace", space.name, "--dry-run=server", "--filename=-")
+        return space.control_plane.run_kubectl(*again, stdin=json.dumps(body)).stderr
+
+    if said:
+        eventually(lambda: said in warned(), SECONDS, f"the API server warns: {said}")
+    else:
+        assert warned() == ""
+
+
 def checking(space: Space, name: str) -> Any:
     return space.api.get(f"{POLICIES}/{name}").get("status", {}).get("typeChecking")
 
@@ -401,7 +433,7 @@ def test_the_expressions_are_right_in_the_api_servers_own_view(space: Space) -> 
     """Its controller checks their types against the kinds that they are for."""
     names = [
         f"{RELEASE}-kbatch-{name}"
-        for name in ("podgroup", "pods", "queue", "queue-labels", "queue-namespaces", "scheduler")
+        for name in ("podgroup", "pods", "queue", "queue-labels", "queue-namespaces", "scheduler", "spelling")
     ]
     for name in names:
         checked = eventually(

@@ -22,17 +22,20 @@ TABLE = {"apiVersion": "v1", "kind": "ConfigMap"}
 QUEUE_POLICIES = {"kbatch-queue", "kbatch-queue-labels"}
 
 
-def test_each_policy_denies_and_is_bound_once(default: Any) -> None:
+WARNS = "kbatch-spelling"
+
+
+def test_each_policy_denies_but_one_and_is_bound_once(default: Any) -> None:
     assert default.names(POLICY) == {
-        "kbatch-podgroup", "kbatch-pods", "kbatch-scheduler", "kbatch-queue-namespaces", *QUEUE_POLICIES,
+        "kbatch-podgroup", "kbatch-pods", "kbatch-scheduler", "kbatch-queue-namespaces", WARNS, *QUEUE_POLICIES,
     }  # fmt: skip
     assert default.names(BINDING) == default.names(POLICY)
     for binding in default.of(BINDING):
         assert binding["spec"]["policyName"] == binding["metadata"]["name"]
-        assert binding["spec"]["validationActions"] == ["Deny"]
+        assert binding["spec"]["validationActions"] == ["Warn" if binding["metadata"]["name"] == WARNS else "Deny"]
     for policy in default.of(POLICY):
         # Who names a queue that is not for him is held by the scheduler too; all else by the policy alone.
-        held = policy["metadata"]["name"] in QUEUE_POLICIES
+        held = policy["metadata"]["name"] in {WARNS, *QUEUE_POLICIES}
         assert policy["spec"]["failurePolicy"] == ("Ignore" if held else "Fail")
 
 
@@ -72,9 +75,14 @@ def test_pods_and_jobs_without_the_label_are_not_looked_at(default: Any) -> None
     assert rule["resources"] == ["podgroups"]
 
 
+def test_how_jobs_are_spelled_costs_other_objects_nothing(default: Any) -> None:
+    (rule,) = default.one(POLICY, WARNS)["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["apiGroups"], rule["resources"], rule["operations"]) == (["batch"], ["jobs"], ["CREATE"])
+
+
 def test_names_of_the_values_stand_in_the_expressions(render: Callable[..., Any]) -> None:
     rendered = render({"schedulerName": "batch"})
-    for name in ("kbatch-queue-labels", "kbatch-scheduler", "kbatch-pods"):
+    for name in ("kbatch-queue-labels", "kbatch-scheduler", "kbatch-pods", "kbatch-spelling"):
         text = json.dumps(rendered.one(POLICY, name))
         assert "'batch'" in text
         assert "kube-batch" not in text
