@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,7 @@ class ConfigurationFile:
         self._seen: bytes | str | None = None
         self._policy: Policy | None = None
         self._text = ""
+        self._plugins: list[str] = []
         self._problem: str | None = "not read yet"
 
     @property
@@ -99,7 +100,8 @@ class ConfigurationFile:
             if isinstance(content, str):
                 raise ConfigurationError(str(self._path), None, content.rpartition(": ")[2])
             text = _decoded(content, str(self._path))
-            policy = build_policy(parse(text, str(self._path)))
+            configuration = parse(text, str(self._path))
+            policy = build_policy(configuration)
         except ConfigurationError as error:
             self._problem = str(error)
             self._metrics.configuration_valid.set(0)
@@ -109,12 +111,23 @@ class ConfigurationFile:
             self._refused(str(error))
             return
         self._problem = None
-        self._policy, self._text = policy, text
+        plugins = [plugin.name for tier in configuration.tiers for plugin in tier]
+        changes = _changes(self._plugins, plugins) if self._policy is not None else ""
+        self._policy, self._text, self._plugins = policy, text, plugins
         self._metrics.configuration_valid.set(1)
         self._metrics.reloads.labels("ok").inc()
-        _log.info("scheduler configuration in force: actions %s", ", ".join(policy.actions))
+        _log.info(
+            "scheduler configuration in force: actions %s; plugins %s%s",
+            ", ".join(policy.actions), ", ".join(plugins), changes,
+        )  # fmt: skip
         self._applied(policy)
         self.ready.set()
+
+
+def _changes(before: Collection[str], now: Collection[str]) -> str:
+    """Which plugins came and went, in words; empty where none did."""
+    came, went = sorted(set(now) - set(before)), sorted(set(before) - set(now))
+    return (f"; added: {', '.join(came)}" if came else "") + (f"; removed: {', '.join(went)}" if went else "")
 
 
 def _decoded(content: bytes, source: str) -> str:

@@ -155,6 +155,12 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
 @pytest.mark.parametrize(
     ("values", "why"),
     [
+        ({"scheduler": {"configuration": "actions: [\n"}}, "scheduler.configuration cannot be read: .*yaml"),
+        ({"scheduler": {"configuration": "actions: allocate\n"}}, "scheduler.configuration: tiers is missing"),
+        (
+            {"scheduler": {"configuration": "action: allocate\n"}},
+            'scheduler.configuration: unknown key "action"; known',
+        ),
         ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
         ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
         ({"queue": {"serviceAccount": {"create": False}}}, "queue.serviceAccount.name must name it"),

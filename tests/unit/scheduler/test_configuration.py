@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,19 @@ async def test_without_a_good_file_there_is_no_policy_but_a_sentence(tmp_path: P
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_the_log_names_the_plugins_and_which_have_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "scheduler.yaml"
+    file = ConfigurationFile(path, metrics=metrics())
+    with caplog.at_level(logging.INFO):
+        for text in (GOOD, BETTER.replace("{name: predicates}", "{name: nodeorder}"), GOOD.replace("gang", "priority")):
+            path.write_text(text)
+            await file.look()
+    assert [record.getMessage().partition("plugins ")[2] for record in caplog.records] == [
+        "gang, predicates",
+        "priority, gang, nodeorder; added: nodeorder, priority; removed: predicates",
+        "priority, predicates; added: predicates; removed: gang, nodeorder",
+    ]
