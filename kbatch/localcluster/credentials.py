@@ -37,11 +37,17 @@ class TokenSource:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
-        self._tokens: dict[tuple[str, str | None, int], Token] = {}
+        self._tokens: dict[tuple[str, str | None, int, str], Token] = {}
 
-    def get(self, service_account: str, audience: str | None = None, lifetime: int = LIFETIME) -> bytes:
-        """Return a token that is valid for at least another half of its life."""
-        key = (service_account, audience, lifetime)
+    def get(
+        self, service_account: str, audience: str | None = None, lifetime: int = LIFETIME, *, owner: str = ""
+    ) -> bytes:
+        """Return a token that is valid for at least another half of its life.
+
+        `owner`: the uid of whom it is for. A release that is installed anew has other ServiceAccounts of the same
+        names, and the API server takes no token of those before.
+        """
+        key = (service_account, audience, lifetime, owner)
         kept = self._tokens.get(key)
         if kept is None or time.time() >= kept.renew_at:
             kept = self._tokens[key] = self._request(service_account, audience, lifetime)

@@ -10,6 +10,7 @@ Run as `python -P -m kbatch.localcluster.host FOLDER`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -157,14 +158,12 @@ class Preparation:
         """Bring a pod's volumes and token up to date, where they changed."""
         component = pods.component_of(deployment)
         account = deployment["spec"]["template"]["spec"].get("serviceAccountName", "default")
+        uid = deployment["metadata"]["uid"]
         pod = self._folder.pod(component)
-        mirror.write(
-            pod / "credentials", {"token": self._tokens.get(account), "ca.crt": self._api.certificate_authority}
-        )
+        token = self._tokens.get(account, owner=uid)
+        mirror.write(pod / "credentials", {"token": token, "ca.crt": self._api.certificate_authority})
         for volume in pods.volumes_of(deployment):
-            files = mirror.contents(
-                volume, self._values, lambda audience, lifetime: self._tokens.get(account, audience, lifetime)
-            )
+            files = mirror.contents(volume, self._values, functools.partial(self._tokens.get, account, owner=uid))
             target = pod / "volumes" / volume["name"]
             if files is None:
                 target.mkdir(parents=True, exist_ok=True)

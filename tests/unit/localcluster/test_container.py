@@ -62,6 +62,12 @@ def test_tokens_for_other_audiences_are_others() -> None:
     assert api.requests[1][1] == {"expirationSeconds": 600, "audiences": ["vault"]}
 
 
+def test_a_release_that_is_installed_anew_gets_tokens_of_its_own() -> None:
+    api = FakeApi(seconds=1000)
+    tokens = TokenSource(api, "ns")  # type: ignore[arg-type]
+    assert [tokens.get("a", owner=uid) for uid in ("u1", "u1", "u2")] == [b"token1", b"token1", b"token2"]
+
+
 def test_a_kubeconfig_reads_its_token_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     write_kubeconfig(
