@@ -59,7 +59,7 @@ def groups(
         jobs = await all_jobs(client, namespace)
         return await list_all(client, PODGROUPS, namespace=namespace), jobs
 
-    found, jobs = ask(look, kubeconfig, context)
+    found, jobs = ask(look, kubeconfig, context, hint=_hint(namespace))
     outside = outside_queues(jobs)
     known = {key_of(group.metadata.namespace, group.metadata.name) for group in found}
     held = [held_row(job) for job in without_group(jobs, known)]
@@ -154,7 +154,7 @@ def held_jobs(
         found = [job for job in await list_all(client, JOBS, namespace=namespace) if is_held(job)]
         return found, await plain_manifests(client, found) if plain else []
 
-    jobs, manifests = ask(look, kubeconfig, context)
+    jobs, manifests = ask(look, kubeconfig, context, hint=_hint(namespace))
     if plain:
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     elif output is Output.JSON:
@@ -169,10 +169,22 @@ def held_jobs(
             typer.echo(key_of(job.metadata.namespace, job.metadata.name))
 
 
+def _hint(namespace: str | None) -> str:
+    """What helps whoever may not look at all namespaces."""
+    return "" if namespace else "; look at one namespace with -n NAMESPACE"
+
+
 def ask(
-    question: Callable[[Client], Coroutine[Any, Any, _Found]], kubeconfig: str | None, context: str | None
+    question: Callable[[Client], Coroutine[Any, Any, _Found]],
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    hint: str = "",
 ) -> _Found:
-    """The answer of the cluster; what keeps it from answering is one sentence and status 1."""
+    """The answer of the cluster; what keeps it from answering is one sentence and status 1.
+
+    `hint`: what helps where it is not permitted.
+    """
     import asyncio
 
     from kbatch.kube.client import Client
@@ -193,6 +205,6 @@ def ask(
     except ApiError as error:
         if error.status == 404:
             fail("the cluster does not know PodGroups and Queues; is kbatch installed there?")
-        fail(f"the cluster refuses: {error}")
+        fail(f"the cluster refuses: {error}{hint if error.status == 403 else ''}")
     except (KubeError, OSError) as error:
         fail(str(error))

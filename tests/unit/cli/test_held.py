@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kbatch.cli.held import plain
-from tests.unit.cli.test_live import FORBIDDEN, a_list, ask, server
+from tests.unit.cli.test_live import FORBIDDEN, ROOT, a_list, ask, server
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
@@ -139,3 +139,11 @@ def test_a_plain_job_names_nothing_of_kbatch() -> None:
     }
     chosen = plain(job("mine", group="g", manualSelector=True))
     assert chosen["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
+
+
+@pytest.mark.parametrize(("command", "path"), [("groups", f"{ROOT}/podgroups"), ("held-jobs", f"{JOBS}/jobs")])
+def test_whoever_may_see_one_namespace_only_is_told_how(
+    server: ThreadingHTTPServer, ask: Any, command: str, path: str
+) -> None:
+    server.answers[path] = FORBIDDEN  # type: ignore[attr-defined]
+    assert ask(command).stderr.endswith("; look at one namespace with -n NAMESPACE\n")
