@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kbatch.api.conditions import merge
-from kbatch.api.names import GROUP, QUEUE_LABEL
+from kbatch.api.names import DEFAULT_SCHEDULER_NAME, GROUP, QUEUE_LABEL
 from kbatch.api.objects import AnyObject, Job, Metadata, Pod, PodGroup, Queue, ReplicaSet, timestamp_us
 from kbatch.model.jobs_release import named_group
 from kbatch.model.usage import read_anchor
@@ -184,6 +184,7 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
     _fill_metadata(obj.metadata, read_as, reading)
     _check(obj, content, reading)
     _count_pods(obj, reading)
+    _admit(obj)
     metadata = obj.metadata
     arrival, departure = times_of(obj)
     declared = Declared(at_start(obj), place, arrival, departure)
@@ -369,6 +370,17 @@ def at_start(obj: AnyObject) -> AnyObject:
     if isinstance(obj, Queue) and flow is not None and anchor is not None and anchor.time > names.START:
         obj.status.flow = msgspec.structs.replace(flow, time=names.timestamp(0))
     return obj
+
+
+def _admit(obj: AnyObject) -> None:
+    """What admission makes of a new Job that names a queue and no scheduler: one of kbatch's, which waits suspended."""
+    if (
+        isinstance(obj, Job)
+        and (obj.metadata.labels or {}).get(QUEUE_LABEL)
+        and not obj.spec.template.spec.scheduler_name
+    ):
+        obj.spec.template.spec.scheduler_name = DEFAULT_SCHEDULER_NAME
+        obj.spec.suspend = True
 
 
 def _warn(obj: AnyObject, place: Place, reading: _Reading) -> None:

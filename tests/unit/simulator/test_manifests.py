@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbatch.api.objects import Node, Pod, PodGroup, PriorityClass
+from kbatch.api.objects import Job, Node, Pod, PodGroup, PriorityClass
 from kbatch.simulator.documents import parse
 from kbatch.simulator.errors import InputError
 from kbatch.simulator.manifests import Manifests, from_documents
@@ -195,6 +195,19 @@ def test_work_that_names_no_scheduler_is_warned_of() -> None:
         "a.yaml, document 1: pod default/p names no spec.schedulerName: another scheduler's, not kbatch's",
         "a.yaml, document 2: Job default/j names no spec.schedulerName: another scheduler's, not kbatch's",
     )
+
+
+def test_a_job_with_a_queue_alone_is_taken_in_as_admission_does() -> None:
+    job = (
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: {kbatch.dev/queue: default}}, "
+        "spec: {template: {spec: {SCHEDULER containers: []}}}}"
+    )
+    taken, others = load(job.replace("SCHEDULER", "")), load(job.replace("SCHEDULER", "schedulerName: mine,"))
+    assert taken.warnings == others.warnings == ()
+    found = [one.objects[0].obj for one in (taken, others)]
+    assert [(one.spec.template.spec.scheduler_name, one.spec.suspend) for one in found if isinstance(one, Job)] == [
+        ("kube-batch", True), ("mine", False),
+    ]  # fmt: skip
 
 
 def test_times_in_a_status_begin_with_the_simulation() -> None:
