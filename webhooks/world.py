@@ -207,8 +207,7 @@ class World:
         """The groups that were let in, as `namespace/name`."""
         self.lapsed = Lapsed(clock)
         self.version = 0
-        """What was seen of PodGroups is at least as new as this: the newest of them, or the last list. It is less than
-        before when the cluster was restored from a backup."""
+        """What was seen of PodGroups is at least as new as this: the newest of them, or the last list."""
         self._numbers = itertools.count(1)
         self._queues: dict[str, dict[str, str]] = {}  # by queue: the phases of its groups that are not over, by key
         self._queue_of: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """A kind's objects as the model's events, for ever, losing none.
 
 List, then watch from the list's version; when the server has forgotten that version, list again and say what the gap
-has hidden: the objects that are gone, and those that were made anew under the same name.
+has hidden: the objects that are gone, and those that were made anew under the same name. A list that is older than
+what was said before is of a cluster that was restored from a backup, and ends the informer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.decoding import Change, Page
 from kbatch.kube.errors import KubeError
 from kbatch.kube.kinds import Kind, key_of
-from kbatch.kube.lists import PAGE_SIZE, list_pages, version_number
+from kbatch.kube.lists import PAGE_SIZE, list_pages, older, version_number
 from kbatch.kube.watches import SILENCE, ExpiredError, Heartbeat, watch_continuously
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 
@@ -38,8 +39,7 @@ class Batch:
     `complete` is False only while the very first list is still coming in, page by page: from the first True on, whoever
     has applied every batch has a whole picture.
 
-    `listed` stands at the end of a list: the kind, and the version that the list was of. It may be lower than what was
-    seen before: a cluster that was restored counts on from where it was then.
+    `listed` stands at the end of a list: the kind, and the version that the list was of.
     """
 
     events: tuple[Event, ...]
@@ -47,11 +47,22 @@ class Batch:
     listed: tuple[type[AnyObject], str] | None = None
 
 
+class RestoredError(Exception):
+    """The server has gone back behind what it said before. What was seen and done since is of a past that never was."""
+
+    def __init__(self, plural: str, what: str) -> None:
+        super().__init__(
+            f"the cluster was restored from a backup: the list of {plural} is older than what was seen ({what})"
+        )
+
+
 class Informer(Generic[T]):
     """One kind, listed and watched. Iterate over it once: `async for batch in informer`.
 
-    It never ends and never raises by itself: a server that is away, refuses or lacks the kind is asked again, at
-    growing intervals. `synced` is set once the first whole list has been handed out and taken.
+    It never ends by itself: a server that is away, refuses or lacks the kind is asked again, at growing intervals. It
+    raises RestoredError, alone, before anything is told of a list that is older than what was seen: lists are of the
+    moment, and no version ever goes down but by a restore. `synced` is set once the first whole list has been handed
+    out and taken.
     """
 
     def __init__(
@@ -160,6 +171,8 @@ class Informer(Generic[T]):
         async for page in self._pages():
             self._heartbeat.beat()
             self._version = page.resource_version
+            if older(self._version, str(self.reached)):
+                raise RestoredError(self.kind.plural, f"version {self._version} after {self.reached}")
             held += self._news(page, seen)
             if first and page.continue_:
                 yield Batch(tuple(self._told(held)), complete=False)
@@ -203,6 +216,9 @@ class Informer(Generic[T]):
             known = self._known.get(key)
             if known is None or known[3] != metadata.resource_version or known[2] != metadata.uid:
                 news.append(obj)
+                # Revisions that the restore has left out hide that the list is old; its objects show it.
+                if known is not None and older(metadata.resource_version, known[3]):
+                    raise RestoredError(self.kind.plural, f"{key}: {metadata.resource_version} after {known[3]}")
         seen.update(key_of(one.namespace, one.name) for one in page.unreadable)
         return news + page.unreadable
 

@@ -80,6 +80,11 @@ def version_number(version: str) -> int:
     return int(version) if version.isdecimal() else 0
 
 
+def older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is older than another of the same kind; False where they cannot be compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
 def selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
     """The selectors as parts of a query."""
     chosen = {"fieldSelector": field_selector, "labelSelector": label_selector}

@@ -14,12 +14,13 @@ import msgspec
 from kbatch.kube.backoff import Backoff
 from kbatch.kube.client import Api
 from kbatch.kube.errors import KubeError
-from kbatch.kube.informer import Batch, Informer
+from kbatch.kube.informer import Batch, Informer, RestoredError
 from kbatch.kube.kinds import AnyKind
 from kbatch.kube.lists import current_version
 from kbatch.metrics import WatchMetrics
 from kbatch.model.events import Unreadable
 from kbatch.process.health import Health
+from kbatch.process.run import ProcessError
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,12 @@ class Feed:
             metrics.age.labels(informer.kind.plural).set_function(functools.partial(_age, informer))
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read for ever.
+
+        Raises:
+            ProcessError: the cluster was restored from a backup. Whoever knows what came after the backup was made must
+                not act on it any more; a process that begins anew knows nothing of it.
+        """
         async with asyncio.TaskGroup() as group:
             for informer in self._informers:
                 group.create_task(self._read(informer), name=f"informer {informer.kind.plural}")
@@ -107,6 +113,12 @@ class Feed:
         return f"nothing was heard of {', '.join(silent)} for too long" if silent else None
 
     async def _read(self, informer: Informer[Any]) -> None:
+        try:
+            await self._take(informer)
+        except RestoredError as error:
+            raise ProcessError(f"{error}; all is to be read anew") from error
+
+    async def _take(self, informer: Informer[Any]) -> None:
         kind = informer.kind.plural
         events = self._metrics.events.labels(kind)
         relists = self._metrics.relists.labels(kind)

@@ -19,6 +19,7 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.errors import ApiError, KubeError, NotLeadingError
 from kbatch.kube.informer import Batch
 from kbatch.kube.kinds import PODGROUPS, AnyKind, key_of, split_key
+from kbatch.kube.lists import older
 from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.bad_nodes import avoided
@@ -44,7 +45,7 @@ from operators.podgroup.reconcile import (
     withdrawn,
 )
 from operators.podgroup.tell import Nobody, Recorder, Teller
-from operators.podgroup.world import World, older
+from operators.podgroup.world import World
 
 _log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from kbatch.api.names import (
 )
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.kinds import key_of
+from kbatch.kube.lists import older
 from kbatch.model.bad_nodes import failed_on
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.model.jobs_release import ended, group_of, passed_by
@@ -243,11 +244,6 @@ class World:
         if kind is Job:
             return self._forget_job(key)
         return self.drop_group(key) if kind is PodGroup else set()
-
-
-def older(version: str, than: str) -> bool:
-    """Whether a resourceVersion is older than another; False where they cannot be compared."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _member(pod: Pod) -> Member:

@@ -3,126 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kbatch.localcluster.api import Api
-from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.errors import ApiError
-from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
 from kbatch.localcluster.programs import Programs
-from kbatch.localcluster.release import NAMESPACE, Release
-from tests.e2e.versions import commands_of
+from tests.e2e.site import GROUPS, JOBS, KIND, PODS, QUEUES, TIMEOUT, Site, container, standing
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
-API = "/apis/scheduling.incubator.k8s.io/v1alpha1"
-GROUPS, QUEUES = f"{API}/namespaces/default/podgroups", f"{API}/queues"
-JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-TIMEOUT = 60.0
-CONTAINER = {"name": "m", "image": "busybox", "resources": {"requests": {"cpu": "100m"}}}
-KIND = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "PodGroup"}
-
-
-@dataclass(frozen=True)
-class Site:
-    """A cluster of one node with kbatch at work."""
-
-    release: Release
-    api: Api
-
-    @contextmanager
-    def without(self, component: str) -> Iterator[None]:
-        """One process is away: its Deployment is deleted, and comes back at the end with all it needs."""
-        self.api.request("DELETE", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/kbatch-{component}")
-        assert wait_until(lambda: component not in self.release.states(), TIMEOUT, every=0.1)
-        try:
-            yield
-        finally:
-            self.release.install()
-            self.release.wait_ready()
-
-    def group(self, name: str, **spec: Any) -> None:
-        self.api.post(GROUPS, KIND | {"metadata": {"name": name}, "spec": {"minMember": 2, **spec}})
-
-    def gang(self, name: str, **spec: Any) -> None:
-        """Two plain pods and their group."""
-        self.group(name, **spec)
-        for number in range(2):
-            metadata = {"name": f"{name}-{number}", "annotations": {"scheduling.k8s.io/group-name": name}}
-            spec = {"schedulerName": "kube-batch", "containers": [CONTAINER]}
-            self.api.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-
-    def job(self, name: str, *, label: bool = False) -> dict[str, Any]:
-        """A Job of two pods, of a group of its name or in the queue by its label; as the API server took it."""
-        annotations = {} if label else {"scheduling.k8s.io/group-name": name}
-        template = {
-            "metadata": {"annotations": annotations},
-            "spec": {"schedulerName": "kube-batch", "restartPolicy": "Never", "containers": [CONTAINER]},
-        }
-        metadata = {"name": name, "labels": {"kbatch.dev/queue": "default"} if label else {}}
-        spec = {"parallelism": 2, "completions": 2, "template": template}
-        made: dict[str, Any] = self.api.post(
-            JOBS, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-        )
-        return made
-
-    def status(self, name: str) -> dict[str, Any]:
-        """What stands in a group's status; empty where there is no such group."""
-        try:
-            status: dict[str, Any] = self.api.get(f"{GROUPS}/{name}").get("status", {})
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return {}
-        return status
-
-    def phase(self, name: str) -> str:
-        return str(self.status(name).get("phase", ""))
-
-    def conditions(self, name: str) -> dict[str, str]:
-        return {one["type"]: one["status"] for one in self.status(name).get("conditions", [])}
-
-    def bound(self, prefix: str) -> int:
-        pods = self.api.get(PODS)["items"]
-        return sum(1 for pod in pods if pod["metadata"]["name"].startswith(prefix) and pod["spec"].get("nodeName"))
-
-    def soon(self, what: Callable[[], bool], name: str) -> None:
-        assert wait_until(what, TIMEOUT, every=0.1), self.api.get(f"{GROUPS}/{name}")
-
-    def runs(self, *names: str) -> None:
-        for name in names:
-            self.soon(lambda: self.phase(name) == "Running", name)  # noqa: B023
 
 
 @pytest.fixture(scope="module")
 def site(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    cluster = Cluster(f"absence-{os.getpid()}")
-    with cluster.locked():
-        cluster.start(programs)
-    release = Release(cluster.kubeconfig, cluster.host_folder, programs)
-    try:
-        with Api(cluster.kubeconfig) as api:
-            ensure_nodes(api, 1)
-            release.install()
-            with commands_of(ROOT, tmp_path_factory.mktemp("code")):
-                release.start()
-            release.wait_ready()
-            site = Site(release, api)
-            site.gang("always")
-            site.runs("always")
-            yield site
-    finally:
-        with cluster.locked():
-            cluster.remove()
+    with standing(f"absence-{os.getpid()}", programs, tmp_path_factory.mktemp("code")) as site:
+        yield site
 
 
 def test_without_a_scheduler_nothing_starts_and_nothing_ends(site: Site) -> None:
@@ -148,7 +47,7 @@ def test_without_the_podgroup_operator_pods_start_and_nobody_says_so(site: Site)
         # Jobs stay held and templates make no pods, though both are let in.
         site.group("p-job")
         site.job("p-job")
-        role = {"name": "w", "minMember": 2, "template": {"spec": {"containers": [CONTAINER]}}}
+        role = {"name": "w", "minMember": 2, "template": {"spec": {"containers": [container()]}}}
         site.group("p-made", subGroups=[role])
         for name in ("p-job", "p-made"):
             site.soon(lambda: site.conditions(name).get("Enqueued") == "True", name)  # noqa: B023

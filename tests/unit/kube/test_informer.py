@@ -14,7 +14,7 @@ from aiohttp import web
 from kbatch.api.objects import Node, PriorityClass
 from kbatch.kube.client import Client
 from kbatch.kube.errors import ApiError
-from kbatch.kube.informer import Batch, Informer
+from kbatch.kube.informer import Batch, Informer, RestoredError
 from kbatch.kube.kinds import NODES, PRIORITYCLASSES
 from kbatch.kube.watches import ERRORS_IN_A_ROW, watch_once
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
@@ -167,16 +167,59 @@ async def test_after_a_gap_only_differences_are_told() -> None:
         assert told(after.events).index("-reborn") < told(after.events).index("+reborn@new")
 
 
-async def test_a_list_says_of_which_version_it_was_even_one_that_is_lower() -> None:
+async def test_a_list_says_of_which_version_it_was() -> None:
     async with serving() as fake, informing(fake, page_size=1) as batches:
         fake.answers = [
             nodes(70, node("a", 60), more="next"),
             nodes(70, node("b", 61)),
             streams(line("ADDED", node("c", 75)) + EXPIRED),
-            nodes(8, node("a", 5)),  # restored from a backup
+            nodes(80, node("a", 60)),
             streams(then=quiet),
         ]
-        assert [batch.listed for batch in await take(batches, 4)] == [None, (Node, "70"), None, (Node, "8")]
+        assert [batch.listed for batch in await take(batches, 4)] == [None, (Node, "70"), None, (Node, "80")]
+
+
+async def test_a_list_that_is_older_than_what_was_seen_ends_it() -> None:
+    """A restore without revisions left out: the server counts on from where it was then."""
+    async with serving() as fake, informing(fake) as batches:
+        fake.answers = [
+            nodes(70, node("a", 60)),
+            streams(line("ADDED", node("c", 75)) + EXPIRED),
+            nodes(74, node("a", 60)),
+        ]
+        await take(batches, 2)
+        with pytest.raises(
+            RestoredError, match=r"the list of nodes is older than what was seen \(version 74 after 75\)"
+        ):
+            await take(batches, 1)
+
+
+@pytest.mark.parametrize("uid", ["uid-c", "another"])
+async def test_an_object_that_is_older_than_it_was_ends_it(uid: str) -> None:
+    """A restore with revisions left out: the list is newer than any before, and holds objects as they were once."""
+    async with serving() as fake, informing(fake, page_size=1) as batches:
+        fake.answers = [
+            nodes(70, node("c", 60)),
+            streams(line("MODIFIED", node("c", 75)) + EXPIRED),
+            nodes(1_000_000_070, node("a", 50), more="next"),
+            nodes(1_000_000_070, node("c", 60, uid=uid)),
+        ]
+        await take(batches, 2)
+        with pytest.raises(RestoredError, match=r"the list of nodes .* \(c: 60 after 75\)"):
+            await take(batches, 1)
+
+
+async def test_a_restore_that_takes_back_no_version_is_a_gap_like_any_other() -> None:
+    """Objects that had gone since are there again, those that came since are not."""
+    async with serving() as fake, informing(fake) as batches:
+        fake.answers = [
+            nodes(70, node("stays", 60), node("gone", 61)),
+            streams(line("DELETED", node("gone", 75)) + line("ADDED", node("late", 76)) + EXPIRED),
+            nodes(1_000_000_070, node("stays", 60), node("gone", 61)),
+            streams(then=quiet),
+        ]
+        *_, after = await take(batches, 3)
+        assert told(after.events) == ["-late", "+gone@uid-gone"]
 
 
 async def test_what_a_later_list_told_before_it_broke_off_is_not_lost() -> None:
@@ -274,11 +317,11 @@ async def test_two_silent_watches_in_a_row_make_a_new_list() -> None:
             nodes(1000, node("a", 1)),
             streams(then=quiet),
             streams(then=quiet),
-            nodes(5, node("b", 4)),
+            nodes(1000, node("b", 4)),
             streams(then=quiet),
         ]
-        _, restored = await take(batches, 2)
-        assert told(restored.events) == ["-a", "+b@uid-b"]
+        _, anew = await take(batches, 2)
+        assert told(anew.events) == ["-a", "+b@uid-b"]
         assert ["watch" in path for _, path, _ in fake.requests[:4]] == [False, True, True, False]
 
 

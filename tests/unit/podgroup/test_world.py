@@ -9,7 +9,7 @@ import pytest
 
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.model.events import Delete, Unreadable, Upsert
-from operators.podgroup.world import Stage, World, older
+from operators.podgroup.world import Stage, World
 from tests.unit.podgroup.build import group, job, pod, world
 
 
@@ -79,11 +79,3 @@ def test_a_group_made_anew_is_not_dropped_with_the_old_one() -> None:
     seen = world(group(uid="new"))
     assert seen.drop_group("ns/pg", "old") == set()
     assert seen.drop_group("ns/pg", "new") == {"ns/pg"}
-
-
-def test_versions_compare_as_numbers_where_they_are_numbers() -> None:
-    assert older("9", "10")
-    assert not older("10", "9")
-    assert not older("10", "10")
-    assert not older("x", "10")
-    assert not older("", "10")

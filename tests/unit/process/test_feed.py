@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from kbatch.api.objects import Metadata, Node, Pod
 from kbatch.kube.errors import ApiError
-from kbatch.kube.informer import Batch
+from kbatch.kube.informer import Batch, RestoredError
 from kbatch.kube.kinds import NODES, PODS, AnyKind
 from kbatch.metrics import WatchMetrics
 from kbatch.model.events import Unreadable, Upsert
 from kbatch.process.feed import Feed
 from kbatch.process.health import Health
+from kbatch.process.run import ProcessError
 
 
 class FakeInformer:
@@ -27,7 +28,7 @@ class FakeInformer:
         self.kind = kind
         self.relists = 0
         self.last_activity: float | None = None
-        self.batches: asyncio.Queue[Batch] = asyncio.Queue()
+        self.batches: asyncio.Queue[Batch | RestoredError] = asyncio.Queue()
         self.silent = False
         self.watching = True
         self.reached = 0
@@ -41,7 +42,10 @@ class FakeInformer:
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         while True:
-            yield await self.batches.get()
+            item = await self.batches.get()
+            if isinstance(item, RestoredError):
+                raise item
+            yield item
 
 
 class Feeding:
@@ -111,6 +115,16 @@ async def test_a_silent_server_makes_a_process_unready_and_ends_none(feeding: Fe
     feeding.pods.silent = True
     assert health.failing_ready() == {"watches": "nothing was heard of pods for too long"}
     assert health.failing_live() == {}
+
+
+async def test_a_cluster_that_was_restored_ends_the_process() -> None:
+    feeding = Feeding()
+    feeding.nodes.batches.put_nowait(RestoredError("nodes", "version 8 after 75"))
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(ProcessError, match=r"restored from a backup: .*; all is to be read anew")
+    ):
+        await feeding.feed.run()
+    assert feeding.seen == []
 
 
 async def test_silence_counts_only_after_the_first_list(feeding: Feeding) -> None:

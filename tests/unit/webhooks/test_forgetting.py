@@ -38,15 +38,15 @@ def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
     assert _containers(world) == {}
 
 
-def test_what_was_seen_is_as_old_as_the_list_of_a_cluster_that_was_restored() -> None:
+def test_what_was_seen_is_as_new_as_the_last_list_or_the_newest_group() -> None:
     world = World()
     world.receive(Batch((Upsert(group("a", "4", version=5)),), complete=True, listed=(PodGroup, "70")))
     assert world.version == 70
     world.receive(Batch((Upsert(group("b", "4", version=75)),), complete=True))
     world.receive(Batch((), complete=True, listed=(ResourceQuota, "90")))
     assert world.version == 75
-    world.receive(Batch((Delete(PodGroup, "ns", "b"),), complete=True, listed=(PodGroup, "8")))
-    assert world.version == 8
+    world.receive(Batch((Delete(PodGroup, "ns", "b"),), complete=True, listed=(PodGroup, "95")))
+    assert world.version == 95
 
 
 def test_groups_that_were_over_go_too() -> None:
