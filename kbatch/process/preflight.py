@@ -1,7 +1,8 @@
 """Before a process starts its work: are the custom resources there, and may it read what it needs?
 
 A CRD that is missing is said in one sentence and waited for: applied late, it is noticed within seconds. So is a right
-that is missing. Nothing here ends the process: restarting it would not make either come sooner.
+that is missing. Nothing here ends the process: restarting it would not make either come sooner. A CRD that lacks fields
+is said, and not waited for: what needs none of them goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.kinds import AnyKind
+from kbatch.process.crd_fields import lacking
 
 _log = logging.getLogger(__name__)
 
@@ -67,12 +69,29 @@ class Preflight:
                 if attempt:
                     _log.info("nothing is missing any more")
                 self._problem = None
+                await self._compare()
                 return
             if problem != self._problem or attempt % _REPEAT_EVERY == 0:
                 _log.warning("waiting: %s", problem)
             self._problem = problem
             attempt += 1
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.8, 1.2))
+
+    async def _compare(self) -> None:
+        """Say which fields the CRDs lack."""
+        try:
+            found = await lacking(self._api, dict.fromkeys((*self._needed, *self._listed)))
+        except (KubeError, msgspec.DecodeError) as error:
+            _log.info("the fields of the CustomResourceDefinitions could not be compared: %s", error)
+            return
+        for name, fields in found.items():
+            _log.warning(
+                "the CustomResourceDefinition %s is of an older release, without %s: what stands there is dropped or "
+                "refused, all else works. Helm upgrades it with crds.enabled=true (the default); else: "
+                "kubectl apply --server-side -f crds/",
+                name,
+                ", ".join(fields),
+            )
 
     async def _look(self) -> str | None:
         try:

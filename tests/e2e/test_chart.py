@@ -368,7 +368,28 @@ def test_the_pods_meet_the_restricted_standard(chart: Chart) -> None:
 # ----------------------------------------------------------------------------------------------- upgrade, uninstall
 
 
-def test_the_certificate_stays_as_long_as_it_serves(chart: Chart) -> None:
+def trusts(authority: str, served: dict[str, str], folder: Path) -> bool:
+    """Whether a client that knows this authority takes a server with this certificate (all PEM in base64)."""
+    client = ssl.create_default_context(cadata=base64.b64decode(authority).decode())
+    client.check_hostname = False
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).write_bytes(base64.b64decode(served[name]))
+    server.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True))
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return bool(ends[0].getpeercert())
+
+
+def test_the_certificate_stays_as_long_as_it_serves(chart: Chart, tmp_path: Path) -> None:
     chart.deploy("upgrade")
     first = chart.certificate()
     assert chart.authority() == first["ca.crt"]
@@ -392,6 +413,14 @@ def test_the_certificate_stays_as_long_as_it_serves(chart: Chart) -> None:
     third = chart.certificate()
     assert third["tls.crt"] != second["tls.crt"]
     assert chart.authority() == third["ca.crt"]
+    # Replicas serve the one before until they see the Secret, and the one after from then on: both are trusted.
+    for served in (second, third):
+        assert trusts(chart.authority(), served, tmp_path)
+    assert not trusts(chart.authority(), first, tmp_path)
+
+    # Once more, as the values are: nothing is made anew.
+    chart.deploy("upgrade", url="https://127.0.0.2:1")
+    assert chart.certificate() == third
 
     # Somebody wants another one.
     chart.control_plane.run_kubectl("delete", "secret", secret, "-n", NAMESPACE)
