@@ -37,6 +37,8 @@ class Certificates:
         self._authority = authority
         self._names = frozenset(names)
         self._content = ""
+        self._found = ""
+        """What was found last, and differs from what is in use."""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         if authority is not None:
@@ -53,11 +55,17 @@ class Certificates:
     def reload(self) -> bool:
         """Read the folder again; whether the certificate is a new one.
 
+        A renewed one is taken when it is found for the second time, unless the one before has ended: Helm writes the
+        Secret a moment before the webhook configurations, which are to trust it first.
+
         Raises:
             CertificateError: it cannot be used; the one before stays in use.
         """
         content = self._digest()
         if content == self._content:
+            return False
+        if self.check() is None and content != self._found:
+            self._found = content
             return False
         self.expires = self._try()
         self.context.load_cert_chain(self._certificate, self._key)

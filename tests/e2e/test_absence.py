@@ -89,6 +89,49 @@ def test_without_a_webhook_jobs_in_queues_are_refused_and_others_are_not_held(si
     site.runs("w-label")
 
 
+def test_fields_of_a_newer_release_are_left_as_they_are(site: Site) -> None:
+    """The CRDs are newer than all four processes, as between the upgrade of the one and of the others."""
+
+    def patient(method: str, path: str, body: Any, **options: Any) -> None:
+        """For a moment after a CRD has changed the API server has nothing of its kind."""
+
+        def done() -> bool:
+            try:
+                site.api.request(method, path, body, **options)
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+                return False
+            return True
+
+        assert wait_until(done, TIMEOUT, every=0.1), path
+
+    merge = {"content_type": "application/merge-patch+json"}
+    for plural in ("podgroups", "queues"):
+        crd = site.api.get(f"{CRDS}/{plural}.scheduling.incubator.k8s.io")
+        for part in ("spec", "status"):
+            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
+            schema["properties"]["later"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        site.api.request("PUT", f"{CRDS}/{plural}.scheduling.incubator.k8s.io", crd)
+    later = {"later": {"words": ["by", "others"]}}
+
+    def taken() -> bool:
+        """Whether the new schema is in force."""
+        patient("PATCH", f"{QUEUES}/default", {"spec": later, "status": {}}, **merge)
+        return "later" in site.api.get(f"{QUEUES}/default")["spec"]
+
+    assert wait_until(taken, TIMEOUT, every=0.2)
+    site.group("n-new", **later)
+    patient("PATCH", f"{GROUPS}/n-new/status", {"status": later}, **merge)
+    patient("PATCH", f"{QUEUES}/default/status", {"status": later}, **merge)
+    assert site.job("n-new")["spec"]["suspend"] is True
+    site.runs("n-new")
+    site.soon(lambda: site.status("n-new").get("running") == 2, "n-new")
+    for path in (f"{GROUPS}/n-new", f"{QUEUES}/default"):
+        kept = site.api.get(path)
+        assert (kept["spec"]["later"], kept["status"]["later"]) == (later["later"], later["later"]), path
+
+
 def test_a_backup_of_queues_and_groups_brings_them_back_beside_their_pods(site: Site) -> None:
     """All CRDs are deleted, and with them whatever users had written; the pods run on."""
     site.gang("b-runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -10,11 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from kbatch.api.names import API_VERSION
+from kbatch.api.objects import PodGroup, PodGroupStatus
+from kbatch.kube import kinds
+from kbatch.kube.client import Client
+from kbatch.kube.credentials import load_credentials
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.errors import ApiError
+from kbatch.process.crd_fields import lacking
 from kbatch.resources import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -91,6 +98,28 @@ def test_the_server_stores_the_definitions_as_they_are_written(cluster: ControlP
 
 
 # --- the seeds --------------------------------------------------------------------------------------------------------
+
+
+class _LaterStatus(PodGroupStatus, kw_only=True):
+    later: str = ""
+
+
+class _LaterGroup(PodGroup, kw_only=True):
+    status: _LaterStatus = msgspec.field(default_factory=_LaterStatus)
+
+
+async def test_the_server_says_which_fields_of_a_process_it_does_not_have(cluster: ControlPlane) -> None:
+    later = kinds.Kind(
+        _LaterGroup, "PodGroup", kinds.PODGROUPS.group, kinds.PODGROUPS.version, "podgroups", namespaced=True
+    )
+    async with Client(load_credentials(str(cluster.kubeconfig)), user_agent="kbatch-test") as client:
+        for _ in range(150):  # the document follows the CRDs by a moment
+            found = await lacking(client, [later, kinds.QUEUES])
+            if found:
+                break
+            await asyncio.sleep(0.2)
+        assert found == {"podgroups.scheduling.incubator.k8s.io": ["status.later"]}
+        assert await lacking(client, [kinds.PODGROUPS, kinds.QUEUES]) == {}
 
 
 def test_the_seeds_manifests_apply_unchanged(cluster: ControlPlane, api: Api) -> None:

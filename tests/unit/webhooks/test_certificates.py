@@ -32,10 +32,24 @@ def test_a_pair_is_read_and_says_when_it_ends(tmp_path: Path) -> None:
     assert certificates.reload() is False
 
 
-def test_a_renewed_pair_is_taken(tmp_path: Path) -> None:
+def test_a_renewed_pair_is_taken_at_the_second_look(tmp_path: Path) -> None:
+    """Those who call are to trust it first: Helm tells them a moment later."""
     mount(tmp_path, "first")
     certificates = Certificates(tmp_path)
     certificates.reload()
+    mount(tmp_path, "second")
+    assert certificates.reload() is False
+    assert certificates.reload() is True
+    assert certificates.reload() is False
+
+
+def test_a_renewed_pair_is_taken_at_once_where_the_one_before_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(tmp_path, "first")
+    certificates = Certificates(tmp_path)
+    certificates.reload()
+    monkeypatch.setattr(certificates, "expires", time.time() - 1)
     mount(tmp_path, "second")
     assert certificates.reload() is True
 
@@ -45,10 +59,12 @@ def test_half_of_a_renewal_is_not_taken_and_the_rest_completes_it(tmp_path: Path
     certificates = Certificates(tmp_path)
     certificates.reload()
     mount(tmp_path, "second", "first")
+    assert certificates.reload() is False
     with pytest.raises(CertificateError, match=r"tls\.crt and tls\.key cannot be used"):
         certificates.reload()
     assert certificates.check() is None
     mount(tmp_path, "second")
+    assert certificates.reload() is False
     assert certificates.reload() is True
 
 
