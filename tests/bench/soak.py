@@ -4,7 +4,8 @@
 
 kbatch is installed by its chart on a control plane of its own, with fake nodes, and its four processes run as the chart
 says. Gangs arrive at a steady rate in all three ways (plain pods, Jobs that wait, roles whose pods the operator makes),
-run for some seconds, end and are deleted: the cluster holds about as much at the end as at the beginning.
+run for some seconds, end and are deleted: the cluster holds about as much at the end as at the beginning. No two plain
+pods and no two templates are alike (`tests.varied`).
 
 The verdict, for each process: the first part of the time is left out, because what is bounded fills then (caches,
 remembered Events, what the garbage collector has not come to yet). The rest is cut into equal pieces, and a line is
@@ -23,27 +24,25 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from kbatch.api.objects import Pod
 from kbatch.kube import kinds
-from kbatch.kube.client import Client
+from kbatch.kube.client import MERGE, Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.kube.informer import Informer
 from kbatch.localcluster.up import down, status, up
 from kbatch.model.events import Delete, Upsert
-from tests.bench.live.contestants import KBATCH
-from tests.bench.live.load import LABEL, NAMESPACE, Creation, pod_of
+from tests import varied
+from tests.bench.live.load import LABEL, NAMESPACE
 from tests.bench.stopping import end_when_asked
+from tests.varied import Document, path_of
 
 API = "scheduling.incubator.k8s.io/v1alpha1"
-GROUPS = f"/apis/{API}/namespaces/{NAMESPACE}/podgroups"
-JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODES = 100
 SIZES = (1, 4, 8, 16, 32)
@@ -134,43 +133,33 @@ def growth(name: str, samples: Sequence[tuple[float, float]]) -> Growth:
 # --- the load ---------------------------------------------------------------------------------------------------------
 
 
-def plain(name: str, size: int, seconds: int) -> list[Creation]:
+def plain(draw: random.Random, name: str, size: int, seconds: int) -> list[Document]:
     """A group, and pods that somebody makes and that end by themselves."""
-    notes = _notes(seconds)
-    pods = [pod_of(name, f"{name}-{index}", KBATCH, name, size, annotations=notes) for index in range(size)]
-    return [(GROUPS, _group(name, minMember=size)), *((PODS, pod) for pod in pods)]
+    return varied.group(draw, NAMESPACE, name, size, seconds, nodes=NODES, labels={LABEL: name})
 
 
-def job(name: str, size: int, seconds: int) -> list[Creation]:
+def job(draw: random.Random, name: str, size: int, seconds: int) -> list[Document]:
     """A Job that waits suspended until the group that is made for it is in queue."""
     body = {
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kbatch.dev/queue": "default"}},
-        "spec": {"completions": size, "parallelism": size, "template": _template(name, seconds)},
+        "spec": {"completions": size, "parallelism": size, "template": _template(draw, name, size, seconds)},
     }  # fmt: skip
-    return [(JOBS, body)]
+    return [body]
 
 
-def roles(name: str, size: int, seconds: int) -> list[Creation]:
+def roles(draw: random.Random, name: str, size: int, seconds: int) -> list[Document]:
     """A group whose pods the operator makes."""
-    role = {"name": "w", "minMember": size, "template": _template(name, seconds)}
-    return [(GROUPS, _group(name, subGroups=[role]))]
+    role = {"name": "w", "minMember": size, "template": _template(draw, name, size, seconds)}
+    meta = {"name": name, "namespace": NAMESPACE}
+    return [{"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"subGroups": [role]}}]
 
 
 WAYS = (plain, job, roles)
 
 
-def _group(name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": API, "kind": "PodGroup", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-
-
-def _notes(seconds: int) -> dict[str, str]:
-    return {"simulate.kbatch.dev/duration": str(seconds)}
-
-
-def _template(name: str, seconds: int) -> dict[str, Any]:
-    pod = pod_of(name, "", KBATCH)
-    return {"metadata": {"labels": {LABEL: name}, "annotations": _notes(seconds)}, "spec": pod["spec"]}
+def _template(draw: random.Random, name: str, size: int, seconds: int) -> Document:
+    return varied.template(draw, name, size, seconds, nodes=NODES, labels={LABEL: name})
 
 
 class Observer:
@@ -211,32 +200,57 @@ class Observer:
         self.there.pop(gang, None)
 
 
-async def live(client: Client, seen: Observer, name: str, size: int, seconds: int, made: Sequence[Creation]) -> bool:
+async def live(client: Client, seen: Observer, name: str, size: int, seconds: int, made: Sequence[Document]) -> bool:
     """One gang from its creation to its end; whether it was whole in time. Its pods have ended when it is deleted."""
-    for path, body in made:
-        await _create(client, path, body)
+    owners = varied.owners_of(made)
+    uids = {one["metadata"]["name"]: await _create(client, one) for one in owners}
+    others = varied.with_owners(made, lambda one: uids[one["metadata"]["name"]])
+    for one in others:
+        await _create(client, one)
     whole = await seen.until(lambda: len(seen.bound.get(name, ())) >= size, PATIENCE + seconds)
     await asyncio.sleep(seconds + 2)
-    await _delete(client, f"{made[0][0]}/{name}")
+    await _delete_all(client, (one for one in others if one["kind"] in {"PodGroup", "Job"}))
     for pod in sorted(seen.there.get(name, ())):
         await _delete(client, f"{PODS}/{pod}")
     # As long as it takes: what the control plane is slow to take away is there, and counts among those at one time.
     while not await seen.until(lambda: not seen.there.get(name), PATIENCE):
-        print(f"{made[0][1]['kind']} {name}: {len(seen.there.get(name, ()))} of {size} pods still there", flush=True)
+        print(f"{name}: {len(seen.there.get(name, ()))} of {size} pods still there", flush=True)
+    await _delete_all(client, (one for one in made if one["kind"] not in {"PodGroup", "Job", "Pod"}))
     seen.forget(name)
     return whole
 
 
-async def _create(client: Client, path: str, body: dict[str, Any]) -> None:
+async def _create(client: Client, body: Document) -> str:
+    """Make an object; its uid."""
+    path, name = path_of(body), body["metadata"]["name"]
     while True:
         try:
-            await client.request("POST", path, body=body)
+            return _uid(await client.request("POST", path, body=body))
         except NoAnswerError:
             continue  # a machine that is busy with other things
         except ApiError as error:
             if error.status != 409:
                 raise
-        return
+        return _uid(await client.request("GET", f"{path}/{name}"))
+
+
+def _uid(answer: bytes) -> str:
+    return str(json.loads(answer)["metadata"]["uid"])
+
+
+async def _delete_all(client: Client, made: Iterable[Document]) -> None:
+    for one in made:
+        await _delete(client, f"{path_of(one)}/{one['metadata']['name']}")
+
+
+async def _prepare(client: Client) -> None:
+    """The namespace, what the load refers to, and the marks of the nodes."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    for one in (space, *varied.fixtures()):
+        await client.request("POST", path_of(one), body=one)
+    for number in range(NODES):
+        path = f"/api/v1/nodes/node-{number}"
+        await client.request("PATCH", path, body=varied.marks(number), content_type=MERGE)
 
 
 async def _delete(client: Client, path: str) -> None:
@@ -268,17 +282,15 @@ async def soak(name: str, kubeconfig: str, minutes: float, rate: float) -> tuple
     gangs = pods = left = 0
     credentials = load_credentials(kubeconfig)
     async with Client(credentials, user_agent="soak", connections=32) as client, AsyncExitStack() as watching:
-        await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
+        await _prepare(client)
         seen = Observer(client)
         watch = asyncio.create_task(seen.run())
         watching.callback(watch.cancel)
 
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(number: int, size: int, seconds: int) -> None:
+        async def one(gang: str, size: int, seconds: int, made: Sequence[Document]) -> None:
             nonlocal left
-            gang = f"soak-{number}"
-            made = WAYS[number % len(WAYS)](gang, size, seconds)
             try:
                 left += not await live(client, seen, gang, size, seconds, made)
             finally:
@@ -293,7 +305,8 @@ async def soak(name: str, kubeconfig: str, minutes: float, rate: float) -> tuple
                 await room.acquire()
                 size = draw.choice(SIZES)
                 gangs, pods = gangs + 1, pods + size
-                tasks.create_task(one(gangs, size, draw.randint(2, 8)))
+                gang, seconds = f"soak-{gangs}", draw.randint(2, 8)
+                tasks.create_task(one(gang, size, seconds, WAYS[gangs % len(WAYS)](draw, gang, size, seconds)))
                 if now - looked >= SAMPLE_SECONDS:
                     looked = now
                     _sample(pids, samples, now - began)

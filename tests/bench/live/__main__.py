@@ -20,6 +20,7 @@ from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.process import turns
 from tests.bench.live.contestants import KBATCH, KUBE_SCHEDULER, Contestant
+from tests.bench.live.differing import differing
 from tests.bench.live.limits import Check, judge
 from tests.bench.live.load import PARALLEL, Shape
 from tests.bench.live.mixed import mixed
@@ -122,6 +123,8 @@ def _extra(bench: Bench, chosen: argparse.Namespace, nodes: int, gangs: Shape) -
         block.append(
             Row(KBATCH, gangs.name, "steady", lambda: bench.live(KBATCH, gangs, rate=bench.sustainable(gangs)))
         )
+    if _wanted(chosen, f"kbatch differing {nodes} nodes"):
+        block.append(Row(KBATCH, "pods that all differ", "backlog", lambda: differing(bench, chosen.pods)))
     if _wanted(chosen, f"kbatch mixed {nodes} nodes"):
         block.append(Row(KBATCH, "mixed trace", "mixed", lambda: mixed(bench, chosen.pods)))
     return block

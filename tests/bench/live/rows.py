@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ QUIET = 0.05
 """Seconds of CPU in a second below which a process counts as idle."""
 
 NOBODY = Contestant("bare loop", (), "nobody")
+
+Load = Callable[[str], Awaitable[Iterable[Creation]]]
+"""By a row's name: all that has to be made, in order."""
 
 
 @dataclass
@@ -185,13 +188,21 @@ class Bench:
         self.ceiling = figure.binds_per_second
         return figure
 
-    async def backlog(self, contestant: Contestant, shape: Shape, *, beside: int = 0) -> Figure:
-        """Everything is made first; then the scheduler starts. `beside`: so many pods run already."""
+    async def backlog(
+        self, contestant: Contestant, shape: Shape, *, beside: int = 0, load: Load | None = None
+    ) -> Figure:
+        """Everything is made first; then the scheduler starts.
+
+        Args:
+            beside: so many pods run already.
+            load: what is made, of as many pods as the shape says; by default gangs of the shape.
+        """
         figure = self._figure(contestant.name, shape, "standing" if beside else "backlog")
         figure.note = f"{beside} pods run already" if beside else ""
         async with observing(self.client, figure.row) as seen:
             with self._running(contestant) as running:
-                await create_all(self.client, seen, creations(figure.row, shape, contestant))
+                made = creations(figure.row, shape, contestant) if load is None else await load(figure.row)
+                await create_all(self.client, seen, made)
                 await until(lambda: len(seen.uids) == shape.pods, 30)
                 await self._quiet(running)
                 before = await requests_so_far(self.client)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench.soak import PIECES, SLOPE_LIMIT, WARM_UP, Growth, fitted, growth, pieces
+from tests.bench.soak import PIECES, SLOPE_LIMIT, WARM_UP, WAYS, Growth, fitted, growth, pieces
 
 MINUTES = 20.0
 
@@ -60,3 +60,11 @@ def test_memory_that_is_given_back_at_once_is_no_growth_although_no_line_fits_it
     found = run(lambda hours: 90 - 4 * (hours > 0.26))
     assert found.error > SLOPE_LIMIT / 2
     assert found.met
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_gang_is_like_another_and_equal_draws_are_equal(way: Callable[..., list[dict[str, object]]]) -> None:
+    first, second, again = (way(random.Random(seed), "g", 8, 3) for seed in (1, 2, 1))
+    assert first == again
+    assert first != second
+    assert "PodGroup" in {one["kind"] for one in first} or [one["kind"] for one in first] == ["Job"]
