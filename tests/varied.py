@@ -169,7 +169,8 @@ def group(
     if roles:
         spec = {"subGroups": [{"name": one, "minMember": roles.count(one)} for one in sorted(set(roles))]}
     elif common.place == "any":
-        spec = {"minMember": draw.randint(max(1, size // 2), size)}
+        # What is above the minimum may go only where nobody else has a right to it: the load is to end by itself.
+        spec = {"minMember": draw.randint(max(1, size // 2), size), "disruption": "Never"}
     if common.priority:
         spec["priorityClassName"] = common.priority
     whole = {"apiVersion": _API, "kind": "PodGroup", "metadata": {"namespace": namespace, "name": name}, "spec": spec}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.auditor.allowances import TOLERANCE
 from tests.e2e.auditor.rules import Eviction, Violation
 
 POLICY = """\
@@ -37,9 +38,6 @@ rules:
 
 _LONGEST_LEASE = 60.0
 """Seconds."""
-
-_TOLERANCE = 0.5
-"""Seconds by which the times of a request as its two ends see it may differ on a busy machine."""
 
 _BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io/'
 """How the server begins each line."""
@@ -217,9 +215,9 @@ def terms(writes: Iterable[Write], lease: str) -> list[Term]:
             continue
         if last is not None and last.holder != holder:
             ended = write.answered
-            if write.identity != last.holder and write.received < last.until - _TOLERANCE:
+            if write.identity != last.holder and write.received < last.until - TOLERANCE:
                 asked = (one.answered for one in writes if _asks(one, last.holder, lease) and one.received >= ended)
-                ended = next(asked, last.until) + _TOLERANCE
+                ended = next(asked, last.until) + TOLERANCE
             found[-1] = Term(last.holder, last.since, min(last.until, ended))
         found.append(Term(holder, write.received, runs_out))
     return found
@@ -261,7 +259,7 @@ def taken_early(writes: Iterable[Write], lease: str) -> Iterator[Violation]:
             held, left = old.get("holderIdentity") or "", float(old.get("leaseDurationSeconds") or 0)
             early = before.received + left - write.received
             taken = new.get("holderIdentity") or ""
-            if before.verb != "delete" and held and taken and held != taken and early > _TOLERANCE:
+            if before.verb != "delete" and held and taken and held != taken and early > TOLERANCE:
                 what = f"took the lease {early:.1f} s before that of {held} ended"
                 yield Violation("two leaders", write.identity, what, write.received)
         before = write

@@ -13,12 +13,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from tests.e2e.auditor import audit_log, repeated
-from tests.e2e.auditor.places import TruePods, Welcome, WithinCaps
+from tests.e2e.auditor.allowances import Limits
+from tests.e2e.auditor.places import NotOverfull, TruePods, Welcome, WithinCaps
+from tests.e2e.auditor.promises import WithinBudgets, WithinQuotas
 from tests.e2e.auditor.rules import (
     BeneficiaryPlaced,
     BoundOnce,
@@ -34,22 +35,6 @@ from tests.e2e.auditor.rules import (
 )
 from tests.e2e.auditor.watch import PATHS, Watcher
 from tests.e2e.auditor.world import World
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long what must not last may last, in seconds, while the server answers and somebody leads."""
-
-    partial: float = 20.0
-    """A gang that is placed in part. One that cannot be completed is given up after a minute: then more than that."""
-    untrue: float = 5.0
-    """A condition that contradicts what is there."""
-    unsaid: float = 15.0
-    """Nothing at all is said of a gang that is placed: while binds of others wait, that may take its time."""
-    beneficiary: float = 30.0
-    """From an eviction to the placement of the group that it was done for."""
-    race: float = 1.0
-    """Between two schedulers."""
 
 
 class Judge:
@@ -77,6 +62,9 @@ class Judge:
             WithinAllocatable(scheduler, limits.race),
             Welcome(scheduler, limits.race),
             WithinCaps(scheduler, limits.race),
+            NotOverfull(limits.overfull),
+            WithinBudgets(limits.race),
+            WithinQuotas(limits.untrue),
             TruePods(limits.untrue),
             WholeGangs(limits.partial),
             BeneficiaryPlaced(limits.beneficiary),
@@ -93,23 +81,22 @@ class Judge:
         world = self.world
         if kind == "Pod":
             self._pod(obj, gone=gone, at=at)
-        elif kind == "Node":
-            if gone:
-                world.drop_node(obj, at)
-            else:
-                world.put_node(obj, at)
-        elif kind == "PodGroup":
-            if gone:
-                world.drop_group(obj)
-            else:
-                world.put_group(obj, at)
-        elif kind == "Queue":
-            if gone:
-                world.drop_queue(obj)
-            else:
-                world.put_queue(obj, at)
         elif kind == "Lease":
             self._lease_changed(obj, gone=gone, at=at)
+        elif kind == "Node" and gone:
+            world.drop_node(obj, at)
+        elif gone:
+            drop = {
+                "PodGroup": world.drop_group, "Queue": world.drop_queue,
+                "PodDisruptionBudget": world.drop_budget, "ResourceQuota": world.drop_quota,
+            }  # fmt: skip
+            drop[kind](obj)
+        else:
+            put = {
+                "Node": world.put_node, "PodGroup": world.put_group, "Queue": world.put_queue,
+                "PodDisruptionBudget": world.put_budget, "ResourceQuota": world.put_quota,
+            }  # fmt: skip
+            put[kind](obj, at)
 
     def evicted(self, eviction: Eviction, at: float) -> None:
         """The server's record shows an eviction."""

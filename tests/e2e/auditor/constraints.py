@@ -35,6 +35,8 @@ class Asks:
     tolerations: tuple[Mapping[str, str], ...]
     apart: tuple[Mapping[str, Any], ...]
     """Required anti-affinity to other pods."""
+    together: tuple[Mapping[str, Any], ...]
+    """Required affinity to other pods."""
     ports: frozenset[tuple[str, str, int]]
     """Of the host: address, protocol, port."""
 
@@ -58,6 +60,7 @@ def asks_of(pod: Mapping[str, Any]) -> Asks:
         terms=None if of_nodes is None else tuple(of_nodes.get("nodeSelectorTerms") or ()),
         tolerations=tuple(spec.get("tolerations") or ()),
         apart=tuple((affinity.get("podAntiAffinity") or {}).get(required) or ()),
+        together=tuple((affinity.get("podAffinity") or {}).get(required) or ()),
         ports=frozenset(_ports(spec)),
     )
 
@@ -134,11 +137,16 @@ def collide(one: Asks, other: Asks) -> bool:
     )
 
 
-def repels(term: Mapping[str, Any], labels: Labels) -> bool:
-    """Whether an anti-affinity term is about a pod with these labels, in its own namespace."""
+def about(term: Mapping[str, Any], labels: Labels) -> bool:
+    """Whether a term of affinity, or anti-affinity, is about a pod with these labels, in its own namespace."""
     selector = term.get("labelSelector")
     if selector is None or set(term) - {"labelSelector", "topologyKey", "namespaces"}:
         return False  # other namespaces by labels, keys of revisions: not judged
+    return selected(selector, labels)
+
+
+def selected(selector: Mapping[str, Any], labels: Labels) -> bool:
+    """Whether a selector is about these labels."""
     return all(labels.get(name) == value for name, value in (selector.get("matchLabels") or {}).items()) and all(
         expression_holds(one, labels) for one in selector.get("matchExpressions") or ()
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import Any
 
-from tests.e2e.auditor.constraints import collide, repels, unwelcome
+from tests.e2e.auditor.constraints import about, collide, unwelcome
+from tests.e2e.auditor.quantities import Amounts, add
 from tests.e2e.auditor.rules import Lasting, PodChange, Rule, Violation
 from tests.e2e.auditor.world import PodFact, World, allocated
 
@@ -34,10 +36,26 @@ class Welcome(Rule):
                 yield Violation("unwelcome", pod.key, f"wants a port of {pod.node} that {other.key} has")
             for one, two in ((pod, other), (other, pod)):
                 for term in one.asks.apart:
-                    if _namespace(one) == _namespace(two) and repels(term, two.asks.labels):
+                    if _namespace(one) == _namespace(two) and about(term, two.asks.labels):
                         key = term.get("topologyKey", "")
                         if (domain := world.label(pod.node, key)) and domain == world.label(other.node, key):
                             yield Violation("unwelcome", pod.key, f"stands with {other.key} in {key} {domain}")
+        for term in pod.asks.together:
+            if about(term, pod.asks.labels):
+                yield from self._alone(world, pod, term)
+
+    def _alone(self, world: World, pod: PodFact, term: Mapping[str, Any]) -> Iterator[Violation]:
+        """A pod that is to stand with pods like itself, and they all stand elsewhere."""
+        key = term.get("topologyKey", "")
+        others = {
+            world.label(other.node, key)
+            for other in world.pods.values()
+            if other.holds and other.key != pod.key and _namespace(other) == _namespace(pod)
+            if about(term, other.asks.labels)
+        }
+        if others and world.label(pod.node, key) not in others:
+            where = f"{key} {world.label(pod.node, key) or 'none'}"
+            yield Violation("unwelcome", pod.key, f"stands in {where}, those that it is to be with in {sorted(others)}")
 
     def _others(self, world: World, pod: PodFact, at: float) -> Iterator[PodFact]:
         """Pods that hold something, and of which the scheduler could know."""
@@ -84,6 +102,60 @@ class WithinCaps(Rule):
                 yield Violation(
                     "over capability", queue.name, f"{pod.key} takes {name} to {float(holds[name]):g} of {float(cap):g}"
                 )
+
+
+class NotOverfull(Rule):
+    """A node that was filled beyond what it has, whoever's binds did it, is not so for long.
+
+    Two schedulers that do not know of each other's last binds may do it. A node that has shrunk, and pods that somebody
+    made with a node, do not count.
+
+    Args:
+        limit: seconds for which that may last.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._over: set[str] = set()
+        self._lasts: Lasting[str] = Lasting()
+        self._told: set[str] = set()
+        self._longest = 0.0
+
+    def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
+        if change.bound and change.after is not None and _beyond(world, change.after.node):
+            self._over.add(change.after.node)
+        return ()
+
+    def tick(self, world: World, at: float) -> Iterable[Violation]:
+        self._over = {node for node in self._over if _beyond(world, node)}
+        self._told &= self._over
+        for node, seconds in self._lasts.keep(self._over, at):
+            self._longest = max(self._longest, seconds)
+            if seconds > self._limit and node not in self._told:
+                self._told.add(node)
+                yield Violation("over-full node", node, f"{_beyond(world, node)}, for {seconds:.0f} s")
+
+    def interrupted(self, at: float, *, blind: bool) -> None:
+        self._lasts.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {"a node beyond what it has": self._longest}
+
+
+def _beyond(world: World, node: str) -> str:
+    """What the bound pods of a node hold too much of; empty where they do not, or where the node is gone."""
+    has = world.nodes.get(node)
+    if has is None:
+        return ""
+    held: Amounts = {}
+    for pod in world.on_node.get(node, {}).values():
+        if pod.holds and not pod.given:
+            add(held, pod.request)
+    over = [
+        f"{name} {float(held[name]):g} of {float(has.get(name, 0)):g}" for name in held if held[name] > has.get(name, 0)
+    ]
+    return ", ".join(over)
 
 
 class TruePods(Rule):

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 
+from tests.e2e.auditor.allowances import AGAIN, OFTEN, OFTEN_SECONDS
 from tests.e2e.auditor.audit_log import Write, eviction_of
 from tests.e2e.auditor.rules import Violation
-
-AGAIN_SECONDS = 1.0
-"""After the answer to a bind in which another attempt may be on its way: a late answer, or another replica's."""
-
-OFTEN, OFTEN_SECONDS = 20, 10.0
-"""More status writes of one object than that, by one replica in so many seconds, is a storm."""
 
 
 def bound_again(writes: Iterable[Write]) -> Iterator[Violation]:
@@ -22,12 +17,7 @@ def bound_again(writes: Iterable[Write]) -> Iterator[Violation]:
         if write.resource != "pods/binding" or write.dry_run:
             continue
         uid = write.body.get("metadata", {}).get("uid") or f"{write.namespace}/{write.name}"
-        if (
-            write.identity
-            and not write.succeeded
-            and uid in answered
-            and write.received > answered[uid] + AGAIN_SECONDS
-        ):
+        if write.identity and not write.succeeded and uid in answered and write.received > answered[uid] + AGAIN:
             late = write.received - answered[uid]
             what = f"{write.identity} tried to bind it ({write.status}) {late:.1f} s after it was bound"
             yield Violation("bound again", f"{write.namespace}/{write.name}", what, write.received)

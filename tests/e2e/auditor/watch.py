@@ -24,6 +24,8 @@ PATHS = {
     "Pod": "/api/v1/pods",
     "PodGroup": f"{GROUPS}/podgroups",
     "Queue": f"{GROUPS}/queues",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "ResourceQuota": "/api/v1/resourcequotas",
     "Lease": "/apis/coordination.k8s.io/v1/leases",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -57,6 +58,8 @@ class GroupFact:
     deleting: bool
     conditions: dict[str, tuple[str, str]]
     """By type: status and reason."""
+    asks: Amounts = field(default_factory=dict)
+    """Its minResources."""
     maximum: int = 0
     """Of its pods that may be placed; 0: any number."""
     changed_at: float = 0.0
@@ -72,6 +75,26 @@ class QueueFact:
     capability: Amounts | None
     changed_at: float = 0.0
     """When the capability was last seen to change."""
+
+
+@dataclass
+class BudgetFact:
+    """A PodDisruptionBudget as it was last seen."""
+
+    key: str
+    selector: Mapping[str, Any]
+    wanted: int
+    """Pods that it wants to stay, as it says itself, or (of a share, or `maxUnavailable`) as its status does."""
+
+
+@dataclass
+class QuotaFact:
+    """A ResourceQuota without scopes as it was last seen."""
+
+    key: str
+    hard: Amounts
+    """Of what its pods request, by the plain names: cpu, memory."""
+    changed_at: float
 
 
 @dataclass
@@ -93,6 +116,8 @@ class World:
     """By node: its labels and taints, and since when they are so; the newest last."""
     ever: dict[str, set[str]] = field(default_factory=dict)
     """By namespace: the pods (by uid) that were ever seen."""
+    budgets: dict[str, BudgetFact] = field(default_factory=dict)
+    quotas: dict[str, QuotaFact] = field(default_factory=dict)
     apart: bool = False
     """Whether any pod so far keeps away from others."""
 
@@ -209,6 +234,7 @@ class World:
             conditions={
                 one["type"]: (one.get("status", ""), one.get("reason", "")) for one in status.get("conditions") or ()
             },
+            asks=amounts(spec.get("minResources")),
             maximum=maximum,
             changed_at=known.changed_at if known is not None and same else at,
         )
@@ -225,6 +251,33 @@ class World:
         known = self.queues.get(name)
         changed = at if known is None or known.capability != cap else known.changed_at
         self.queues[name] = QueueFact(name, int(spec.get("weight") or 1), cap, changed)
+
+    def put_budget(self, obj: dict[str, Any], at: float = 0.0) -> None:
+        """Take over a PodDisruptionBudget."""
+        key, spec = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", obj.get("spec") or {}
+        least = spec.get("minAvailable")
+        said = int((obj.get("status") or {}).get("desiredHealthy") or 0)
+        self.budgets[key] = BudgetFact(key, spec.get("selector") or {}, least if isinstance(least, int) else said)
+
+    def drop_budget(self, obj: dict[str, Any]) -> None:
+        """A PodDisruptionBudget is gone."""
+        self.budgets.pop(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", None)
+
+    def put_quota(self, obj: dict[str, Any], at: float = 0.0) -> None:
+        """Take over a ResourceQuota; one with scopes is not judged."""
+        key, spec = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", obj.get("spec") or {}
+        named = amounts(spec.get("hard"))
+        hard = {name: named.get(f"requests.{name}", named.get(name)) for name in ("cpu", "memory")}
+        limits = {name: value for name, value in hard.items() if value is not None}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            limits = {}
+        known = self.quotas.get(key)
+        changed = known.changed_at if known is not None and known.hard == limits else at
+        self.quotas[key] = QuotaFact(key, limits, changed)
+
+    def drop_quota(self, obj: dict[str, Any]) -> None:
+        """A ResourceQuota is gone."""
+        self.quotas.pop(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", None)
 
     def drop_queue(self, obj: dict[str, Any]) -> None:
         """A Queue is gone."""

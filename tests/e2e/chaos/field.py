@@ -14,16 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import yaml
 
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.credentials import TokenSource, write_kubeconfig
 from kbatch.localcluster.errors import ApiError
-from kbatch.localcluster.nodes import ensure_nodes
+from kbatch.localcluster.nodes import ensure_nodes, node
 from kbatch.localcluster.processes import wait_until
+from tests import varied
+from tests.e2e.auditor.allowances import Limits
 from tests.e2e.auditor.audit_log import AuditLog, Write
-from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.auditor.auditor import Auditor
 from tests.e2e.auditor.world import GROUP_NAME
 from tests.e2e.chaos.clock import Clock
 from tests.e2e.chaos.load import GROUPS, create, persist
@@ -75,7 +78,7 @@ class Field:
         run("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
         configuration = next(one for one in documents if "scheduler.yaml" in (one.get("data") or {}))
         (self.folder / "scheduler.yaml").write_text(configuration["data"]["scheduler.yaml"], encoding="utf-8")
-        persist(lambda: create(self.api, [queue("default")]))
+        persist(lambda: create(self.api, [queue("default"), *varied.fixtures()]))
 
     def kubeconfig(self, component: str, server: str | None = None) -> Path:
         """Credentials of the chart's ServiceAccount for a component; by way of another server (a proxy) if given."""
@@ -92,13 +95,22 @@ class Field:
         """Where the schedulers keep their decision logs, a folder for each identity."""
         return self.folder / "decisions"
 
-    def ensure_nodes(self, count: int) -> None:
-        """Have node-0 … Ready, 32 cores each, and no others."""
+    def ensure_nodes(self, count: int, *, alike: bool = False) -> None:
+        """Have node-0 … Ready, 32 cores each, and no others; with the zones and taints of `varied`, or all alike.
+
+        Whatever a test before has left of them.
+        """
+        wanted = {f"node-{index}": index for index in range(count)}
+        create(self.api, [varied.marked(node(name), index) for name, index in wanted.items()])
+        for one in self.items("/api/v1/nodes"):
+            name = one["metadata"]["name"]
+            if name not in wanted:
+                self.delete(f"/api/v1/nodes/{name}")
+            elif varied.is_marked(one) == alike or one["spec"].get("unschedulable"):
+                patch = varied.NO_MARKS if alike else varied.marks(wanted[name])
+                spec = patch["spec"] | {"unschedulable": False}
+                self.patch(f"/api/v1/nodes/{name}", patch | {"spec": spec})
         ensure_nodes(self.api, count)
-        wanted = {f"node-{index}" for index in range(count)}
-        for node in self.items("/api/v1/nodes"):
-            if node["metadata"]["name"] not in wanted:
-                self.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
     @contextmanager
     def namespace(self) -> Iterator[str]:
@@ -120,6 +132,7 @@ class Field:
             list(pool.map(lambda name: self.delete(f"{pods}/{name}?gracePeriodSeconds=0"), names))
         wait_until(lambda: not self.items(pods), 60, every=0.1)
         self.delete(f"/api/v1/namespaces/{namespace}")
+        self.delete(f"/api/v1/persistentvolumes?labelSelector={quote(varied.VOLUMES_OF, safe='')}%3D{namespace}")
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
@@ -243,7 +256,7 @@ class Field:
                 f"Scheduled={_scheduled(groups[name])}"
                 for name, pods in members.items()
                 if name in groups
-                and len(pods) >= groups[name]["spec"].get("minMember", 1)
+                and _enough(groups[name]["spec"], pods)
                 and not (all(pod["spec"].get("nodeName") for pod in pods) and _scheduled(groups[name]))
             ]
             return bool(late)
@@ -280,6 +293,14 @@ def at_random_moments(stop: threading.Event, act: Callable[[], None], pause: Cal
     thread = threading.Thread(target=run, name="trouble", daemon=True)
     thread.start()
     return thread
+
+
+def _enough(spec: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
+    """Whether a group has the pods that it needs, of each role too: who took them away took it from the queue."""
+    roles = [(pod["metadata"].get("labels") or {}).get("kbatch.dev/sub-group") for pod in pods]
+    return len(pods) >= spec.get("minMember", 1) and all(
+        roles.count(one["name"]) >= one.get("minMember", 0) for one in spec.get("subGroups") or ()
+    )
 
 
 def _scheduled(document: dict[str, Any]) -> bool:

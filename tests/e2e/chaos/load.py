@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.errors import ApiError
+from tests import varied
+from tests.varied import Document, path_of
 
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1"
-Document = dict[str, Any]
 Shape = Callable[[random.Random, str, str, int, float], list[Document]]
 """What makes a group's documents of a draw, its namespace, name, size and duration."""
 
@@ -86,14 +87,6 @@ def backlog(namespace: str, gangs: int, size: int, prefix: str = "g", **more: An
     return sorted(documents, key=lambda one: one["kind"] != "Pod")
 
 
-def path_of(document: Document) -> str:
-    """Where a document is created."""
-    root = f"/apis/{document['apiVersion']}" if "/" in document["apiVersion"] else f"/api/{document['apiVersion']}"
-    namespace = document["metadata"].get("namespace")
-    plural = document["kind"].lower() + ("es" if document["kind"].endswith("s") else "s")
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-
-
 def persist(ask: Callable[[], Any], seconds: float = 90.0) -> Any:
     """The answer to a request, sent again while the server is away."""
     deadline = time.monotonic() + seconds
@@ -110,7 +103,22 @@ def persist(ask: Callable[[], Any], seconds: float = 90.0) -> Any:
 
 
 def create(api: Api, documents: Iterable[Document], *, parallel: int = 8) -> None:
-    """Create documents, whatever happens to the server meanwhile. Those that are there already are left alone."""
+    """Create documents, whatever happens to the server meanwhile. Those that are there already are left alone.
+
+    Those that own others come first, and the others then say their uids.
+    """
+    documents = list(documents)
+    owners = varied.owners_of(documents)
+    _post(api, owners, parallel)
+    if owners:
+        documents = varied.with_owners(
+            documents,
+            lambda one: str(persist(lambda: api.get(f"{path_of(one)}/{one['metadata']['name']}"))["metadata"]["uid"]),
+        )
+    _post(api, documents, parallel)
+
+
+def _post(api: Api, documents: Iterable[Document], parallel: int) -> None:
     by_path: dict[str, list[Document]] = {}
     for document in documents:
         by_path.setdefault(path_of(document), []).append(document)

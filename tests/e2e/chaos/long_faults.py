@@ -12,12 +12,13 @@ import pytest
 
 from kbatch.localcluster.processes import wait_until
 from tests.e2e.auditor import audit_log
-from tests.e2e.auditor.auditor import Limits
-from tests.e2e.chaos import trials
+from tests.e2e.auditor.allowances import ON_THE_WIRE, TAKEOVER, Limits
+from tests.e2e.chaos import ground, sharing, trials
 from tests.e2e.chaos.clock import HOUR, Clock
 from tests.e2e.chaos.field import LEASE, LISTED, Field, binds
 from tests.e2e.chaos.load import backlog, create
-from tests.e2e.proxy.faults import foreign_webhook, hard, slow
+from tests.e2e.chaos.stream import NODES, under_load
+from tests.e2e.proxy.faults import WRITES, broken_lists, foreign_webhook, hard, refused_evictions, slow, time_outs
 
 if TYPE_CHECKING:
     from tests.e2e.auditor.audit_log import Write
@@ -39,7 +40,23 @@ def test_requests_fail_and_watches_break_for_ten_minutes(field: Field, tmp_path:
     log = tmp_path / "injections.jsonl"
     injected = trials.bad_connection(field, seconds=600 * SCALE, seed=SEED, log=log, faults=hard())
     print(f"\ninjected ({log}):", *(f"{count:6} {what}" for what, count in injected.items()), sep="\n")
-    assert all(injected.get(what) for what in ("bind lose", "bind refuse 409", "watch expire", "watch cut")), injected
+    wanted = ("bind lose", "bind refuse 409", "watch expire", "watch cut", "bind truncate")
+    assert all(injected.get(what) for what in wanted), injected
+
+
+def test_lists_break_off(field: Field) -> None:
+    """Pods and groups are listed anew all the time, in pages of 20, and one page in twenty has expired."""
+    faults = broken_lists(0.05)
+    injected = trials.bad_connection(field, seconds=max(40, 60 * SCALE), seed=SEED, faults=faults, page=20)
+    print("\ninjected:", injected)
+    assert injected["page refuse 410"] >= 2, injected
+
+
+def test_answers_come_when_nobody_waits_for_them_any_more(field: Field) -> None:
+    """One write in twenty, the Lease's too, is carried out and answered after 31 to 34 s: the client waits for 30."""
+    injected = trials.bad_connection(field, seconds=max(45, 120 * SCALE), seed=SEED, faults=time_outs(0.05, WRITES))
+    print("\ninjected:", injected)
+    assert injected["bind late"] >= 3, injected
 
 
 @pytest.mark.parametrize("seconds", [0.2, 2.0])
@@ -56,27 +73,41 @@ def test_another_webhook_refuses_a_tenth_of_all_binds(field: Field) -> None:
 
 
 def test_the_ground_moves(field: Field) -> None:
-    trials.moving_ground(field, seconds=120 * SCALE, seed=SEED, lasting=True)
+    ground.moving_ground(field, seconds=120 * SCALE, seed=SEED, lasting=True)
 
 
 def test_queues_and_priorities_contend(field: Field) -> None:
-    evicted = trials.contention(field, seconds=90 * SCALE, seed=SEED, kill_every=20)
+    evicted = sharing.contention(field, seconds=90 * SCALE, seed=SEED, kill_every=20)
     print("\nevicted:", evicted)
     assert min(evicted.values()) >= 10, evicted
+
+
+def test_evictions_are_refused(field: Field) -> None:
+    """A fifth of all, in three ways; there are other victims, so reclaim and preemption go on."""
+    counts = sharing.contention(field, seconds=90 * SCALE, seed=SEED, faults=refused_evictions(0.2))
+    print("\nevicted, injected:", counts)
+    assert min(counts["reclaim"], counts["preempt"]) >= 5, counts
+    assert min(counts.get(f"evict refuse {status}", 0) for status in (403, 429, 500)) > 0, counts
+
+
+def test_groups_without_pods_share_a_quota(field: Field) -> None:
+    counts = sharing.quota(field, seconds=max(20, 90 * SCALE), seed=SEED, kill_every=15)
+    print("\n", counts)
+    assert min(counts.values()) >= 5, counts
 
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_the_clock_of_the_leader_is_moved(field: Field, hours: int) -> None:
     """It leads on, and schedules on; its successor, whose clock is right, is not held up by what it has dated."""
-    field.ensure_nodes(trials.NODES)
+    field.ensure_nodes(NODES)
     clocks = {one: Clock(field.folder / f"clock-of-{one}") for one in ("a", "b")}
     with (
         field.namespace() as space,
         field.schedulers("a", "b", flags=(), clocks=clocks) as replicas,
-        field.audited(Limits(partial=30)) as auditor,
+        field.audited(Limits(partial=TAKEOVER)) as auditor,
     ):
         leader, other = replicas
-        with trials.under_load(field, space, seed=SEED):
+        with under_load(field, space, seed=SEED):
             wait_until(lambda: auditor.bound(space) > 10, 30, every=0.01)
             moved = time.time()
             clocks[leader.identity].move(hours * HOUR)
@@ -113,19 +144,19 @@ def test_etcd_is_killed(field: Field) -> None:
 def test_failover_with_the_durations_that_the_chart_ships(field: Field, what: str) -> None:
     """The leader ends at a random moment under load; a successor binds within the time promised."""
     draw = random.Random(SEED)
-    field.ensure_nodes(trials.NODES)
+    field.ensure_nodes(NODES)
     with (
         field.namespace() as space,
         field.schedulers("a", "b", flags=()) as replicas,
-        field.audited(Limits(partial=30)) as auditor,
-        trials.under_load(field, space, seed=SEED),
+        field.audited(Limits(partial=TAKEOVER)) as auditor,
+        under_load(field, space, seed=SEED),
     ):
         create(field.api, backlog(space, 8, 16))
         for _ in range(max(1, round(3 * SCALE))):
             leader, other = sorted(replicas, key=lambda one: one.identity != field.leader())
             time.sleep(draw.uniform(0, 3))  # the random moment
             at = _end(field, leader, what)
-            auditor.on_the_wire += what == "paused"
+            auditor.on_the_wire += ON_THE_WIRE * (what == "paused")
             heirs = replicas if what == "robbed" else [other]
             field.wait("a successor binds", lambda: _first_bind(auditor, heirs, at), 40)  # noqa: B023  (called at once)
             first = _first_bind(auditor, heirs, at)

@@ -14,7 +14,8 @@ import pytest
 
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.processes import wait_until
-from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.auditor.allowances import Limits
+from tests.e2e.auditor.auditor import Auditor
 from tests.e2e.chaos.field import LEASES, queue
 from tests.e2e.chaos.load import GROUPS, create, gang, group, pod
 
@@ -53,7 +54,7 @@ def lease(holder: str) -> dict[str, Any]:
 
 
 def test_each_misdeed_is_seen(field: Field) -> None:
-    field.ensure_nodes(8)
+    field.ensure_nodes(8, alike=True)
     create(field.api, [queue("other")])
     with (
         field.namespace() as space,

@@ -8,6 +8,7 @@ import pytest
 
 from kbatch.localcluster.processes import wait_until
 from tests.e2e.auditor import audit_log
+from tests.e2e.auditor.allowances import ON_THE_WIRE
 from tests.e2e.chaos.clock import HOUR, Clock
 from tests.e2e.chaos.field import LEASE, Field, binds
 from tests.e2e.chaos.load import backlog, create, gang
@@ -34,7 +35,7 @@ def in_the_midst(auditor: Auditor, space: str) -> None:
 
 
 def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
-    field.ensure_nodes(8)
+    field.ensure_nodes(8, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
@@ -50,7 +51,7 @@ def lease_writes(auditor: Auditor) -> list[Write]:
 
 
 def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field: Field) -> None:
-    field.ensure_nodes(8)
+    field.ensure_nodes(8, alike=True)
     clocks = {one: Clock(field.folder / f"clock-of-{one}") for one in ("a", "b")}
     with (
         field.namespace() as space,
@@ -76,7 +77,7 @@ def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field:
 
 
 def test_the_leader_leaves_in_peace(field: Field) -> None:
-    field.ensure_nodes(8)
+    field.ensure_nodes(8, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
@@ -95,12 +96,12 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
 
 
 def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -> None:
-    field.ensure_nodes(8)
+    field.ensure_nodes(8, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
         a.pause()
-        auditor.on_the_wire = 1
+        auditor.on_the_wire = ON_THE_WIRE
         field.wait("b has taken over", lambda: field.leader() == b.identity, 15)
         starts = a.starts
         a.resume()

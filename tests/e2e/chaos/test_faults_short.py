@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.chaos import trials
+from tests.e2e.chaos import ground, sharing, trials
 
 if TYPE_CHECKING:
     from tests.e2e.chaos.field import Field
@@ -25,11 +25,11 @@ def test_requests_fail_and_watches_break(field: Field) -> None:
 
 
 def test_nodes_pods_groups_and_namespaces_go_away(field: Field) -> None:
-    trials.moving_ground(field, seconds=4, seed=13)
+    ground.moving_ground(field, seconds=4, seed=13)
 
 
 def test_queues_and_priorities_contend(field: Field) -> None:
-    evicted = trials.contention(field, seconds=6, seed=16)
+    evicted = sharing.contention(field, seconds=6, seed=16)
     assert min(evicted.values()) >= 3, evicted
 
 

@@ -7,10 +7,11 @@ can be placed is placed, and the auditor has seen nothing that must not happen.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,17 @@ from urllib.parse import quote
 
 from kbatch.localcluster.cluster import SCHEDULER
 from kbatch.localcluster.errors import ApiError
-from kbatch.localcluster.nodes import node
 from kbatch.localcluster.processes import wait_until
-from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.auditor.allowances import FAILING, IN_SOCKETS, Limits
+from tests.e2e.auditor.auditor import Auditor
+from tests.e2e.auditor.world import GROUP_NAME
 from tests.e2e.chaos import hostile
-from tests.e2e.chaos.field import Field, queue
-from tests.e2e.chaos.load import GROUPS, Stream, backlog, create, elastic, gang, path_of, persist, pod
+from tests.e2e.chaos.field import Field
+from tests.e2e.chaos.load import GROUPS, backlog, create, gang, persist
+from tests.e2e.chaos.stream import NODES, differing, under_load
 from tests.e2e.proxy.faults import Fault, Script, everything
 from tests.e2e.proxy.proxy import Proxy
-
-NODES = 8
-
-
-@contextlib.contextmanager
-def under_load(field: Field, space: str, *, seed: int, rate: float = 2.0) -> Iterator[Stream]:
-    """A stream of gangs from a client of its own, which waits while the server is away."""
-    with field.plane.api() as api, Stream(api, space, seed=seed, rate=rate) as stream:
-        yield stream
+from tests.varied import path_of
 
 
 def kills(field: Field, *, count: int, seed: int) -> None:
@@ -55,14 +50,25 @@ def kills(field: Field, *, count: int, seed: int) -> None:
 
 
 def bad_connection(
-    field: Field, *, seconds: float, seed: int, log: Path | None = None, faults: Sequence[Fault] | None = None
+    field: Field,
+    *,
+    seconds: float,
+    seed: int,
+    log: Path | None = None,
+    faults: Sequence[Fault] | None = None,
+    page: int | None = None,
 ) -> dict[str, int]:
-    """A proxy between two replicas and the API server injects faults, by default a bit of all; how often each."""
+    """A proxy between two replicas and the API server injects faults, by default a bit of all; how often each.
+
+    With `page`, lists come in pages of so many objects.
+    """
     field.ensure_nodes(NODES)
-    script = Script(seed, everything() if faults is None else faults, log=log)
+    script = Script(seed, everything() if faults is None else faults, log=log, page=page)
     # A group whose bind failed for certain is left alone for a while, longer each time, up to half a minute; a gang
     # that cannot be completed within a minute is taken back.
-    limits = Limits(partial=75, untrue=5 + script.watch_delay(), unsaid=15 + script.watch_delay(), beneficiary=75)
+    limits = Limits(partial=FAILING, beneficiary=FAILING)
+    late = script.watch_delay()
+    limits = dataclasses.replace(limits, untrue=limits.untrue + late, unsaid=limits.unsaid + late)
     with (
         Proxy(field.api.server, field.api.certificate_authority, script) as proxy,
         field.namespace() as space,
@@ -79,234 +85,11 @@ def bad_connection(
     return script.counts()
 
 
-def moving_ground(field: Field, *, seconds: float, seed: int, lasting: bool = False) -> None:
-    """Nodes vanish, stop being Ready, are cordoned; pods, groups and namespaces go; all while binds are in flight.
-
-    With `lasting`, one node is away and one not Ready for the whole time: long enough for the control plane to give up
-    the pods that are on them.
-    """
-    draw = random.Random(seed)
-    field.ensure_nodes(NODES)
-    with (
-        field.namespace() as space,
-        field.schedulers("a") as (a,),
-        field.audited(Limits(partial=75)) as auditor,
-    ):
-        ground = _Ground(field, space, draw)
-        try:
-            with under_load(field, space, seed=seed, rate=3):
-                ground.doom()
-                if lasting:
-                    ground.take("node-0", seconds)
-                    ground.silence("node-1", seconds)
-                end = time.monotonic() + seconds
-                while time.monotonic() < end:
-                    ground.trouble()
-                    time.sleep(draw.uniform(0.05, 0.4))  # between two troubles
-        finally:
-            ground.settle()
-        assert min(ground.done[what] for what in ("vanish", "silence", "cordon")) > 0, ground.done
-        create(field.api, gang(space, "last", 20))
-        field.drained(space)
-        assert auditor.bound(space)
-        assert "cycle failed" not in a.log(), a.log()[-4000:]
-        ground.all_doomed_are_gone()
-
-
-class _Ground:
-    """Nodes that come and go, and what else is pulled away under a scheduler's feet."""
-
-    def __init__(self, field: Field, space: str, draw: random.Random) -> None:
-        self.done: Counter[str] = Counter()
-        self._field = field
-        self._space = space
-        self._draw = draw
-        self._back: dict[str, float] = {}
-        """When nodes that are away or silent come back."""
-        self._doomed: list[str] = []
-
-    def trouble(self) -> None:
-        """Do one of all; bring back what was away for long enough."""
-        now = time.monotonic()
-        for name in [name for name, at in self._back.items() if at <= now]:
-            self._bring_back(name)
-        what = self._draw.choice(("cordon", "vanish", "silence", "pods", "group", "doom"))
-        name = f"node-{self._draw.randrange(NODES)}"
-        if what in {"vanish", "silence"} and (name in self._back or len(self._back) >= NODES // 2):
-            return
-        self.done[what] += 1
-        if what == "cordon":
-            self._cordon(name)
-        elif what == "vanish":
-            self.take(name, self._draw.choice((0.0, 0.2, 2.0)))
-        elif what == "silence":
-            self.silence(name, self._draw.uniform(0.5, 3))
-        elif what == "pods":
-            self._delete_pods()
-        elif what == "group":
-            self._delete_group()
-        elif len(self._doomed) < 1 + self.done["doom"] // 10:
-            self.doom()
-
-    def take(self, name: str, seconds: float) -> None:
-        """A node is gone, for a while."""
-        self._field.delete(f"/api/v1/nodes/{name}")
-        self._back[name] = time.monotonic() + seconds
-
-    def silence(self, name: str, seconds: float) -> None:
-        """A node's kubelet is not Ready, for a while."""
-        path = f"/api/v1/nodes/{name}"
-        with contextlib.suppress(ApiError):  # where it is away just now
-            self._field.patch(path, {"metadata": {"annotations": {_KUBELET: "silent"}}})
-            ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "as a test wants it"}
-            patch = {"status": {"conditions": [ready]}}
-            self._field.patch(f"{path}/status", patch, content_type="application/strategic-merge-patch+json")
-        self._back[name] = time.monotonic() + seconds
-
-    def doom(self) -> None:
-        """A namespace begins to be deleted while what is in it is being placed."""
-        name = f"{self._space}-doomed-{self.done['doom']}"
-        self.done["doom"] += 1
-        create(self._field.api, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
-        usable = f"/api/v1/namespaces/{name}/serviceaccounts"
-        self._field.wait("the namespace is usable", lambda: bool(self._field.items(usable)))
-        create(self._field.api, backlog(name, 2, 10), parallel=16)
-        self._field.delete(f"/api/v1/namespaces/{name}")
-        self._doomed.append(name)
-
-    def settle(self) -> None:
-        """All nodes are as they were at first."""
-        for index in range(NODES):
-            self._bring_back(f"node-{index}")
-        self._field.ensure_nodes(NODES)
-
-    def all_doomed_are_gone(self) -> None:
-        """Wait until nothing keeps a namespace from going."""
-        path = "/api/v1/namespaces"
-
-        def left() -> set[str]:
-            return {one["metadata"]["name"] for one in self._field.items(path)} & set(self._doomed)
-
-        self._field.wait("the namespaces are gone", lambda: not left())
-
-    def _bring_back(self, name: str) -> None:
-        self._back.pop(name, None)
-        create(self._field.api, [node(name)])
-        wanted = {"metadata": {"annotations": {_KUBELET: None}}, "spec": {"unschedulable": False}}
-        self._field.patch(f"/api/v1/nodes/{name}", wanted)
-
-    def _cordon(self, name: str) -> None:
-        with contextlib.suppress(ApiError):  # where it is away just now
-            self._field.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": self._draw.random() < 0.5}})
-
-    def _delete_pods(self) -> None:
-        pods = self._field.pods(self._space)
-        names = [one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Pending"]
-        for name in self._draw.sample(names, min(3, len(names))):
-            self._field.delete(f"/api/v1/namespaces/{self._space}/pods/{name}?gracePeriodSeconds=0")
-
-    def _delete_group(self) -> None:
-        names = [one["metadata"]["name"] for one in self._field.groups(self._space)]
-        if names:
-            self._field.delete(f"{GROUPS}/namespaces/{self._space}/podgroups/{self._draw.choice(names[-5:])}")
-
-
-_KUBELET = "simulate.kbatch.dev/kubelet"
-
-
-def contention(field: Field, *, seconds: float, seed: int, kill_every: float | None = None) -> dict[str, int]:
-    """Queues take back what is theirs, and groups of higher priority take from lower ones; how many pods by which.
-
-    One queue holds the whole cluster with groups that need few of their pods, some of them under disruption budgets,
-    some not to be disrupted, some only as a whole. Another one, that deserves three quarters, asks again and again; and
-    so do groups of high priority of both. With `kill_every`, the leader is killed so often.
-    """
-    draw = random.Random(seed)
-    field.ensure_nodes(NODES)
-    create(field.api, [queue("rich", 1), queue("poor", 3), _priority("chaos-low", 1), _priority("chaos-high", 1000)])
-    with (
-        field.namespace() as space,
-        field.schedulers("a", "b", flags=()) as replicas,
-        field.audited(Limits(beneficiary=30)) as auditor,
-    ):
-        create(field.api, _whole_cluster(space), parallel=16)
-        field.wait("one queue has it all", lambda: auditor.bound(space) == NODES * 32)
-        with field.plane.api() as one, field.plane.api() as other, contextlib.ExitStack() as streams:
-            poor = Stream(one, space, seed=seed, rate=1.5, sizes=(4, 16), duration=(1, 4), prefix="poor", shape=_poor)
-            streams.enter_context(poor)
-            high = Stream(other, space, seed=seed, rate=1, sizes=(2, 6), duration=(1, 4), prefix="high", shape=_high)
-            streams.enter_context(high)
-            if kill_every is not None:  # else what can be taken is taken once
-                more = Stream(
-                    streams.enter_context(field.plane.api()), space, seed=seed, rate=1, sizes=(8, 16),
-                    duration=(10, 20), prefix="more", shape=_rich,
-                )  # fmt: skip
-                streams.enter_context(more)
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                left = end - time.monotonic()
-                time.sleep(left if kill_every is None else min(left, kill_every * draw.uniform(0.5, 1.5)))
-                if kill_every is not None:
-                    leader = field.leader()
-                    for replica in replicas:
-                        if replica.identity == leader:
-                            replica.kill()
-        field.drained(space, 120)
-        assert auditor.bound(space)
-        for replica in replicas:
-            assert "cycle failed" not in replica.log(), replica.log()[-4000:]
-        counts = {action: auditor.evictions(action) for action in ("reclaim", "preempt")}
-    for name in ("rich", "poor"):
-        field.delete(f"{GROUPS}/queues/{name}")
-    return counts
-
-
-def _whole_cluster(space: str) -> list[dict[str, Any]]:
-    """16 groups of 16 pods that need 4 of them, in the queue `rich`: a quarter each is not to be disrupted at all, only
-    as a whole, and under a budget; the rest is there for whoever has a right to it."""
-    documents = []
-    for index in range(16):
-        disruption = ("Surplus", "Never", "Whole", "Surplus")[index % 4]
-        documents += elastic(
-            space, f"base-{index:02}", 16, 4, queue="rich", priority="chaos-low", disruption=disruption
-        )
-        if index % 4 == 3:
-            documents.append(
-                {
-                    "apiVersion": "policy/v1",
-                    "kind": "PodDisruptionBudget",
-                    "metadata": {"namespace": space, "name": f"base-{index:02}"},
-                    "spec": {"minAvailable": 12, "selector": {"matchLabels": {"group": f"base-{index:02}"}}},
-                }
-            )
-    return documents
-
-
-def _poor(draw: random.Random, space: str, name: str, size: int, seconds: float) -> list[dict[str, Any]]:
-    priority = draw.choice(("", "chaos-low", "chaos-high"))
-    return elastic(space, name, size, draw.choice((size, size // 2)), queue="poor", priority=priority, duration=seconds)
-
-
-def _high(draw: random.Random, space: str, name: str, size: int, seconds: float) -> list[dict[str, Any]]:
-    return elastic(space, name, size, size, queue="rich", priority="chaos-high", duration=seconds)
-
-
-def _rich(draw: random.Random, space: str, name: str, size: int, seconds: float) -> list[dict[str, Any]]:
-    disruption = draw.choice(("Surplus", "Surplus", "Whole"))
-    return elastic(space, name, size, 2, queue="rich", priority="chaos-low", duration=seconds, disruption=disruption)
-
-
-def _priority(name: str, value: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
-    }  # fmt: skip
-
-
 def outage(field: Field, component: str, *, paused: float | None) -> None:
     """A part of the control plane is killed and started again, or (`paused`) says nothing for so many seconds."""
     assert field.plane.components is not None
     field.ensure_nodes(NODES)
-    limits = Limits(partial=75)
+    limits = Limits(partial=FAILING)
     with field.namespace() as space, field.schedulers("a", "b") as replicas, field.audited(limits) as auditor:
         with under_load(field, space, seed=1):
             wait_until(lambda: auditor.bound(space) > 10, 30, every=0.01)
@@ -316,7 +99,7 @@ def outage(field: Field, component: str, *, paused: float | None) -> None:
                 field.plane.components.pause(component)
                 if component == "kube-apiserver":
                     # What was sent to it in time lies in its sockets, and is received when it goes on.
-                    auditor.on_the_wire = 200
+                    auditor.on_the_wire = IN_SOCKETS
                 try:
                     time.sleep(paused)  # how long it says nothing
                 finally:
@@ -327,7 +110,7 @@ def outage(field: Field, component: str, *, paused: float | None) -> None:
 
 
 def another_scheduler(field: Field, *, seconds: float, seed: int) -> None:
-    """kube-scheduler fills the same nodes at the same time."""
+    """kube-scheduler fills the same nodes at the same time, with pods that all differ, too; not all have room."""
     assert field.plane.components is not None
     field.ensure_nodes(NODES)
     draw = random.Random(seed)
@@ -345,17 +128,23 @@ def another_scheduler(field: Field, *, seconds: float, seed: int) -> None:
             end = time.monotonic() + seconds
             number = 0
             while time.monotonic() < end:
-                size = draw.randint(1, 20)
-                documents = [
-                    pod(foreign, f"f{number}-{index}", "none", duration=3, schedulerName="default-scheduler")
-                    for index in range(size)
-                ]
-                create(field.api, documents)
+                create(field.api, _foreign(draw, foreign, f"f{number}"))
                 number += 1
                 time.sleep(draw.uniform(0.1, 0.6))  # between two waves of the other's pods
         field.drained(space)
         field.wait("the other scheduler's pods ran", lambda: field.bound(foreign) == len(field.pods(foreign)))
         assert auditor.bound(space)
+
+
+def _foreign(draw: random.Random, space: str, name: str) -> list[dict[str, Any]]:
+    """Pods for kube-scheduler, without a group, larger than ours."""
+    documents = [one for one in differing(draw, space, name, draw.randint(1, 20), 3) if one["kind"] != "PodGroup"]
+    for one in documents:
+        if one["kind"] == "Pod":
+            del one["metadata"]["annotations"][GROUP_NAME]
+            one["spec"]["schedulerName"] = "default-scheduler"
+            one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{draw.randint(1000, 5000)}m"}}
+    return documents
 
 
 def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
@@ -364,7 +153,7 @@ def hostile_objects(field: Field, *, count: int, seed: int) -> dict[str, int]:
     The loop goes on: an ordinary gang is placed at once, and each object that cannot be read is left out with an Event.
     """
     draw = random.Random(seed)
-    field.ensure_nodes(NODES)
+    field.ensure_nodes(NODES, alike=True)
     taken: Counter[str] = Counter()
     with field.namespace() as space, field.schedulers("a", flags=()) as (a,), field.audited() as auditor:
         documents = [

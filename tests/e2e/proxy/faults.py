@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from tests.e2e.auditor.allowances import RECOVERY
+
 
 class Action(StrEnum):
     """What is done to a request, or to a watch."""
@@ -40,6 +42,8 @@ class Action(StrEnum):
     """A watch: ends with a 410, after a while."""
 
 
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+ANY = WRITES | {"GET"}
 WATCH_ACTIONS = frozenset({Action.CUT, Action.DELAY, Action.EXPIRE})
 
 
@@ -60,7 +64,7 @@ class Fault:
 
     action: Action
     probability: float
-    methods: frozenset[str] = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+    methods: frozenset[str] = ANY
     path: str = ""
     status: int = 500
     retry_after: float | None = None
@@ -98,6 +102,8 @@ class Script:
     faults: Sequence[Fault] = ()
     log: Path | None = None
     """A file that gets one JSON line for each injection."""
+    page: int | None = None
+    """Lists are given in pages of so many objects at most, whatever is asked for: so that there are further pages."""
     injections: list[Injection] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -126,7 +132,7 @@ class Script:
         """Seconds between two moments (monotonic) in which a client was kept from reading or writing about a group.
 
         `group` is `namespace/name`; its pods' names begin with its own. Counted are faults of requests about these, and
-        the ends of watches of pods and groups; each with `RECOVERY_SECONDS` for the client to try again.
+        the ends of watches of pods and groups; each with `RECOVERY` for the client to try again.
         """
         namespace, _, name = group.partition("/")
         own = re.compile(f"/namespaces/{re.escape(namespace)}/(podgroups/{re.escape(name)}/|pods/{re.escape(name)}-)")
@@ -138,7 +144,7 @@ class Script:
             if (everybody and one.action is not Action.DELAY) or own.search(one.path):
                 late = one.action in {Action.CUT, Action.EXPIRE}
                 begin = one.moment + one.seconds if late else one.moment
-                spans.append((max(begin, since), min(one.moment + one.seconds + RECOVERY_SECONDS, until)))
+                spans.append((max(begin, since), min(one.moment + one.seconds + RECOVERY, until)))
         total, end = 0.0, since
         for begin, stop in sorted(spans):
             total += max(0.0, stop - max(begin, end))
@@ -150,11 +156,12 @@ class Script:
         self.faults = ()
 
     def counts(self) -> dict[str, int]:
-        """How often each was injected: `bind lose`, `watch cut`, `write refuse 500`."""
+        """How often each was injected: `bind lose`, `watch cut`, `evict refuse 403`, `page refuse 410`."""
         found: Counter[str] = Counter()
         for one in self.injections:
             kind = "watch" if one.method == "WATCH" else "read" if one.method == "GET" else "write"
             kind = "bind" if one.path.endswith("/binding") else "lease" if "/leases/" in one.path else kind
+            kind = "evict" if one.path.endswith("/eviction") else "page" if one.path.endswith("?continue") else kind
             status = f" {one.status}" if one.action is Action.REFUSE else ""
             found[f"{kind} {one.action}{status}"] += 1
         return dict(sorted(found.items()))
@@ -166,9 +173,6 @@ class Script:
                 lines.write(json.dumps(asdict(injection)) + "\n")
 
 
-RECOVERY_SECONDS = 1.0
-"""What a client may need to try again what has failed, or to follow what a broken watch has missed."""
-
 BINDING = r"/binding$"
 EVICTION = r"/eviction$"
 FURTHER_PAGE = r"\?continue$"
@@ -178,7 +182,7 @@ DENIED = 'admission webhook "foreign.example.com" denied the request: injected b
 def everything(intensity: float = 1.0) -> tuple[Fault, ...]:
     """A bad day: a bit of all of it. `intensity` multiplies every probability."""
     p = intensity
-    writes = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+    writes = WRITES
     return (
         Fault(Action.LOSE, 0.05 * p, path=BINDING),
         Fault(Action.DROP, 0.03 * p, path=BINDING),
@@ -200,12 +204,35 @@ def hard(intensity: float = 1.0) -> tuple[Fault, ...]:
     """A worse day: besides, answers come only after a client has given up, or in part, pages expire, evictions fail."""
     p = intensity
     return (
-        Fault(Action.LATE, 0.002 * p, seconds=34.0, least=31.0),
+        *time_outs(0.002 * p),
         Fault(Action.TRUNCATE, 0.03 * p),
-        Fault(Action.REFUSE, 0.3 * p, frozenset({"GET"}), FURTHER_PAGE, status=410),
+        # Of each page: a list of all pods of ten minutes has two dozen, and is to succeed now and then.
+        Fault(Action.REFUSE, 0.02 * p, frozenset({"GET"}), FURTHER_PAGE, status=410),
         Fault(Action.REFUSE, 0.2 * p, path=EVICTION, status=403, message=DENIED),
         Fault(Action.REFUSE, 0.1 * p, path=EVICTION, status=500),
         *everything(intensity),
+    )
+
+
+def time_outs(part: float, methods: frozenset[str] = ANY) -> tuple[Fault, ...]:
+    """So large a part of all requests is carried out, and answered only when the client has given up (after 30 s)."""
+    return (Fault(Action.LATE, part, methods, seconds=34.0, least=31.0),)
+
+
+def broken_lists(part: float) -> tuple[Fault, ...]:
+    """So large a part of all further pages of lists expires; and lists are needed, as watches of pods and groups do."""
+    return (
+        Fault(Action.REFUSE, part, frozenset({"GET"}), FURTHER_PAGE, status=410),
+        Fault(Action.EXPIRE, 0.8, frozenset({"WATCH"}), r"/(pods|podgroups)$", seconds=8.0, least=3.0),
+    )
+
+
+def refused_evictions(part: float) -> tuple[Fault, ...]:
+    """So large a part of all evictions is refused: by somebody's webhook, for a budget's sake, and for no reason."""
+    return (
+        Fault(Action.REFUSE, part / 2, path=EVICTION, status=403, message=DENIED),
+        Fault(Action.REFUSE, part / 4, path=EVICTION, status=429, message="needs 3 healthy pods, has 3"),
+        Fault(Action.REFUSE, part / 4, path=EVICTION, status=500),
     )
 
 

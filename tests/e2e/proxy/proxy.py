@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import threading
 from typing import Self
@@ -106,11 +107,12 @@ class Proxy:
     ) -> web.StreamResponse:
         assert self._session is not None
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_PASSED_ON}
+        path = request.raw_path if self.script.page is None else _paged(request.raw_path, self.script.page)
         body = await request.read()
         try:
             async with self._session.request(
                 request.method,
-                self._server + request.raw_path,
+                self._server + path,
                 headers=headers,
                 data=body or None,
                 allow_redirects=False,
@@ -156,6 +158,11 @@ class Proxy:
                 return response
             await response.write(b'{"type":"MODIFIED","obj')
         return _hang_up(request)
+
+
+def _paged(path: str, most: int) -> str:
+    """A request for a list in pages of `most` objects, if it asks for larger ones."""
+    return re.sub(r"(?<=[?&]limit=)\d+", lambda asked: str(min(most, int(asked[0]))), path)
 
 
 def _refusal(fault: Fault) -> web.Response:

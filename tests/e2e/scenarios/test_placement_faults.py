@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.e2e.auditor.allowances import KILLED, KILLED_UNTRUE, Limits
 from tests.e2e.auditor.audit_log import AuditLog
-from tests.e2e.auditor.auditor import Auditor, Limits
+from tests.e2e.auditor.auditor import Auditor
 from tests.e2e.scenarios.conftest import KBATCH
 from tests.e2e.scenarios.life import job, role, roles
 from tests.e2e.scenarios.manifests import gang, group, pod, queue
@@ -26,7 +27,7 @@ OWN_CLUSTER = True
 PROCESSES: Final = ("scheduler", "podgroup", "queue", "webhook")
 PATIENCE: Final = 90.0
 """Seconds; a leader that was killed leaves its Lease for 15."""
-LIMITS: Final = Limits(partial=90, untrue=60, unsaid=60, beneficiary=float("inf"))
+LIMITS: Final = Limits(partial=KILLED, untrue=KILLED_UNTRUE, unsaid=KILLED_UNTRUE, beneficiary=float("inf"))
 """For whom somebody was evicted only an audit log tells, which this installation has not."""
 
 

@@ -110,6 +110,50 @@ def test_pods_that_keep_apart_do() -> None:
     assert bound(story, "s", node="n2", labels={"app": "x"}) == ["unwelcome"]
 
 
+def test_pods_that_keep_together_do() -> None:
+    together = {"podAffinity": APART["podAntiAffinity"]}
+    story = Story()
+    for name, zone in (("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "")):
+        story.node(name, labels={"zone": zone} if zone else {})
+    story.wait(2)
+    assert bound(story, "p", affinity=together, labels={"app": "x"}) == [], "it is the first of them"
+    assert bound(story, "q", node="n2", affinity=together, labels={"app": "x"}) == []
+    assert bound(story, "r", node="n3", affinity=together, labels={"app": "x"}) == ["unwelcome"]
+    assert bound(story, "s", node="n4", affinity=together, labels={"app": "x"}) == ["unwelcome"]
+    # Of pods that are to stand with others than their like nobody can say in which order they were bound.
+    assert bound(story, "t", node="n3", affinity=together, labels={"app": "y"}) == []
+
+
+def test_a_node_that_two_schedulers_have_overfilled_is_not_so_for_long() -> None:
+    story = Story()
+    for index in range(2):
+        story.pod(f"ours-{index}", cpu="1500m")
+        story.pod(f"ours-{index}", node="n1", cpu="1500m")
+    assert bound(story, "theirs", cpu="1500m", scheduler="other") == []
+    story.wait(9)
+    assert story.rules == []
+    story.wait(3)
+    assert story.rules == ["over-full node"]
+    story.pod("theirs", node="n1", cpu="1500m", scheduler="other", phase="Succeeded")
+    assert bound(story, "again", cpu="1500m", scheduler="other") == []
+    story.wait(5)
+    story.pod("again", node="n1", cpu="1500m", scheduler="other", phase="Succeeded")
+    story.wait(20)
+    assert story.rules == ["over-full node"]
+    assert 10 < story.judge.longest["a node beyond what it has"] <= 12
+
+
+def test_a_node_that_has_shrunk_or_was_given_pods_is_nobodys_doing() -> None:
+    story = Story()
+    for index in range(4):
+        assert bound(story, f"p{index}") == []
+    story.node("n1", cpu="2", change="MODIFIED")
+    for index in range(6):
+        story.pod(f"q{index}", node="n2", given=True)
+    story.wait(30)
+    assert story.rules == []
+
+
 def test_another_schedulers_binds_are_its_own() -> None:
     story = Story()
     assert bound(story, nodeSelector={"zone": "a"}, scheduler="other") == []

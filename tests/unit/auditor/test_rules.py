@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.auditor.auditor import Judge, Limits
+from tests.e2e.auditor.allowances import Limits
+from tests.e2e.auditor.auditor import Judge
 from tests.e2e.auditor.quantities import quantity, request_of
 from tests.e2e.auditor.rules import Eviction
 
@@ -69,6 +70,7 @@ class Story:
         queue: str = "default",
         phase: str = "",
         maximum: Any = None,
+        asks: Any = None,
         **conditions: str,
     ) -> None:
         listed = []
@@ -80,10 +82,27 @@ class Story:
             "MODIFIED",
             {
                 "metadata": {"namespace": "ns", "name": name, "uid": name},
-                "spec": {"minMember": minimum, "queue": queue} | ({"maxMember": maximum} if maximum else {}),
+                "spec": {"minMember": minimum, "queue": queue}
+                | ({"maxMember": maximum} if maximum else {})
+                | ({"minResources": asks} if asks else {}),
                 "status": {"conditions": listed, "phase": phase},
             },
         )
+
+    def budget(self, name: str, least: Any, labels: dict[str, str], *, wanted: int = 0, change: str = "ADDED") -> None:
+        self.tell(
+            "PodDisruptionBudget",
+            change,
+            {
+                "metadata": {"namespace": "ns", "name": name},
+                "spec": {"minAvailable": least, "selector": {"matchLabels": labels}},
+                "status": {"desiredHealthy": wanted},
+            },
+        )
+
+    def quota(self, name: str, hard: dict[str, str], change: str = "ADDED", *, scopes: tuple[str, ...] = ()) -> None:
+        spec = {"hard": hard} | ({"scopes": list(scopes)} if scopes else {})
+        self.tell("ResourceQuota", change, {"metadata": {"namespace": "ns", "name": name}, "spec": spec})
 
     def forget(self, name: str) -> None:
         """A group is deleted."""

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.e2e.auditor.allowances import RECOVERY
 from tests.e2e.proxy.faults import (
     FURTHER_PAGE,
-    RECOVERY_SECONDS,
     Action,
     Fault,
     Injection,
@@ -22,6 +22,7 @@ from tests.e2e.proxy.faults import (
     everything,
     foreign_webhook,
     hard,
+    refused_evictions,
     slow,
     watches,
 )
@@ -173,10 +174,10 @@ def test_for_how_long_a_group_could_not_be_read_or_written_is_counted_from_the_r
     injected(14.0, "WATCH", "/api/v1/pods", Action.CUT, 4.0)  # it is well until 18
     injected(14.0, "WATCH", "/api/v1/nodes", Action.CUT, 1.0)
     injected(15.0, "WATCH", "/api/v1/pods", Action.DELAY, 1.0)
-    assert script.hindered("ns/g", 0.0, 30.0) == 3.5 + RECOVERY_SECONDS
+    assert script.hindered("ns/g", 0.0, 30.0) == 3.5 + RECOVERY
     assert script.hindered("ns/g", 11.0, 12.0) == 1.0
     assert script.hindered("ns/g", 13.5, 18.0) == 0.0
-    assert script.hindered("ns/unheard-of", 0.0, 30.0) == RECOVERY_SECONDS
+    assert script.hindered("ns/unheard-of", 0.0, 30.0) == RECOVERY
     script.faults = everything()
     assert script.watch_delay() == 3.0
 
@@ -196,6 +197,30 @@ def test_only_further_pages_of_a_list_expire(server: Server) -> None:
         status, text = ask(proxy, "GET", "/pods?limit=500&continue=x")
         assert (status, json.loads(text)["reason"]) == (410, "Expired")
         assert ask(proxy, "GET", "/pods/p")[0] == 201
+
+
+def test_lists_come_in_smaller_pages_than_were_asked_for(server: Server) -> None:
+    with Proxy(server.url, None, Script(1, page=20)) as proxy:
+        for asked in (
+            "/pods?limit=500&continue=x",
+            "/pods?a=b&limit=500",
+            "/pods?limit=1",
+            "/pods",
+            "/x?overlimit=500",
+        ):
+            ask(proxy, "GET", asked)
+    assert [one.split()[1] for one in server.asked] == [
+        "/pods?limit=20&continue=x", "/pods?a=b&limit=20", "/pods?limit=1", "/pods", "/x?overlimit=500",
+    ]  # fmt: skip
+
+
+def test_evictions_are_refused_in_all_ways(server: Server) -> None:
+    script = Script(1, refused_evictions(0.5))
+    with Proxy(server.url, None, script) as proxy:
+        answers = [ask(proxy, "POST", "/pods/p/eviction", "x")[0] for _ in range(60)]
+        assert ask(proxy, "POST", "/pods/p/binding", "x")[0] == 201
+    assert set(answers) == {201, 403, 429, 500}
+    assert script.counts() == {f"evict refuse {status}": answers.count(status) for status in (403, 429, 500)}
 
 
 def test_every_request_takes_as_long_as_is_said() -> None:

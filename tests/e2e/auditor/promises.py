@@ -1,0 +1,139 @@
+"""Rules about what others were promised: budgets of disruption, and quotas of namespaces.
+
+The server holds both by itself where it is asked: it refuses evictions, and pods. These rules see who goes round that,
+and who promises a quota twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+from tests.e2e.auditor.constraints import selected
+from tests.e2e.auditor.quantities import Amounts, add
+from tests.e2e.auditor.rules import Eviction, Lasting, PodChange, Rule, Violation
+from tests.e2e.auditor.world import OVER, GroupFact, PodFact, World
+
+
+class WithinBudgets(Rule):
+    """No eviction leaves fewer pods than a budget wants.
+
+    Whether pods are Ready is not looked at. What went for other reasons in the last moments counts as there: the server
+    may have carried out the eviction before.
+
+    Args:
+        race: how long such a moment is, in seconds.
+    """
+
+    def __init__(self, race: float) -> None:
+        self._race = race
+        self._gone: deque[tuple[float, PodFact]] = deque()
+        """Pods that ended, or went, without having been evicted, and when."""
+        self._victims: deque[tuple[float, PodFact]] = deque()
+        """Pods that are there no more but are not long gone: their record may still be read."""
+
+    def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
+        before, after = change.before, change.after
+        if before is not None and _stands(before) and (after is None or not _stands(after)):
+            evicted = before.evicted or (after is not None and after.evicted)
+            (self._victims if evicted else self._gone).append((at, before))
+        return ()
+
+    def evicted(self, world: World, eviction: Eviction, at: float) -> Iterable[Violation]:
+        if not eviction.by:
+            return
+        victim = world.pods.get(eviction.victim)
+        if victim is None or (eviction.uid and victim.uid != eviction.uid):
+            went = [pod for _, pod in self._victims if eviction.uid in {"", pod.uid} and pod.key == eviction.victim]
+            victim = went[-1] if went else None
+        if victim is None:
+            return
+        late = [pod for since, pod in self._gone if at - since <= self._race]
+        for budget in world.budgets.values():
+            space = budget.key.partition("/")[0] + "/"
+            if not victim.key.startswith(space) or not selected(budget.selector, victim.asks.labels):
+                continue
+            there = [pod for pod in world.pods.values() if _stands(pod) and pod.uid != victim.uid]
+            left = sum(pod.key.startswith(space) and selected(budget.selector, pod.asks.labels) for pod in there + late)
+            if left < budget.wanted:
+                what = f"{victim.key} was evicted by {eviction.by}: {left} of {budget.wanted} pods are left"
+                yield Violation("over budget", budget.key, what)
+
+    def tick(self, world: World, at: float) -> Iterable[Violation]:
+        for kept in (self._gone, self._victims):
+            while kept and at - kept[0][0] > _REMEMBERED:
+                kept.popleft()
+        return ()
+
+
+_REMEMBERED = 30.0
+"""Seconds for which a pod that has gone is remembered."""
+
+
+def _stands(pod: PodFact) -> bool:
+    return pod.phase not in OVER and not pod.deleting
+
+
+class WithinQuotas(Rule):
+    """What groups in queue were promised, with what a namespace's pods use, is within its quotas, but for a moment.
+
+    Judged are requests of CPU and memory, by quotas without scopes.
+
+    Args:
+        limit: seconds for which that may last: others may have made pods meanwhile.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._over: Lasting[tuple[str, str]] = Lasting()
+        self._told: set[tuple[str, str]] = set()
+        self._longest = 0.0
+
+    def tick(self, world: World, at: float) -> Iterable[Violation]:
+        now = dict(_over(world))
+        for key, seconds in self._over.keep(now, at):
+            self._longest = max(self._longest, seconds)
+            if seconds > self._limit and key not in self._told:
+                self._told.add(key)
+                yield Violation("over quota", key[0], f"{now[key]}, for {seconds:.0f} s")
+        self._told &= now.keys()
+
+    def interrupted(self, at: float, *, blind: bool) -> None:
+        self._over.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {"promised beyond a quota": self._longest}
+
+
+def _over(world: World) -> Iterator[tuple[tuple[str, str], str]]:
+    """Quota and resource of which more was promised than is there, and how much."""
+    for quota in world.quotas.values():
+        space = quota.key.partition("/")[0]
+        used: Amounts = {}
+        for pod in world.pods.values():
+            if pod.key.startswith(f"{space}/") and pod.phase not in OVER:
+                add(used, pod.request)
+        promised: Amounts = {}
+        for group in world.groups.values():
+            if group.key.startswith(f"{space}/") and _in_queue(group):
+                add(promised, outstanding(world, group))
+        if not promised:
+            continue
+        for name, hard in quota.hard.items():
+            total = used.get(name, Fraction(0)) + promised.get(name, Fraction(0))
+            if promised.get(name) and total > hard:
+                yield (quota.key, name), f"{name}: {float(total):g} used and promised of {float(hard):g}"
+
+
+def _in_queue(group: GroupFact) -> bool:
+    return not group.deleting and group.conditions.get("Enqueued", ("", ""))[0] == "True"
+
+
+def outstanding(world: World, group: GroupFact) -> Amounts:
+    """What a group asks beyond the pods that it has."""
+    left = dict(group.asks)
+    for pod in world.members.get(group.key, {}).values():
+        add(left, pod.request, -1)
+    return {name: amount for name, amount in left.items() if amount > 0}
