@@ -18,23 +18,20 @@ _AT_ONCE: Final = 500
 
 def filling(
     rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
-) -> Generator[Turn, None, bool]:
-    """Place what the minimum lacks; returns whether any pod waits for its room.
+) -> Generator[Turn, None, None]:
+    """Place what the minimum lacks.
 
     Each of `when` is tried in turn. In the moments of `search` other arrangements are tried where the first does not
     hold all.
     """
     job = statement.job
-    waits = False
     for moment in when:
         mark = len(statement)
         yield from _place(rankings, statement, moment)
         if moment in search and job.missing():
             yield from arranging(rankings, statement, moment, mark)
-        waits = moment is When.LATER and len(statement) > mark
         if not job.missing():
             break
-    return waits
 
 
 def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generator[Turn, None, None]:

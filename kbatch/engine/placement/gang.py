@@ -48,46 +48,43 @@ def placing(
     already. Where no sets take all, what the best of them takes is left in the statement: it says what is lacking.
     """
     job = statement.job
-    waits = bool(job.nominated)
     if job.together is not None and statement.within is None and not statement.apart and job.missing():
-        waits = (yield from _together(rankings, statement, when, search=search)) or waits
+        yield from _together(rankings, statement, when, search=search)
     else:
-        waits = (yield from filling(rankings, statement, when, search=search)) or waits
-    if waits:
+        yield from filling(rankings, statement, when, search=search)
+    if job.nominated:
         statement.pipeline_all()
     return not job.missing()
 
 
 def _together(
     rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
-) -> Generator[Turn, None, bool]:
-    """Keep to sets of nodes: with the room that is there now, else with what comes free. Returns whether any waits."""
+) -> Generator[Turn, None, None]:
+    """Keep to sets of nodes: with the room that is there now, else with what comes free."""
     yield from comparing(statement.session, statement.job)
-    waits = False
     units: list[Unit] = []
 
     def attempt(_: Choice) -> Generator[Turn, None, bool]:
-        nonlocal waits
-        waits = yield from filling(rankings, statement, moments, search=search)
+        yield from filling(rankings, statement, moments, search=search)
         return not statement.job.missing()
 
     for last in range(1, len(when) + 1):
         moments = when[:last]
         units = units_of(statement.session, rankings, statement.job, moments[-1]) or []
         if not units:
-            return (yield from filling(rankings, statement, when, search=search))
+            yield from filling(rankings, statement, when, search=search)
+            return
         if (yield from Together(rankings, statement, units, moments[-1], attempt).run()):
-            return waits
+            return
     choice: Choice = {}
     for unit in units:
         best = fullest(unit, unit.counted.fitting, choice.get(None))
         if best is None:
-            return False
+            return
         choice[unit.role] = best[0] & choice[None] if None in choice else best[0]
     statement.within = keeping_to(choice)
-    waits = yield from filling(rankings, statement, when, search=())
+    yield from filling(rankings, statement, when, search=())
     statement.within = None
-    return waits
 
 
 def comparing(session: Session, job: JobState) -> Generator[Turn, None, None]:

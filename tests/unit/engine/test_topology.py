@@ -31,6 +31,7 @@ from tests.unit.engine.worlds import (
     priority_class,
     queue,
     run,
+    stamp,
     world,
 )
 
@@ -131,6 +132,19 @@ def test_each_role_stands_together() -> None:
     found = run(world(queue(), nodes_at(*TREE), made, _roles(2, 2)), wired())
     assert len(racks(found.binds[name] for name in ("w-0", "w-1"))) == 1
     assert len(racks(found.binds[name] for name in ("m-0", "m-1"))) == 1
+
+
+def test_a_gang_of_roles_of_which_one_waits_for_room_binds_none() -> None:
+    """There is room for the small role at once, beside those that are tried first and have to wait."""
+    ends = pod("x", on="n", scheduler="other")
+    ends.metadata.deletion_timestamp = stamp(5)
+    made = close(group("g", 3, roles={"m": 1, "w": 2}), m=(None, "Required"), w=(6, ""))
+    pods = [pod("m-0", "0", of="g", role="m"), pod("w-0", "1", of="g", role="w"), pod("w-1", "0", of="g", role="w")]
+    for one in (pods[0], pods[2]):
+        one.spec.containers = pod("y", "0", memory="1Gi").spec.containers
+    found = run(world(queue(), nodes_at("z1/b1/r1/n"), ends, made, pods), wired(), now=1)
+    assert found.binds == {}
+    assert found.nominated == {"m-0": "n", "w-0": "n", "w-1": "n"}
 
 
 def test_roles_within_the_bound_of_the_group() -> None:
