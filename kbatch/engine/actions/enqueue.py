@@ -144,12 +144,16 @@ class _Admission:
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
         self._joined: list[JobState] = []
         self._refused: list[tuple[Entry, Standing]] = []
+        self._given: list[str] = []
+        """Who was given a row before anybody was asked."""
         self._stale = self._moved = False
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
         backlog = self.backlog
         fresh = yield from self._sort_out()
+        if self.session.looks_ahead:
+            fresh = yield from self._give_rows(fresh)
         self._any_by_age = self._spare > 0
         rows, standings = yield from self._standings(backlog.rows)
         comers = self._comers(rows, standings)
@@ -164,8 +168,8 @@ class _Admission:
             standings = np.concatenate([standings, np.array([each for _, each in self._refused], np.int8)])
         self._wake(rows, standings)
         yield from self._tell(rows, standings)
-        if self._joined or self._refused:
-            gone = {entry.job.key for entry, _ in self._refused if entry.job.key in backlog}
+        if self._joined or self._refused or self._given:
+            gone = {key for key in (*(entry.job.key for entry, _ in self._refused), *self._given) if key in backlog}
             staying = [job for job in self.session.live() if job.key not in gone]
             self.session.stay({job.key: job for job in (*staying, *self._joined)}.values())
 
@@ -198,6 +202,30 @@ class _Admission:
                 if entry is not None:
                     self._refused.append((entry, Standing.FIXED))
         return fresh
+
+    def _give_rows(self, fresh: list[_Comer]) -> Generator[Turn, None, list[_Comer]]:
+        """Give rows to those that may have one; returns the others.
+
+        Where the next of a line decides on its queue's turn, that is to be the same whether or not a row is remembered:
+        who has one and does not fit is in no line.
+        """
+        session = self.session
+        rest: list[_Comer] = []
+        for comer in fresh:
+            if session.due(2):
+                yield TURN
+            job = comer.fresh
+            if job is None or comer.again or not self._plain(job):
+                rest.append(comer)
+                continue
+            entry = attempt(session, job, partial(self._plain_entry, job), None)
+            if entry is not None:
+                self.backlog.add(entry)
+                self._given.append(job.key)
+        return rest
+
+    def _plain_entry(self, job: JobState) -> Entry:
+        return self._entry(job, needs(self.session, job), plain=True)
 
     def _make_rows(self) -> Generator[Turn, None, Index]:
         """Give those rows that were refused and had none; the rows."""

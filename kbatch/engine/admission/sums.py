@@ -223,11 +223,14 @@ class Sums:
         return beyond, past
 
     def _limited(self, backlog: Backlog, rows: Index) -> Mask:
-        """Which of the rows plugins keep out of the queue: they are asked once for all that are alike to them."""
+        """Which of the rows plugins keep out of the queue: they are asked once for all that are alike to them, and not
+        of those that are fixed, whose queue may not be there.
+        """
         session = self._session
-        numbers, first = np.unique(backlog.limit[rows], return_index=True)
+        open_ = rows[~backlog.fixed[rows]]
+        numbers, first = np.unique(backlog.limit[open_], return_index=True)
         out = np.zeros(len(backlog.limits) + 1, np.bool_)  # the last is of those that nobody limits: its number is -1
-        for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
+        for number, row in zip(numbers.tolist(), open_[first].tolist(), strict=True):
             if number >= 0:
                 entry = backlog.entry(row)
                 job = session.job(entry.job.key)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import msgspec
 import pytest
 
+from kbatch.api.conditions import merge
 from kbatch.api.objects import Queue, QueueFlow, QueueStatus
 from kbatch.decisions.state import read_state, write_state
-from kbatch.engine import CycleState, Policy
+from kbatch.engine import CycleState, Memo, Policy, verdict_conditions
 from kbatch.engine.plugins.flow.plugin import Flows
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
@@ -116,6 +118,36 @@ def test_the_first_is_whose_flow_would_be_the_smallest_with_its_job() -> None:
 def test_past_usage_counts_and_ties_go_by_name(actions: str, used: dict[str, float], first: str) -> None:
     model = world([queue("a"), queue("b")], node("n", "1"), ones("a", 1), ones("b", 1))
     assert bound(run(model, flow(actions=actions), state=past(**used))) == {first: 1}
+
+
+def test_a_job_that_does_not_fit_says_nothing_of_when_its_queues_next_comes_in() -> None:
+    """Also in a process that has just begun: one that remembers knows that a's first, which is large, does not fit."""
+    large = group("a-large", queue="a", at=1, min_resources={"cpu": "5"})
+    model = world([queue("a"), queue("b")], node("n", "4"), large)
+    by, memo = flow(actions="enqueue, allocate"), Memo()
+    first = run(model, by)
+    for verdict in first.verdicts.values():
+        assert not verdict.enqueued
+        refused = copy.deepcopy(large)
+        refused.status.conditions = merge((), verdict_conditions(verdict, 1), stamp(0))
+        model.apply(Upsert(refused))
+    memo = run(model, by).outcome.memo  # type: ignore[union-attr]
+    for name, of, cpu in (("a-next", "a", "3"), ("b-next", "b", "3")):
+        model.apply(Upsert(group(name, queue=of, at=2, min_resources={"cpu": cpu})))
+    alone, remembering = run(model, by), run(model, by, memo=memo)
+    for found in (alone, remembering):
+        assert [name for name, verdict in sorted(found.verdicts.items()) if verdict.enqueued] == ["ns/a-next"]
+
+
+def test_a_group_of_a_queue_that_is_not_there_is_told_so_where_plugins_limit_others() -> None:
+    gone = [group("x", queue="nowhere"), pod("x-0", of="x")]
+    sim = Simulation(world(queue("a"), node("n", "4"), gone), flow("infiniteFactor: 2", "enqueue, allocate"))
+    sim.run(2)
+    for each in ones("a", 1):
+        sim.model.apply(Upsert(each))
+    sim.run(2)
+    assert sim.running() == ["a0-0"]
+    assert sim.last.reason("x") == "QueueNotFound"
 
 
 def test_past_usage_fades() -> None:
