@@ -393,6 +393,18 @@ def test_a_quiet_cycle_leaves_the_very_state() -> None:
     assert clock.state.plugins["estimates"] is before.plugins["estimates"]
 
 
+def test_where_nobody_is_told_anything_time_alone_changes_nothing_that_is_kept() -> None:
+    """Once a group has ended: a cycle that is left out because nothing has changed leaves what this one does."""
+    clock = Clock(world(queue(), node("n1"), job("busy", says=10, on="n1")))
+    clock.at(1)
+    clock.end("busy")
+    clock.at(2)
+    before = clock.state
+    clock.memo = Memo()
+    clock.at(100)
+    assert clock.state.plugins["estimates"] is before.plugins["estimates"]
+
+
 def test_members_of_a_gang_count_as_one() -> None:
     model = world(queue(), node("n1"), job("busy", says=1000, on="n1"), group("gang", 2, at=1), members("gang", 2, "2"))
     clock = Clock(model, state=learned(part=500))

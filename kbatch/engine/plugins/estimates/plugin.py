@@ -188,7 +188,7 @@ class Estimates(Plugin):
                 if not number % 500:
                     yield
         due = any(told.base is not None and told.time <= now for told in self._told.values())
-        if new or due or (self._moved and now >= self._lined + _APART):
+        if new or due or (self._moved and self._told and now >= self._lined + _APART):
             live = (job for job in self.view.model.live.values() if job.key not in placed and self._may_start(job))
             line_of = nsmallest(self.arguments.most, live, key=lambda job: (-job.priority, job.created, job.key))
             yield
