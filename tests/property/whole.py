@@ -52,6 +52,7 @@ from kbatch.engine import (
     take_snapshot,
     verdict_conditions,
 )
+from kbatch.engine.decisions import OWN_SAKE
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -657,8 +658,16 @@ class Life:
             )
             new = codes(later.verdicts)
             both = new.keys() | said.keys()
-            changed = {key: (said.get(key), new.get(key)) for key in both if new.get(key) != said.get(key)}
+            changed = {
+                key: (said.get(key), new.get(key))
+                for key in both
+                if not self.says_the_same(said.get(key), new.get(key))
+            }
             assert not changed, f"at {self.now} it was to sleep until {wake}, and would say at {now}: {changed}"
+
+    def says_the_same(self, one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+        """Whether a group stands as it did, as far as a cluster at rest must be woken for it."""
+        return one == other
 
 
 def codes(found: dict[str, Verdict]) -> dict[str, tuple[Any, ...]]:
@@ -820,7 +829,7 @@ class Judge:
         assert key not in self.going, f"{key} is evicted and goes already"
         assert key not in life.refused_evictions, f"{key} was refused to be evicted"
         assert one.spec.scheduler_name == "kube-batch", f"{key} is not ours and evicted"
-        if action == "allocate":
+        if action in OWN_SAKE:
             return
         assert beneficiary, f"{key} is evicted for nobody"
         made = self._group(key)
@@ -872,7 +881,7 @@ class Judge:
     def _whole_victims(self, transaction: Transaction) -> None:
         """Nobody is left with a part of the minimum, but whose lost some before."""
         for gone in transaction.evictions:
-            if gone.action == "allocate":
+            if gone.action in OWN_SAKE:
                 continue
             made = self._group(gone.pod)
             if made is None:
@@ -976,13 +985,13 @@ class Judge:
 def disturb(life: Life) -> str:
     """Something happens."""
     dice = life.dice
-    what = dice.choice(_EVENTS)
+    what = dice.choice(EVENTS)
     done = what(life)
     life.told.append(f"{life.now}: {what.__name__} {done}")
     return what.__name__
 
 
-def _some(life: Life, kind: Any) -> Any:
+def some(life: Life, kind: Any) -> Any:
     found = sorted(life.of(kind), key=lambda one: (one.metadata.namespace, one.metadata.name))
     return life.dice.choice(found) if found else None
 
@@ -1017,7 +1026,7 @@ def pod_ends(life: Life) -> str:
 
 
 def pod_deleted(life: Life) -> str:
-    one = _some(life, Pod)
+    one = some(life, Pod)
     if one is None or one.metadata.deletion_timestamp is not None:
         return ""
     life.evict(f"{one.metadata.namespace}/{one.metadata.name}")
@@ -1025,7 +1034,7 @@ def pod_deleted(life: Life) -> str:
 
 
 def pod_vanishes(life: Life) -> str:
-    one = _some(life, Pod)
+    one = some(life, Pod)
     if one is None:
         return ""
     life.drop(Pod, one.metadata.namespace, one.metadata.name)
@@ -1055,7 +1064,7 @@ def gate_lifted(life: Life) -> str:
 
 
 def node_lost(life: Life) -> str:
-    one = _some(life, Node)
+    one = some(life, Node)
     if one is None:
         return ""
     name = one.metadata.name
@@ -1079,7 +1088,7 @@ def node_comes(life: Life) -> str:
 
 
 def node_changes(life: Life) -> str:
-    one = copy.deepcopy(_some(life, Node))
+    one = copy.deepcopy(some(life, Node))
     if one is None:
         return ""
     if life.dice.random() < 0.5:
@@ -1091,7 +1100,7 @@ def node_changes(life: Life) -> str:
 
 
 def queue_changes(life: Life) -> str:
-    one = copy.deepcopy(_some(life, Queue))
+    one = copy.deepcopy(some(life, Queue))
     if one is None:
         return ""
     what = life.dice.choice(["state", "capability", "weight", "reclaimable"])
@@ -1108,7 +1117,7 @@ def queue_changes(life: Life) -> str:
 
 
 def queue_deleted(life: Life) -> str:
-    one = _some(life, Queue)
+    one = some(life, Queue)
     if one is None or life.dice.random() < 0.5:
         return ""
     life.drop(Queue, "", one.metadata.name)
@@ -1123,7 +1132,7 @@ def queue_made(life: Life) -> str:
 
 
 def group_deleted(life: Life) -> str:
-    one = _some(life, PodGroup)
+    one = some(life, PodGroup)
     if one is None:
         return ""
     life.drop(PodGroup, one.metadata.namespace, one.metadata.name)
@@ -1139,7 +1148,7 @@ def group_deleted(life: Life) -> str:
 
 
 def group_changes(life: Life) -> str:
-    one = copy.deepcopy(_some(life, PodGroup))
+    one = copy.deepcopy(some(life, PodGroup))
     if one is None:
         return ""
     what = life.dice.choice(["priority", "minimum", "disruption", "lifetime", "queue"])
@@ -1177,7 +1186,7 @@ def group_comes(life: Life) -> str:
 
 def quota_changes(life: Life) -> str:
     if life.of(ResourceQuota) and life.dice.random() < 0.4:
-        one = _some(life, ResourceQuota)
+        one = some(life, ResourceQuota)
         life.drop(ResourceQuota, one.metadata.namespace, one.metadata.name)
     else:
         life.put(_quota(life.dice, "quota"))
@@ -1186,7 +1195,7 @@ def quota_changes(life: Life) -> str:
 
 def budget_changes(life: Life) -> str:
     if life.of(PodDisruptionBudget) and life.dice.random() < 0.5:
-        one = _some(life, PodDisruptionBudget)
+        one = some(life, PodDisruptionBudget)
         life.drop(PodDisruptionBudget, one.metadata.namespace, one.metadata.name)
     else:
         life.put(_budget(life.dice, "b0"))
@@ -1209,7 +1218,7 @@ def grows_slow(life: Life) -> str:
     return str(life.slow)
 
 
-_EVENTS: Final[tuple[Callable[[Life], str], ...]] = (
+EVENTS: Final[tuple[Callable[[Life], str], ...]] = (
     time_passes, time_passes, time_passes, time_passes, it_wakes, it_wakes, it_wakes, it_wakes, pod_ends, pod_ends,
     pod_deleted, pod_vanishes, pod_stuck, gate_lifted, node_lost, node_comes, node_comes, node_changes, queue_changes,
     queue_deleted, queue_made, group_deleted, group_changes, group_comes, group_comes, quota_changes, budget_changes,

@@ -63,6 +63,9 @@ class Standing(IntEnum):
     """Nobody has looked yet."""
 
 
+_TRIED: Final = (Standing.UNFIT.value, Standing.HOPELESS.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a group asks of the quotas of its namespace. Equal where `content` is."""
@@ -404,6 +407,8 @@ class Backlog:
         self.capacity = generation
         self.hopeless[:] = -1
         self.unfit[:] = -1
+        # Who keeps to domains may stand as before for another reason: too far apart, or too large even if not.
+        self.standing[self.strict & np.isin(self.standing, _TRIED)] = Standing.UNKNOWN.value
         entries = [self.entry(row) for row in self.rows.tolist()]
         gone = [entry.job.key for entry in entries if entry.choosing]
         for key in gone:
