@@ -43,6 +43,21 @@ def _follow(levels: Levels, now: int, share_of: Callable[[Job], Share]) -> None:
     assert levels.until == anew.until
 
 
+def _sums(queue: QueueHoldings) -> dict[Holder, dict[str, int]]:
+    """What the groups of a queue hold in all, by their kinds."""
+    return {
+        holder: {name: amount for name, amount in held.sums.items() if amount} for holder, held in queue.held.items()
+    }
+
+
+def _on_rows(queue: QueueHoldings, name: str, holders: frozenset[Holder]) -> int:
+    """What groups of these kinds hold of a dimension, added up row by row."""
+    column = np.zeros(1000, np.int64)
+    for holder in queue.held.keys() & holders:
+        queue.held[holder].add_to({name: column}, 1)
+    return int(column.sum())
+
+
 def _comparing(model: ClusterModel) -> Callable[..., Mapping[str, Column]]:
     def together(
         holdings: Holdings, holders: frozenset[Holder], queues: Iterable[QueueHoldings]
@@ -52,7 +67,8 @@ def _comparing(model: ClusterModel) -> Callable[..., Mapping[str, Column]]:
         anew = Holdings()
         fresh = [anew.of(queue.record, model.table) for queue in queues]
         expected = _TOGETHER(anew, holders, fresh)
-        assert [queue.held.keys() for queue in queues] == [queue.held.keys() for queue in fresh]
+        assert [_sums(queue) for queue in queues] == [_sums(queue) for queue in fresh]
+        assert all(queue.sum_of(name, holders) == _on_rows(queue, name, holders) for queue in queues for name in found)
         nothing = np.zeros(len(model.table), np.int64)
         for name in found.keys() | expected.keys():
             assert np.array_equal(found.get(name, nothing), expected.get(name, nothing)), name

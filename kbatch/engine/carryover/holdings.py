@@ -36,10 +36,14 @@ class _Group(NamedTuple):
 
 
 class Held:
-    """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much."""
+    """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much.
+
+    `sums` is what that comes to on all rows.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.sums: dict[str, int] = {}
         self._rows = np.zeros(_FIRST, np.intp)
         self._amounts: dict[str, Column] = {}
         self._place: dict[int, int] = {}
@@ -61,6 +65,7 @@ class Held:
             found[1].append(at)
         for needs, rows in alike.values():
             for name, amount in needs:
+                self.sums[name] = self.sums.get(name, 0) + sign * amount * len(rows)
                 column = self._amounts.get(name)
                 if column is None:
                     column = self._amounts[name] = np.zeros(len(self._rows), np.int64)
@@ -132,6 +137,10 @@ class QueueHoldings:
             if holder in holders:
                 found.update(self._units.get((holder, name), ()))
         return found
+
+    def sum_of(self, name: str, holders: Collection[Holder]) -> int:
+        """What groups of these kinds hold of a dimension, on all rows."""
+        return sum(held.sums.get(name, 0) for holder, held in self.held.items() if holder in holders)
 
     def following(self, sums: Collection[_Sum]) -> Iterator[int]:
         """Bring it up to date, and these sums in which it counts; group by group, of each how many pods it was."""

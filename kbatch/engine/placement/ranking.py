@@ -345,6 +345,7 @@ class NodeRankings:
         self._static: dict[tuple[int, Placement | None], tuple[Mask, Column]] = {}
         self._allowed: dict[int, Mask] = {}
         self._takes_one: dict[int, Mask | None] = {}
+        self._far: dict[int, Sequence[Plugin]] = {}
         self.searches = SEARCHES
         self.steps = STEPS
 
@@ -405,6 +406,10 @@ class NodeRankings:
             found = self._most[cls.id] = moment, many
         return found[1]
 
+    def in_sum(self, cls: TaskClass) -> int:
+        """How many pods of the class all room together would hold, on whatever nodes it is: no fewer than `most`."""
+        return min([self.room.free(name) // amount for name, amount in cls.needs], default=_ENDLESS)
+
     def stepwise(self, cls: TaskClass) -> bool:
         """Whether more than room decides which nodes its pods may take or prefer: `NodeRanking.stepwise`, without one
         that is made for it. Where the configuration says how nodes are scored.
@@ -448,12 +453,15 @@ class NodeRankings:
         """The plugins whose predicates of the class depend on more than the node asked about."""
         return [p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER]
 
-    def far(self, cls: TaskClass) -> list[Plugin]:
+    def far(self, cls: TaskClass) -> Sequence[Plugin]:
         """The plugins whose answers about the class depend on more than the node asked about."""
-        return [
-            *(p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER),
-            *(p for p in self.scores if p.score_scope(cls) is Scope.CLUSTER),
-        ]
+        found = self._far.get(cls.id)
+        if found is None:
+            found = self._far[cls.id] = (
+                *(p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER),
+                *(p for p in self.scores if p.score_scope(cls) is Scope.CLUSTER),
+            )
+        return found
 
     def static(self, cls: TaskClass, way: Placement | None = None) -> tuple[Mask, Column]:
         """Rows that static predicates allow, and the static part of the scores; kept until some node changes."""

@@ -8,6 +8,7 @@ be sought.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -28,6 +29,8 @@ from kbatch.model.tasks import Task, TaskClass
 _Free: TypeAlias = Mapping[str, Column]
 _Kind: TypeAlias = tuple[int, str]
 
+_FEW: Final = 4
+"""What so few queues hold is added up faster than it is looked for node by node."""
 _PODS: Final = 10
 """So many pods are counted in a unit of work."""
 
@@ -60,9 +63,12 @@ def within_reach(
     found = context.reached.get(key)
     if found is None:
         classes = {task.cls.id: task.cls for task in tasks}
-        free = free_of(context, classes.values(), may_go, giving)
-        allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
-        found = context.reached[key] = _enough(job, single, tasks, classes, allowed, free)
+        found = len(giving) > _FEW or _enough_in_sum(session, job, single, tasks, classes, giving, may_go)
+        if found:
+            free = free_of(context, classes.values(), may_go, giving)
+            allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
+            found = _enough(job, single, tasks, classes, allowed, free)
+        context.reached[key] = found
     return found and would_give(context, ballot, preemptor, tasks, giving, may_go)
 
 
@@ -86,6 +92,28 @@ def _givers(
     giving = [context.holdings.of(record, context.session.nodes) for record in queues]
     kinds = {holder for queue in giving for holder in queue.held}
     return giving, frozenset(holder for holder in kinds if _may_go(context.session, ballot, preemptor, holder))
+
+
+def _enough_in_sum(
+    session: Session,
+    job: JobState,
+    single: Task | None,
+    tasks: Sequence[Task],
+    classes: Mapping[int, TaskClass],
+    giving: Sequence[QueueHoldings],
+    may_go: frozenset[Holder],
+) -> bool:
+    """`_enough`, as far as it can be told as though all that is free were on one node: no more would fit on several."""
+    free: dict[str, int] = {}
+    for cls in classes.values():
+        for name, _ in cls.needs:
+            if name not in free:
+                free[name] = session.room.free(name) + sum(queue.sum_of(name, may_go) for queue in giving)
+    counts = Counter(task.cls.id for task in tasks)
+    most = {
+        key: min([counts[key], *(free[name] // amount for name, amount in cls.needs)]) for key, cls in classes.items()
+    }  # fmt: skip
+    return most[single.cls.id] > 0 if single is not None else _hold(job, tasks, most)
 
 
 def _enough(

@@ -139,15 +139,20 @@ def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
         counts.setdefault(task.cls.id, []).append(task)
     short: set[str] = set()
     asked: set[str] = set()
+    room = context.session.room
     for run in counts.values():
         cls = run[0].cls
         allowed = context.rankings.static(cls)[0]
-        context.session.room.ensure(cls)
+        room.ensure(cls)
         for name, amount in cls.request.items():
             if amount <= 0:
                 continue
             asked.add(name)
-            free = context.session.room.future[name]
+            if room.free(name) < amount * len(run):  # wherever it is
+                short.add(name)
+            if name in short:
+                continue
+            free = room.future[name]
             fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
             if fitting < len(run):
                 short.add(name)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.api.placement import Placement
-from kbatch.model.nodes import Column, Ids, Mask, NodeTable
+from kbatch.model.nodes import Column, Ids, Mask, NodeTable, exact_sum
 from kbatch.model.tasks import TaskClass
 
 Index = npt.NDArray[np.intp]
@@ -38,6 +38,7 @@ class NodeResources:
             for name, column in idle.items()
         }
         self.future: dict[str, Column] = {name: column + self.releasing[name] for name, column in idle.items()}
+        self._free: dict[str, tuple[int, int]] = {}
 
     def ensure(self, cls: TaskClass) -> None:
         """Make columns for what the class asks for and no node has."""
@@ -45,6 +46,15 @@ class NodeResources:
             if name not in self.idle:
                 for columns in (self.idle, self.releasing, self.future):
                     columns[name] = np.zeros(len(self.table), np.int64)
+
+    def free(self, name: str) -> int:
+        """What there is of a dimension on all rows together, once what terminates is gone; 0 where nothing has any."""
+        moment = len(self.log)
+        found = self._free.get(name)
+        if found is None or found[0] != moment:
+            column = self.future.get(name)
+            found = self._free[name] = moment, exact_sum(np.maximum(column, 0)) if column is not None else 0
+        return found[1]
 
     def allocate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod comes onto a row (1), or not after all (-1)."""

@@ -45,11 +45,26 @@ def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: boo
     rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
     job = session.job("ns/g")
     assert could_fit(rankings, job) is could
+    classes = {task.cls.id: task.cls for task in job.waiting}.values()
+    assert all(rankings.in_sum(cls) >= rankings.most(cls) for cls in classes)
     statement = Statement(session, job)
     assert place_minimum(rankings, statement, (When.NOW, When.LATER)) is fits
+    assert all(rankings.in_sum(cls) >= rankings.most(cls) for cls in classes)
     assert could_fit(rankings, job) is fits  # where it is whole, nothing lacks any more
     statement.rollback()
     assert could_fit(rankings, job) is could
+
+
+def test_all_room_together_holds_no_fewer_than_the_nodes_do() -> None:
+    snapshot = take_snapshot(world(node("a", "3"), node("b", "3"), pod("p", "2", on="a"), pod("w", "2")), EPOCH)
+    assert list(snapshot.open()) is not None
+    by = policy()
+    session = Session(snapshot, by)
+    rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
+    cls = snapshot.model.tasks["ns/w"].cls
+    assert (rankings.in_sum(cls), rankings.most(cls)) == (2, 1)
+    session.room.allocate(cls, 1)
+    assert (rankings.in_sum(cls), rankings.most(cls)) == (1, 0)
 
 
 def test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again() -> None:
