@@ -14,6 +14,7 @@ from kbatch.engine.carryover.backlog import Backlog, Entry
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.foreknown import Foreknown
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
@@ -37,6 +38,7 @@ class CycleContext:
         unschedulable: what was tried in vain.
         backlog: the groups that wait to come in queue, and that the session does not look at.
         hourly: how often groups may be evicted as wholes.
+        foreknown: where `allocate` will place minimums, as far as `reclaim` has found it out.
         holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
@@ -51,6 +53,7 @@ class CycleContext:
     backlog: Backlog
     state: CycleState
     hourly: HourlyLimit
+    foreknown: Foreknown
     planned: PlannedStarts | None = None
     holdings: Holdings = field(default_factory=Holdings)
     reached: dict[Hashable, bool] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from kbatch.engine.decisions import TURN, GroupError, Observer, Step, Transactio
 from kbatch.engine.diagnosis.shortages import Shortages
 from kbatch.engine.diagnosis.verdicts import verdicts
 from kbatch.engine.placement.feasibility import Feasibility
+from kbatch.engine.placement.foreknown import Foreknown
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.plugin import QueueStanding
@@ -130,6 +131,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         backlog_of(memo, snapshot),
         snapshot.state,
         hourly,
+        Foreknown(session),
         PlannedStarts(session, plans) if plans is not None else None,
         memo.holdings if memo.holdings is not None else Holdings(),
     )
@@ -144,7 +146,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         awake = Awake(memo, context.backlog, snapshot)
         yield from session.open(awake.jobs)
         own_up(session)
-        session.caches += [context.rankings.close, context.feasibility.forget]
+        session.caches += [context.rankings.close, context.feasibility.forget, context.foreknown.forget]
     decided = False
     session.phase = "resume"
     with observer.span("resume"):

@@ -315,10 +315,7 @@ class _Line:
         known = not failed.empty and failed.known(job, mark, tasks)
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
-        hopeless = known or (
-            len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job)
-        )
-        if not hopeless and (yield from placing(self._rankings(), statement, self._moments())):
+        if not known and (yield from self._placed(statement, following, tasks)):
             if session.due(len(statement)):
                 yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
@@ -327,6 +324,7 @@ class _Line:
                 return None
             if reason is None:
                 yield from statement.commit()
+                context.foreknown.committed(statement)
                 return True
             statement.rollback()
             self._kept_out[job.key] = job
@@ -353,6 +351,17 @@ class _Line:
             failed.note(job, mark, tasks)
         session.refuse_room(job)
         return False
+
+    def _placed(
+        self, statement: Statement, following: Sequence[Task], tasks: Sequence[Task]
+    ) -> Generator[Turn, None, bool]:
+        """Whether there is room for the minimum: the first of the tasks, if all of these fit. It is placed then."""
+        context, job = self.context, statement.job
+        if context.foreknown.place(statement):
+            return True
+        if len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
+            return False
+        return (yield from placing(self._rankings(), statement, self._moments()))
 
     def _mark(self, job: JobState, tasks: Sequence[Task]) -> object:
         """What decides whether the minimum fits given nodes: with what planned starts keep from it."""

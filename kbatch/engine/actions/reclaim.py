@@ -61,7 +61,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     lines = yield from lines_of(session)
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
-    aside: list[Statement] = []
+    aside = _Aside(session)
     searches = Searches(context, _EVICTOR)
     session.caches.append(searches.forget)
     while heap:
@@ -75,26 +75,57 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if moved:
                 line.stand(job)
         if not job.possible:
-            _give_back(aside, job)
+            aside.give_back(job)
         if line:
             heapq.heapreplace(heap, (line.key(), name))
         else:
             heapq.heappop(heap)
-    for statement in reversed(aside):
-        statement.rollback()
-    session.room_set_aside()
+    aside.end(context)
 
 
-def _give_back(aside: list[Statement], job: JobState) -> None:
-    """Nothing is set aside any more for a job that failed."""
-    for statement in reversed(aside):
-        if statement.job is job:
+class _Aside:
+    """The room that is set aside while the action runs, by statements that stay open."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._since = session.commits
+        self._count = 0
+        """So many times room was set aside: when `session.commits` has grown by more, something was decided."""
+        self._statements: list[tuple[Statement, bool]] = []
+
+    def holds(self, job: JobState) -> bool:
+        """Whether some is set aside for the job."""
+        return any(each.job is job for each, _ in self._statements)
+
+    def keep(self, statement: Statement, wanted: Wanted) -> None:
+        """Set aside what the statement has placed: a step of its job."""
+        self._statements.append((statement, wanted.single is None and not wanted.instead))
+        self._count += 1
+        self._session.room_set_aside()
+
+    def give_back(self, job: JobState) -> None:
+        """Nothing is set aside any more for a job that failed."""
+        for statement, _ in reversed(self._statements):
+            if statement.job is job:
+                statement.rollback()
+        self._statements = [each for each in self._statements if each[0].job is not job]
+
+    def end(self, context: CycleContext) -> None:
+        """Give everything back. If nothing was decided, and no work failed, the nodes are as they were before."""
+        session = self._session
+        unchanged = session.commits == self._since + self._count and not session.errors
+        found = [(each.job, each.recorded(), first) for each, first in self._statements] if unchanged else []
+        for statement, _ in reversed(self._statements):
             statement.rollback()
-    aside[:] = [statement for statement in aside if statement.job is not job]
+        session.room_set_aside()
+        if unchanged:
+            context.unschedulable.restored(self._since)
+            if context.planned is None:
+                context.foreknown.learn(found)
 
 
 def _step(
-    context: CycleContext, queue: QueueState, job: JobState, aside: list[Statement], searches: Searches
+    context: CycleContext, queue: QueueState, job: JobState, aside: _Aside, searches: Searches
 ) -> Generator[Transaction | Turn, None, bool]:
     """One step of a job, the first that can be taken; returns whether room was found for one."""
     if context.planned is not None:
@@ -109,9 +140,7 @@ def _step(
     return False
 
 
-def _set_aside(
-    context: CycleContext, job: JobState, wanted: Wanted, aside: list[Statement]
-) -> Generator[Turn, None, bool]:
+def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Aside) -> Generator[Turn, None, bool]:
     """Keep room that is there for the step until the action ends, if there is enough of it."""
     session, single = context.session, wanted.single
     statement = Statement(session, job)
@@ -128,8 +157,7 @@ def _set_aside(
     if not fits:
         statement.rollback()
         return False
-    aside.append(statement)
-    session.room_set_aside()
+    aside.keep(statement, wanted)
     return True
 
 
@@ -138,12 +166,12 @@ def _take(
     queue: QueueState,
     job: JobState,
     wanted: Wanted,
-    aside: list[Statement],
+    aside: _Aside,
     searches: Searches,
 ) -> Generator[Transaction | Turn, None, bool]:
     """Take room for the step from other queues; returns whether there was any to take."""
     session, single = context.session, wanted.single
-    if single is not None and (job.bound < job.minimum or job.job.roles) and any(each.job is job for each in aside):
+    if single is not None and (job.bound < job.minimum or job.job.roles) and aside.holds(job):
         return False  # its minimum is not decided yet: nobody is evicted for what stands on it
     exceeds = _exceeds(session, queue, wanted.request)
     possible = exceeds is None or (single is None and not no_choice(job, unplaced(job)))

@@ -33,6 +33,12 @@ class UnschedulableCache:
         """From now on decisions fall; until now the session has only restored what the last one left."""
         self._as_found = self._session.commits
 
+    def restored(self, since: int) -> None:
+        """All that was set aside when `session.commits` was `since`, or later, was given back; nothing was decided."""
+        if self._as_found == since:
+            now = self._as_found = self._session.commits
+            self._exact.update((mark, now) for mark, commits in list(self._exact.items()) if commits == since)
+
     @property
     def as_found(self) -> bool:
         """Whether the nodes are now as the snapshot has them."""

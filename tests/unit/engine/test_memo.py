@@ -29,6 +29,12 @@ from tests.unit.engine.worlds import EPOCH, Decisions, group, members, node, pod
 ZONE = "zone"
 _ALLOCATE = sys.modules["kbatch.engine.actions.allocate"]
 """The module: the package shows the action of that name in its place."""
+_RECLAIM = sys.modules["kbatch.engine.actions.reclaim"]
+RECLAIM = """
+actions: "reclaim, allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: proportion}]
+"""
 
 
 def apart(app: str) -> Affinity:
@@ -187,3 +193,38 @@ def test_what_did_not_fit_is_tried_again_when_the_queue_asks_for_another_placeme
     assert not before.binds
     model.apply(Upsert(queue("q", placement="Pack")))
     assert len(run(model, memo=memo_of(before)).binds) == many + 5
+
+
+def _above_its_share(*waiting: Any) -> ClusterModel:
+    """A queue that holds more than its share, of a group that never gives anything, and who waits in another one."""
+    running = [pod(f"r-{at}", of="r", on="n3") for at in range(6)]
+    large = [group("large", at=9), pod("large", "20", of="large", at=9)]  # fits nowhere, but its queue asks for it
+    full = group("r", queue="full", disruption="Never")
+    return world(queue(weight=3), queue("full"), nodes(), node("n3", "6"), full, running, large, *waiting)
+
+
+def _tries(model: ClusterModel, memo: Memo) -> tuple[Decisions, int, int]:
+    """A cycle, and how many minimums reclaim and allocate tried to place."""
+    with (
+        mock.patch.object(_RECLAIM, "placing", side_effect=gang.placing) as aside,
+        mock.patch.object(_ALLOCATE, "placing", side_effect=gang.placing) as placing,
+    ):
+        found = run(model, policy(RECLAIM), memo=memo)
+    return found, aside.call_count, placing.call_count
+
+
+def test_what_was_set_aside_and_given_back_has_changed_nothing() -> None:
+    model = _above_its_share(group("g", 2), pod("g-0", "3", of="g"), pod("g-1", "2", of="g"))
+    first, aside, tries = _tries(model, Memo())
+    assert (aside, tries, first.binds) == (1, 1, {})
+    model.apply(Upsert(group("unrelated", 2, at=5)))
+    again, aside, tries = _tries(model, memo_of(first))
+    assert (aside, tries) == (0, 0), "nothing has happened that could help"
+    assert again.verdicts["ns/g"].reason == _tries(model, Memo())[0].verdicts["ns/g"].reason
+
+
+def test_room_that_was_set_aside_is_not_looked_for_again() -> None:
+    model = _above_its_share(*(each for name in "gh" for each in (group(name, 2), *members(name, 2))))
+    found, aside, tries = _tries(model, Memo())
+    assert (aside, tries) == (2, 0)
+    assert len(found.binds) == 4
