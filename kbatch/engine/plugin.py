@@ -474,6 +474,8 @@ class Plugin:
         """What decides the answers of `predicate`, `one_by_one` and `told_apart` about pods of these classes on the
         emptied nodes, where none are placed but pods of these classes: for other classes of which this is equal they
         are equal, class by class. By default each class is one of its own.
+
+        Asked of the nodes as they are it may tell more classes apart, but must say the same of no others.
         """
         return tuple(cls.id for cls in classes)
 

@@ -320,8 +320,12 @@ class Feasibility:
         return tasks
 
     def _attempt(self, job: JobState, awaited: Sequence[Task]) -> Generator[Turn, None, Trial]:
-        session, rankings = yield from self._ground()
         state = _as_new(job, awaited)
+        # Mostly the session as it is tells enough, and no other has to be made.
+        known = self._alike.get(_likeness(self._session, state))
+        if known is not None:
+            return known
+        session, rankings = yield from self._ground()
         likeness = _likeness(session, state)
         known = self._alike.get(likeness)
         if known is not None:

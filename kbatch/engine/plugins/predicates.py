@@ -217,7 +217,11 @@ class Predicates(Plugin):
 
     def alike(self, classes: Sequence[TaskClass]) -> Hashable:
         """What they ask of nodes, their ports and claims; and which of them look at which, where no others matter."""
-        near = self._neighbours.alike(classes) if self._neighbours is not None else None
+        near: Hashable = None
+        if self._neighbours is not None:
+            near = self._neighbours.alike(classes)
+        elif self.view.model.classes.coupled:  # since the cycle began: these may be the ones
+            near = tuple(cls.id for cls in classes)
         return tuple((_of_the_node(cls), self._occupancy.ports_of(cls)) for cls in classes), near
 
     def told_apart(self, cls: TaskClass) -> Sequence[Column]:

@@ -176,7 +176,8 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
     statement = Statement(session, job)
     with session.whole_nodes.gathering():
         stand = all(statement.pipeline(task, row) for task, row in places)
-    for task, row in places if stepwise else ():
+    # Of like pods on one node one tells of all.
+    for task, row in {(task.cls, task.role, row): (task, row) for task, row in places}.values() if stepwise else ():
         if stand and task.key in job.nominated:
             mark = len(statement)
             statement.withdraw(job, task)

@@ -21,6 +21,7 @@ from kbatch.api.objects import (
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
 from kbatch.engine import Memo
 from kbatch.engine.placement import gang
+from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -228,3 +229,26 @@ def test_room_that_was_set_aside_is_not_looked_for_again() -> None:
     found, aside, tries = _tries(model, Memo())
     assert (aside, tries) == (2, 0)
     assert len(found.binds) == 4
+
+
+def test_a_group_like_one_that_was_tried_on_the_emptied_nodes_needs_none_of_these() -> None:
+    """They differ in their names and labels alone."""
+    model = world(queue(), nodes(), pod("p", "3", on="n1"), group("g", 4), members("g", 4, labels={"app": "g"}))
+    ground = "kbatch.engine.placement.feasibility.Feasibility._ground"
+    with mock.patch(ground, autospec=True, side_effect=Feasibility._ground) as emptied:
+        first, _ = counted(model, Memo())
+        assert emptied.call_count == 1
+        emptied.reset_mock()
+        for one in members("h", 4, labels={"app": "h"}, at=1):
+            model.apply(Upsert(one))
+        model.apply(Upsert(group("h", 4, at=1)))
+        like, _ = counted(model, memo_of(first))
+        assert emptied.call_count == 0
+        for one in members("s", 4, labels={"app": "s"}, at=2, topology_spread_constraints=spread("s")):
+            model.apply(Upsert(one))
+        model.apply(Upsert(group("s", 4, at=2)))
+        unlike, _ = counted(model, memo_of(like))
+        assert emptied.call_count > 0, "its pods look at one another"
+    afresh, _ = counted(model, Memo())
+    assert like.verdicts["ns/h"].reason == afresh.verdicts["ns/h"].reason
+    assert unlike.verdicts["ns/s"].reason == afresh.verdicts["ns/s"].reason
