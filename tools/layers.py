@@ -4,8 +4,8 @@
 
 A layer that fails ends the run after the layers of the same price had their say; a layer that passes but takes longer
 than its budget fails too, since a suite that nobody waits for is a suite that nobody runs. Budgets are for warm caches:
-what is built once (the local control plane's programs) is built before the clock starts. Where the machine is slower
-just now than it can be (`tools.speed`), they are longer by as much.
+what is built once (the local control plane's programs, the tests' bytecode) is built before the clock starts. Where the
+machine is slower just now than it can be (`tools.speed`), they are longer by as much.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from tools.speed import Speed
 
 ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Hundreds of processes are started by the tests: what is compiled anew by each of them is half of what they take."""
 BIN = ROOT / ".venv" / "bin"
 PYTHON = str(BIN / "python")
 
@@ -46,6 +48,8 @@ SCENARIOS = f"{E2E}/scenarios"
 INSTALLED = "(metrics or installed) and not long"
 SHORT = "not chaos and not long and not metrics and not installed and not tenant"
 """The long forms have targets of their own in the Makefile."""
+COMPILED = ("bash", "-c", f"'{PYTHON}' -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null || true")
+"""Compiles the tests, with pytest's own assertions in them, and all that they import. What is wrong, the layer says."""
 PROGRAMS = (PYTHON, "-m", "kbatch.localcluster.programs")
 
 LAYERS = (
@@ -59,7 +63,12 @@ LAYERS = (
         ),
         None,
     ),
-    Layer("unit", (pytest("-n", "2", "--dist", "worksteal", "-m", "not many", "tests/unit", "tests/property"),), 120),
+    Layer(
+        "unit",
+        (pytest("-n", "2", "--dist", "worksteal", "-m", "not many", "tests/unit", "tests/property"),),
+        120,
+        COMPILED,
+    ),
     # The first 20,000 states of what `make explore` walks through (docs/exploration.md); tests of thousands of cases.
     Layer(
         "explore",
@@ -114,19 +123,23 @@ def tried_again(layer: Layer, command: tuple[str, ...]) -> bool:
     print(f"=== {layer.name}: a second try for what failed above; what passes now is UNSTABLE", flush=True)
     alone = tuple(word for word in command if word not in ("-n", "2", "3", "--dist", "loadfile"))
     return not subprocess.run(
-        (*alone, "--last-failed", "--last-failed-no-failures=none"), cwd=ROOT, check=False
+        (*alone, "--last-failed", "--last-failed-no-failures=none"), cwd=ROOT, env=ENVIRONMENT, check=False
     ).returncode
 
 
 def run(layer: Layer) -> bool:
     """Whether every command of the layer succeeded within its budget."""
     print(f"\n=== {layer.name}", flush=True)
-    if layer.prepare is not None and subprocess.run(layer.prepare, cwd=ROOT, check=False).returncode:
+    if layer.prepare is not None and subprocess.run(layer.prepare, cwd=ROOT, env=ENVIRONMENT, check=False).returncode:
         print(f"=== {layer.name}: not run, its programs could not be built", flush=True)
         return False
     start = time.monotonic()
     with Speed() as speed:
-        failed = [command for command in layer.commands if subprocess.run(command, cwd=ROOT, check=False).returncode]
+        failed = [
+            command
+            for command in layer.commands
+            if subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
+        ]
         took = time.monotonic() - start
     failed = [command for command in failed if not tried_again(layer, command)]
     for command in failed:

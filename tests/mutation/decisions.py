@@ -147,8 +147,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "set-aside-not-undone", f"{_ACTIONS}/reclaim.py",
-        "    for statement in reversed(aside):\n        statement.rollback()\n    session.room_set_aside()",
-        "    session.room_set_aside()",
+        "        for statement, _ in reversed(self._statements):\n            statement.rollback()\n"
+        "        session.room_set_aside()",
+        "        session.room_set_aside()",
         "room that reclaim only kept for others stays taken, without a decision",
     ),
     Mutant(

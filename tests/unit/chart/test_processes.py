@@ -274,8 +274,9 @@ def test_volumes(default: Any, component: str) -> None:
 
 
 def test_a_new_configuration_does_not_restart_the_scheduler(render: Callable[..., Any], default: Any) -> None:
-    other = render({"scheduler": {"configuration": 'actions: "allocate"\n'}})
-    assert other.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"].strip() == 'actions: "allocate"'
+    text = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang'
+    other = render({"scheduler": {"configuration": f"{text}\n"}})
+    assert other.one("ConfigMap", "kbatch-scheduler")["data"]["scheduler.yaml"].strip() == text
     assert other.one("Deployment", "kbatch-scheduler") == default.one("Deployment", "kbatch-scheduler")
 
 
