@@ -136,6 +136,7 @@ def test_a_watch_expires(server: Server) -> None:
     assert lines[-1]["object"]["code"] == 410
 
 
+@pytest.mark.many  # four seconds of waiting
 def test_faults_of_watches_and_of_requests_do_not_meet(server: Server) -> None:
     with Proxy(server.url, None, Script(1, [Fault(Action.REFUSE, 1)])) as proxy:
         status, text = ask(proxy, "GET", "/x?watch=true")

@@ -280,6 +280,7 @@ def test_a_new_configuration_does_not_restart_the_scheduler(render: Callable[...
     assert other.one("Deployment", "kbatch-scheduler") == default.one("Deployment", "kbatch-scheduler")
 
 
+@pytest.mark.many
 def test_the_shipped_configurations_are_ones_that_the_engine_takes(
     render: Callable[..., Any], values_files: dict[str, Any]
 ) -> None:

@@ -439,6 +439,7 @@ def test_what_if(ask: Any, tmp_path: Path) -> None:
     assert ask("what-if", str(tmp_path / "none.json")).exit_code == 2
 
 
+@pytest.mark.many
 def test_what_if_decides_as_the_installed_scheduler_does(ask: Any, answers: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "node.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", **NODE}))

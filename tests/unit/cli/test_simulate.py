@@ -124,6 +124,7 @@ def test_options_reach_the_run(tmp_path: Path, conf: str) -> None:
     assert "idle_cycle_seconds" in summary
 
 
+@pytest.mark.many
 def test_equal_input_gives_equal_bytes_whatever_the_hash_seed() -> None:
     def output(seed: str) -> bytes:
         program = "import sys; from kbatch.cli.main import main; main()"

@@ -19,10 +19,11 @@ from kbatch.api.reasons import BindFailed, NotEnoughTasks, QueueOverused, Reason
 from kbatch.engine import Report, StartEstimate, Verdict, verdict_conditions
 from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.times import SECOND
+from operators.scheduler import status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
-from operators.scheduler.status import FIRST_SECONDS, StatusWriter
+from operators.scheduler.status import StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -355,11 +356,15 @@ async def test_somebody_elses_change_of_our_condition_is_mended() -> None:
         assert len(api.calls) == 2
 
 
-async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_if_they_come() -> None:
+async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_if_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = 1.0
+    monkeypatch.setattr(status, "FIRST_SECONDS", first)
     new = group()
     new.metadata.creation_timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     api, cache = FakeApi(), cache_with(new, *placed())
-    async with writing(api, cache, message_seconds=FIRST_SECONDS + 0.2) as writer:
+    async with writing(api, cache, message_seconds=first + 0.2) as writer:
         finish(writer.report(Report(waiting())))
         finish(writer.report(Report(whole())))
         await until(lambda: len(api.made("PATCH", END)) == 1 and writer.pending == 0)
@@ -369,10 +374,10 @@ async def test_a_new_groups_lack_of_pods_is_said_a_moment_later_and_not_at_all_i
     lonely.metadata.creation_timestamp = new.metadata.creation_timestamp
     api, cache = FakeApi(), cache_with(lonely)
     began = time.monotonic()
-    async with writing(api, cache, message_seconds=FIRST_SECONDS) as writer:
+    async with writing(api, cache, message_seconds=first) as writer:
         finish(writer.report(Report(waiting(name="lonely"))))
         await until(lambda: len(api.made("PATCH", END)) == 1)
-    assert time.monotonic() - began < FIRST_SECONDS + 2
+    assert time.monotonic() - began < first + 2
 
 
 def bound_in_part(*done: int, size: int = 3) -> Cache:

@@ -117,7 +117,8 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    monkeypatch.setattr(serving, "_DRAIN_SECONDS", 0.2)  # some tests leave a connection open
     mount(tmp_path, "first")
     async with Rig(tmp_path).running() as rig:
         yield rig
