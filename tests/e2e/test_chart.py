@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import ControlPlane
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.control_plane, pytest.mark.installed]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "kbatch"
