@@ -137,7 +137,6 @@ def test_a_component_that_cannot_start_is_one_sentence(names: list[str], program
     assert leaves_nothing(cluster)
 
 
-@pytest.mark.faults
 def test_components_are_killed_paused_and_started_again(start_control_plane: Any) -> None:
     plane: ControlPlane = start_control_plane()
     plane.ensure_nodes(1)
@@ -153,7 +152,6 @@ def test_components_are_killed_paused_and_started_again(start_control_plane: Any
     assert "still-here" in plane.run_kubectl("get", "namespaces").stdout
 
 
-@pytest.mark.faults
 def test_kube_scheduler_and_an_audit_log_come_on_demand(start_control_plane: Any, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
