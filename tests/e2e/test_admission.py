@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import ControlPlane
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.control_plane, pytest.mark.installed]
 
 SECONDS = 30.0
 MARKED_SECONDS = 2.0

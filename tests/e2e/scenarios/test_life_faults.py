@@ -42,7 +42,7 @@ def check(kbatch: Installed, history: History, wanted: dict[str, int], room: int
     assert len({one["metadata"]["name"] for one in kbatch.items("podgroups")}) == len(wanted)
 
 
-@pytest.mark.faults
+@pytest.mark.installed
 def test_operators_killed_while_jobs_come_in_turns(kbatch: Installed) -> None:
     """Each process once, at a random moment; Jobs, a group with templates, and gated pods all end as they should."""
     kbatch.ensure_nodes(3)
