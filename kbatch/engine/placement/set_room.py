@@ -19,6 +19,8 @@ EXACT: Final = float(1 << 52)
 """Sums up to here are exact."""
 _ENDLESS: Final = np.int64(1 << 32)
 """More pods than any set takes; sums of it are exact."""
+_DENSE: Final = 16
+"""Numbers below so many times their count are counted, not sorted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,15 +84,17 @@ def most_in(sets: NodeSets, fitting: Column, limit: DomainLimit) -> Column:
     anywhere = domain < 0
     size = len(limit.counts)
     if limit.skew is None or limit.present is None:
-        pairs = np.unique(of[~anywhere] * size + domain[~anywhere])
+        pairs = _distinct(of[~anywhere] * size + domain[~anywhere], many * size)
         found = np.bincount(pairs // size, limit.counts[pairs % size] <= 0, many).astype(np.int64)
         np.add.at(found, of[anywhere], fitting[rows[anywhere]])
         return found
     order = limit.present[np.argsort(limit.counts[limit.present], kind="stable")]
-    domains = np.append(order, np.setdiff1d(np.arange(size), order))  # by rank, those that take no part after all
+    absent = np.ones(size, np.bool_)
+    absent[order] = False
+    domains = np.append(order, np.flatnonzero(absent))  # by rank, those that take no part after all
     rank = np.empty(size, np.int64)
     rank[domains] = np.arange(size)
-    pairs = np.unique(of[~anywhere] * size + rank[domain[~anywhere]])
+    pairs = _distinct(of[~anywhere] * size + rank[domain[~anywhere]], many * size)
     where, ranks = pairs // size, pairs % size
     # Of a set that has the domains of the first ranks without a gap the next is the least that is left out.
     first = np.searchsorted(where, where)
@@ -98,6 +102,13 @@ def most_in(sets: NodeSets, fitting: Column, limit: DomainLimit) -> Column:
     least = np.append(limit.counts[order], _ENDLESS) if len(order) else np.zeros(1, np.int64)
     most = limit.skew + least[np.minimum(gap, len(least) - 1)][where] - limit.counts[domains[ranks]]
     return np.bincount(where, np.clip(most, 0, _ENDLESS), many).astype(np.int64)
+
+
+def _distinct(numbers: Column, end: int) -> Column:
+    """The numbers below `end`, each once and in order: counted where that is less work than to sort them."""
+    if end <= _DENSE * len(numbers):
+        return np.flatnonzero(np.bincount(numbers)).astype(np.int64)
+    return np.unique(numbers)
 
 
 def asked_together(kinds: Sequence[Kind], least: int, by_role: Mapping[str, int]) -> dict[str, int]:
