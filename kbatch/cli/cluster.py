@@ -76,12 +76,12 @@ def down(name: Name = "kbatch") -> None:
     """Stop a local cluster: end its processes and delete its data."""
     with _sentences():
         from kbatch.localcluster.cluster import started
+        from kbatch.localcluster.errors import listed
         from kbatch.localcluster.up import down as take_down
 
         existed = take_down(name)
-        others = [] if existed else started()
-    listed = f" There are others: {', '.join(others)} (name one by --name)." if others else ""
-    typer.echo(f"The cluster {name} is gone." if existed else f"There is no local cluster named {name}.{listed}")
+        others = "" if existed else listed(started())
+    typer.echo(f"The cluster {name} is gone." if existed else f"There is no local cluster named {name}.{others}")
 
 
 def status(name: Name = "kbatch", output: Format = Output.TEXT) -> None:

@@ -12,6 +12,7 @@ from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import EstimatedStart, Pod, PodGroup
 from kbatch.cli.held import is_held, told, why_no_group, why_not_held
 from kbatch.cli.leader import unseen_since
+from kbatch.cli.permitted import if_readable
 from kbatch.cli.views import GroupRow, QueueRow, group_row, queue_row
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
@@ -178,12 +179,7 @@ async def gather(client: Api, namespace: str, name: str) -> Explanation:
 
 
 async def _explain_job(client: Api, namespace: str, name: str) -> Explanation:
-    try:
-        job = await _get(client, JOBS, namespace, name)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        job = None
+    job = await if_readable(_get(client, JOBS, namespace, name))
     if job is None:
         raise NotThereError(f"there is neither a PodGroup nor a pod nor a Job {namespace}/{name}")
     named = named_group(job)

@@ -10,8 +10,8 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
 from kbatch.api.reasons import PodGroupNotFound
+from kbatch.cli.permitted import if_readable
 from kbatch.kube.client import Api
-from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import JOBS, key_of
 from kbatch.kube.lists import list_all
 from kbatch.model.jobs_release import HELD, ended, named_group, passed_by
@@ -37,12 +37,7 @@ async def all_jobs(client: Api, namespace: str | None) -> list[Job]:
     Raises:
         KubeError: the cluster does not answer.
     """
-    try:
-        return await list_all(client, JOBS, namespace=namespace)
-    except ApiError as error:
-        if error.status not in {403, 404}:
-            raise
-        return []
+    return await if_readable(list_all(client, JOBS, namespace=namespace)) or []
 
 
 def without_group(jobs: Iterable[Job], groups: Collection[str]) -> list[Job]:
@@ -81,11 +76,8 @@ async def told(client: Api, job: Job) -> tuple[str, str] | None:
     metadata = job.metadata
     selector = f"involvedObject.kind=Job,involvedObject.name={metadata.name}"
     path = f"/api/v1/namespaces/{metadata.namespace}/events"
-    try:
-        answer = await client.request("GET", path, params={"fieldSelector": selector})
-    except ApiError as error:
-        if error.status not in {403, 404}:
-            raise
+    answer = await if_readable(client.request("GET", path, params={"fieldSelector": selector}))
+    if answer is None:
         return None
     found = [
         event

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from kbatch.api.objects import timestamp_us
+from kbatch.cli.permitted import if_readable
 from kbatch.kube.client import Api
-from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import LEASES
 from kbatch.times import SECOND
 
@@ -38,15 +38,8 @@ async def unseen_since(client: Api) -> str:
 async def _leases(client: Api) -> list[dict[str, Any]]:
     """The Leases of that name, of all namespaces if they may be listed."""
     params = {"fieldSelector": f"metadata.name={LEASE}"}
-    try:
-        found = msgspec.json.decode(await client.request("GET", LEASES.path(), params=params))
-        return list(found.get("items") or ())
-    except ApiError as error:
-        if error.status not in {403, 404}:
-            raise
-    try:
-        return [msgspec.json.decode(await client.request("GET", LEASES.path(_NAMESPACE, LEASE)))]
-    except ApiError as error:
-        if error.status not in {403, 404}:
-            raise
-    return []
+    found = await if_readable(client.request("GET", LEASES.path(), params=params))
+    if found is not None:
+        return list(msgspec.json.decode(found).get("items") or ())
+    one = await if_readable(client.request("GET", LEASES.path(_NAMESPACE, LEASE)))
+    return [] if one is None else [msgspec.json.decode(one)]

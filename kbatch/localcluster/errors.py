@@ -70,12 +70,16 @@ class InvalidNameError(LocalClusterError):
         self.name = name
 
 
+def listed(others: Sequence[str]) -> str:
+    """A sentence, with a space before it, that names the clusters there are; empty where there are none."""
+    return f" There are others: {', '.join(others)} (name one by --name)." if others else ""
+
+
 class NoSuchClusterError(LocalClusterError):
     """No cluster of that name was started here; `others` are the names of those that were."""
 
     def __init__(self, name: str, others: Sequence[str] = ()) -> None:
-        listed = f" There are others: {', '.join(others)} (name one by --name)." if others else ""
-        super().__init__(f"There is no local cluster named {name}; kbatch up --name {name} starts one.{listed}")
+        super().__init__(f"There is no local cluster named {name}; kbatch up --name {name} starts one.{listed(others)}")
         self.name = name
 
 

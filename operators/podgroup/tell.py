@@ -20,10 +20,10 @@ from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
 from kbatch.model.phase import Phase
+from operators.podgroup.reconcile import OVER
 from operators.podgroup.world import Maker
 
 _STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
-_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 
 STANDS: Final = 10.0
 """For so many seconds a reason has stood when the group itself is told of it."""
@@ -114,7 +114,7 @@ class Teller:
         """
         key = key_of(group.metadata.namespace, group.metadata.name)
         uid = group.metadata.uid
-        code, message = _reason(group) if phase not in _OVER else ("", "")
+        code, message = _reason(group) if phase not in OVER else ("", "")
         known = self._waits.get(key)
         first = known is None or known.uid != uid
         if known is None or first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,21 @@ class Site:
 @contextmanager
 def standing(name: str, programs: Programs, folder: Path) -> Iterator[Site]:
     """Have a cluster of this name while the context is open, with the gang `always` running; `folder` is for it."""
+    with installed(name, programs, folder) as (cluster, release, api):
+        site = Site(cluster, release, api)
+        site.gang("always")
+        site.runs("always")
+        yield site
+
+
+@contextmanager
+def installed(
+    name: str, programs: Programs, folder: Path, values: Sequence[str] = (), namespaces: Sequence[str] = ()
+) -> Iterator[tuple[Cluster, Release, Api]]:
+    """Have a cluster of one node and with kbatch while the context is open.
+
+    `folder` is for it, `values` are options of `helm install`, `namespaces` are made before.
+    """
     cluster = Cluster(name)
     with cluster.locked():
         cluster.start(programs)
@@ -115,14 +130,13 @@ def standing(name: str, programs: Programs, folder: Path) -> Iterator[Site]:
     try:
         with Api(cluster.kubeconfig) as api:
             ensure_nodes(api, 1)
-            release.install()
+            for each in namespaces:
+                api.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}})
+            release.install(values)
             with commands_of(ROOT, folder):
                 release.start()
             release.wait_ready()
-            site = Site(cluster, release, api)
-            site.gang("always")
-            site.runs("always")
-            yield site
+            yield cluster, release, api
     finally:
         with cluster.locked():
             cluster.remove()

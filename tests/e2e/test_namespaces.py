@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +12,13 @@ import pytest
 from kbatch.localcluster.api import Api
 from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.errors import ApiError
-from kbatch.localcluster.nodes import ensure_nodes
 from kbatch.localcluster.processes import wait_until
 from kbatch.localcluster.programs import Programs
 from kbatch.localcluster.release import NAMESPACE, Release
-from tests.e2e.versions import commands_of
+from tests.e2e.site import installed
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.installed]
 
-ROOT = Path(__file__).resolve().parents[2]
 GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{}/podgroups"
 TIMEOUT = 30.0
 
@@ -29,25 +26,11 @@ TIMEOUT = 30.0
 @pytest.fixture(scope="module")
 def api(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A cluster of one node with kbatch for the namespaces a and b, and a third one."""
-    cluster = Cluster(f"namespaces-{os.getpid()}")
-    with cluster.locked():
-        cluster.start(programs)
-    release = Release(cluster.kubeconfig, cluster.host_folder, programs)
-    try:
-        with Api(cluster.kubeconfig) as api:
-            ensure_nodes(api, 1)
-            for name in ("a", "b", "other"):
-                namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                api.post("/api/v1/namespaces", namespace)
-            # No limit on groups: see the last test.
-            release.install(["--set", "namespaces={a,b}", "--set", "podGroupQuota.count=0"])
-            with commands_of(ROOT, tmp_path_factory.mktemp("code")):
-                release.start()
-            release.wait_ready()
-            yield api
-    finally:
-        with cluster.locked():
-            cluster.remove()
+    folder = tmp_path_factory.mktemp("code")
+    # No limit on groups: see the last test.
+    values = ["--set", "namespaces={a,b}", "--set", "podGroupQuota.count=0"]
+    with installed(f"namespaces-{os.getpid()}", programs, folder, values, ("a", "b", "other")) as (_, _, api):
+        yield api
 
 
 def submit(api: Api, namespace: str, pods: int, cpu: int) -> None:

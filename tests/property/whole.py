@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
@@ -982,10 +982,9 @@ class Judge:
 # --- what happens -----------------------------------------------------------------------------------------------------
 
 
-def disturb(life: Life) -> str:
-    """Something happens."""
-    dice = life.dice
-    what = dice.choice(EVENTS)
+def disturb(life: Life, among: Sequence[Callable[[Life], str]] | None = None) -> str:
+    """Something happens; by default any of `EVENTS`."""
+    what = life.dice.choice(EVENTS if among is None else among)
     done = what(life)
     life.told.append(f"{life.now}: {what.__name__} {done}")
     return what.__name__
@@ -1230,11 +1229,15 @@ EVENTS: Final[tuple[Callable[[Life], str], ...]] = (
 def live(seed: int, events: int = 12, *, tell: bool = False) -> Iterator[str]:
     """A life, event by event."""
     dice = Random(f"whole {seed}")
-    life = Life(draw(dice), dice)
+    return lived(Life(draw(dice), dice), events)
+
+
+def lived(life: Life, events: int, among: Sequence[Callable[[Life], str]] | None = None) -> Iterator[str]:
+    """So many events in this life, one by one, with all that follows from each."""
     for _ in range(events):
         life.settle()
         life.quiet_until_it_wakes()
-        yield disturb(life)
+        yield disturb(life, among)
         if life.now > LATEST // 2:
             return
     life.settle()

@@ -302,21 +302,7 @@ _EVENTS: Final[tuple[Callable[[Life], str], ...]] = (
 )  # fmt: skip
 
 
-def disturb(life: Life) -> str:
-    what = life.dice.choice(_EVENTS)
-    done = what(life)
-    life.told.append(f"{life.now}: {what.__name__} {done}")
-    return what.__name__
-
-
 def live(seed: int, events: int = 12) -> Iterator[str]:
     """A life, event by event."""
     dice = Random(f"wide {seed}")
-    life = WideLife(draw(dice), dice)
-    for _ in range(events):
-        life.settle()
-        life.quiet_until_it_wakes()
-        yield disturb(life)
-        if life.now > whole.LATEST // 2:
-            return
-    life.settle()
+    return whole.lived(WideLife(draw(dice), dice), events, _EVENTS)

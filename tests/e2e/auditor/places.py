@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.e2e.auditor.constraints import about, collide, unwelcome
 from tests.e2e.auditor.quantities import Amounts, add
-from tests.e2e.auditor.rules import Lasting, PodChange, Rule, Violation
+from tests.e2e.auditor.rules import ForAMoment, PodChange, Rule, Violation
 from tests.e2e.auditor.world import PodFact, World, allocated
 
 
@@ -104,43 +104,32 @@ class WithinCaps(Rule):
                 )
 
 
-class NotOverfull(Rule):
+class NotOverfull(ForAMoment[str]):
     """A node that was filled beyond what it has, whoever's binds did it, is not so for long.
 
     Two schedulers that do not know of each other's last binds may do it. A node that has shrunk, and pods that somebody
     made with a node, do not count.
-
-    Args:
-        limit: seconds for which that may last.
     """
 
+    what = "a node beyond what it has"
+    again = True
+
     def __init__(self, limit: float) -> None:
-        self._limit = limit
+        super().__init__(limit)
         self._over: set[str] = set()
-        self._lasts: Lasting[str] = Lasting()
-        self._told: set[str] = set()
-        self._longest = 0.0
 
     def seen(self, world: World, change: PodChange, at: float) -> Iterable[Violation]:
         if change.bound and change.after is not None and _beyond(world, change.after.node):
             self._over.add(change.after.node)
         return ()
 
-    def tick(self, world: World, at: float) -> Iterable[Violation]:
-        self._over = {node for node in self._over if _beyond(world, node)}
-        self._told &= self._over
-        for node, seconds in self._lasts.keep(self._over, at):
-            self._longest = max(self._longest, seconds)
-            if seconds > self._limit and node not in self._told:
-                self._told.add(node)
-                yield Violation("over-full node", node, f"{_beyond(world, node)}, for {seconds:.0f} s")
+    def now(self, world: World) -> Mapping[str, str]:
+        found = {node: beyond for node in self._over if (beyond := _beyond(world, node))}
+        self._over = set(found)
+        return {node: f"{beyond}," for node, beyond in found.items()}
 
-    def interrupted(self, at: float, *, blind: bool) -> None:
-        self._lasts.restart(at)
-
-    @property
-    def longest(self) -> dict[str, float]:
-        return {"a node beyond what it has": self._longest}
+    def violation(self, key: str, what: str) -> Violation:
+        return Violation("over-full node", key, what)
 
 
 def _beyond(world: World, node: str) -> str:
@@ -158,30 +147,13 @@ def _beyond(world: World, node: str) -> str:
     return ", ".join(over)
 
 
-class TruePods(Rule):
-    """A pod that has a node is not said to have none.
+class TruePods(ForAMoment[str]):
+    """A pod that has a node is not said to have none, but for a moment."""
 
-    Args:
-        limit: seconds for which that may last.
-    """
+    what = "PodScheduled=False, though bound"
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._wrong: Lasting[str] = Lasting()
-        self._told: set[str] = set()
-        self._longest = 0.0
+    def now(self, world: World) -> Mapping[str, str]:
+        return dict.fromkeys((pod.uid for pod in world.pods.values() if pod.node and pod.unscheduled), f"{self.what},")
 
-    def tick(self, world: World, at: float) -> Iterable[Violation]:
-        wrong = [pod.uid for pod in world.pods.values() if pod.node and pod.unscheduled]
-        for uid, seconds in self._wrong.keep(wrong, at):
-            self._longest = max(self._longest, seconds)
-            if seconds > self._limit and uid not in self._told:
-                self._told.add(uid)
-                yield Violation("untrue condition", uid, f"PodScheduled=False, though bound, for {seconds:.0f} s")
-
-    def interrupted(self, at: float, *, blind: bool) -> None:
-        self._wrong.restart(at)
-
-    @property
-    def longest(self) -> dict[str, float]:
-        return {"PodScheduled=False, though bound": self._longest}
+    def violation(self, key: str, what: str) -> Violation:
+        return Violation("untrue condition", key, what)

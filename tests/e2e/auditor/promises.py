@@ -7,12 +7,12 @@ and who promises a quota twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from tests.e2e.auditor.constraints import selected
 from tests.e2e.auditor.quantities import Amounts, add
-from tests.e2e.auditor.rules import Eviction, Lasting, PodChange, Rule, Violation
+from tests.e2e.auditor.rules import Eviction, ForAMoment, PodChange, Rule, Violation
 from tests.e2e.auditor.world import OVER, GroupFact, PodFact, World
 
 
@@ -75,36 +75,21 @@ def _stands(pod: PodFact) -> bool:
     return pod.phase not in OVER and not pod.deleting
 
 
-class WithinQuotas(Rule):
-    """What groups in queue were promised, with what a namespace's pods use, is within its quotas, but for a moment.
+class WithinQuotas(ForAMoment[tuple[str, str]]):
+    """What groups in queue were promised, with what a namespace's pods use, is within its quotas, but for a moment, in
+    which others may have made pods.
 
     Judged are requests of CPU and memory, by quotas without scopes.
-
-    Args:
-        limit: seconds for which that may last: others may have made pods meanwhile.
     """
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._over: Lasting[tuple[str, str]] = Lasting()
-        self._told: set[tuple[str, str]] = set()
-        self._longest = 0.0
+    what = "promised beyond a quota"
+    again = True
 
-    def tick(self, world: World, at: float) -> Iterable[Violation]:
-        now = dict(_over(world))
-        for key, seconds in self._over.keep(now, at):
-            self._longest = max(self._longest, seconds)
-            if seconds > self._limit and key not in self._told:
-                self._told.add(key)
-                yield Violation("over quota", key[0], f"{now[key]}, for {seconds:.0f} s")
-        self._told &= now.keys()
+    def now(self, world: World) -> Mapping[tuple[str, str], str]:
+        return {key: f"{what}," for key, what in _over(world)}
 
-    def interrupted(self, at: float, *, blind: bool) -> None:
-        self._over.restart(at)
-
-    @property
-    def longest(self) -> dict[str, float]:
-        return {"promised beyond a quota": self._longest}
+    def violation(self, key: tuple[str, str], what: str) -> Violation:
+        return Violation("over quota", key[0], what)
 
 
 def _over(world: World) -> Iterator[tuple[tuple[str, str], str]]:

@@ -7,7 +7,7 @@ Times are seconds of one clock, whichever the caller uses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, TypeVar
@@ -99,6 +99,52 @@ class Lasting(Generic[K]):
         self._since = dict.fromkeys(self._since, at)
 
 
+class ForAMoment(Rule, Generic[K]):
+    """What may be for a moment, and not longer. What lasts is counted anew after an interruption.
+
+    Args:
+        limit: how long that moment may be, in seconds.
+
+    Attributes:
+        what: what lasts, in words.
+        again: whether what has ended is told of again when it comes back.
+    """
+
+    what: str
+    again = False
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._lasts: Lasting[K] = Lasting()
+        self._told: set[K] = set()
+        self._longest = 0.0
+
+    def now(self, world: World) -> Mapping[K, str]:
+        """The things that are so now, each with what is wrong with it."""
+        raise NotImplementedError
+
+    def violation(self, key: K, what: str) -> Violation:
+        """What is told of a thing that was so for too long."""
+        raise NotImplementedError
+
+    def tick(self, world: World, at: float) -> Iterable[Violation]:
+        now = self.now(world)
+        for key, seconds in self._lasts.keep(now, at):
+            self._longest = max(self._longest, seconds)
+            if seconds > self._limit and key not in self._told:
+                self._told.add(key)
+                yield self.violation(key, f"{now[key]} for {seconds:.0f} s")
+        if self.again:
+            self._told &= now.keys()
+
+    def interrupted(self, at: float, *, blind: bool) -> None:
+        self._lasts.restart(at)
+
+    @property
+    def longest(self) -> dict[str, float]:
+        return {self.what: self._longest}
+
+
 class BoundOnce(Rule):
     """A pod has one node in its life."""
 
@@ -148,35 +194,20 @@ class WithinAllocatable(Rule):
                 )
 
 
-class WholeGangs(Rule):
-    """A gang whose pods all exist is placed whole, or not at all, but for a moment.
+class WholeGangs(ForAMoment[str]):
+    """A gang whose pods all exist is placed whole, or not at all, but for a moment."""
 
-    Args:
-        limit: how long that moment may be, in seconds.
-    """
+    what = "placed in part"
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._partial: Lasting[str] = Lasting()
-        self._told: set[str] = set()
-        self._longest = 0.0
+    def now(self, world: World) -> Mapping[str, str]:
+        return {
+            group.key: f"{world.placed(group.key)} of {group.minimum} placed"
+            for group in world.groups.values()
+            if partial(world, group)
+        }
 
-    def tick(self, world: World, at: float) -> Iterable[Violation]:
-        for key, seconds in self._partial.keep([g.key for g in world.groups.values() if partial(world, g)], at):
-            self._longest = max(self._longest, seconds)
-            if seconds > self._limit and key not in self._told:
-                self._told.add(key)
-                group = world.groups[key]
-                yield Violation(
-                    "partial gang", key, f"{world.placed(key)} of {group.minimum} placed for {seconds:.0f} s"
-                )
-
-    def interrupted(self, at: float, *, blind: bool) -> None:
-        self._partial.restart(at)
-
-    @property
-    def longest(self) -> dict[str, float]:
-        return {"placed in part": self._longest}
+    def violation(self, key: str, what: str) -> Violation:
+        return Violation("partial gang", key, what)
 
 
 def partial(world: World, group: GroupFact) -> bool:
