@@ -507,13 +507,13 @@ class _Admission:
         session = self.session
         return not (
             job.backing_off
-            or job.strict
             or session.queue(job.queue).record.capability
             or self.sums.quotas.of(job.job.namespace)
             or self.sums.short(wanted.least, {}) is not None
             or session.enqueueable(job) is not None
             or session.admission(job, wanted.kept) is not None
             or self.context.feasibility.hopeless(job)
+            or (job.strict and not self.context.feasibility.known_to_fit(job))
         )  # fmt: skip
 
     def _come_in(self, job: JobState, kept: Resources) -> None:

@@ -202,7 +202,7 @@ class Feasibility:
         and the pods that exist fill the nodes one class after the other, and none of them looks at others.
         """
         counts, mark = self._needs(job)
-        found = self._trials.get(mark) or self._before.get(mark)
+        found = self._known(mark)
         if found is None:
             coming = self._coming(job)
             if job.together is None and sum(pods.count for pods in coming) > _MOST_TO_COME:
@@ -211,6 +211,18 @@ class Feasibility:
                 found = yield from self._attempt(job, self._awaited(job, coming))
         self._trials[mark] = found
         return found
+
+    def known_to_fit(self, job: JobState) -> bool:
+        """Whether a trial was made already for the group, or one that is alike, and all fitted."""
+        mark = self._needs(job)[1]
+        found = self._known(mark)
+        if found is None:
+            return False
+        self._trials[mark] = found
+        return found.fits
+
+    def _known(self, mark: object) -> Trial | None:
+        return self._trials.get(mark) or self._before.get(mark)
 
     def standing(self, job: JobState) -> Generator[Turn, None, Mapping[str, Sequence[int]]]:
         """By role the rows on which the group's minimum would stand on the emptied nodes; empty where it would not."""
