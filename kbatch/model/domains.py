@@ -10,7 +10,7 @@ the cluster. Between two pods lie twice as many *hops* as the height of the lowe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -58,9 +58,11 @@ class DomainTree:
         found: Mask = self.of[height] == number
         return found
 
-    def height(self, rows: Iterable[int]) -> int:
+    def height(self, rows: Sequence[int]) -> int:
         """That of the lowest domain that holds all of these rows; 0 for none."""
-        some = np.fromiter(rows, np.int64)
+        if len(rows) < 2:
+            return 0
+        some = np.array(rows, np.int64)
         for height, of in enumerate(self.of):
             numbers = of[some]
             if (numbers == numbers[:1]).all():

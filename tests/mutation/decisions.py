@@ -253,7 +253,7 @@ MUTANTS: Final = (
         "a pod is bound where others are nominated",
     ),
     Mutant(
-        "ladder-into-promised-room", f"{_PLACEMENT}/ranking.py",
+        "ladder-into-promised-room", f"{_PLACEMENT}/capacity.py",
         "free = np.minimum(free, room.idle[name][index])", "free = room.idle[name][index]",
         "of many like pods the later ones are bound where others are nominated",
     ),

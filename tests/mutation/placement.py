@@ -50,8 +50,7 @@ MUTANTS: Final = (
     # --- which domain -------------------------------------------------------------------------------------------------
     Mutant(
         "as-far-as-allowed", _PLUGIN,
-        "for height in range(tree.height(placed), self._bound(job, role, wish) + 1):",
-        "for height in (self._bound(job, role, wish),):",
+        "for height in range(lowest, bound + 1):", "for height in (bound,):",
         "pods stand as far apart as they may, although there is room close together",
     ),
     Mutant(

@@ -86,7 +86,7 @@ def _check_hops(model: ClusterModel) -> None:
         wishes += [(role.topology, [task for task in holding if task.role == role.name]) for role in roles]
         for wish, tasks in wishes:
             if wish is not None and wish.max_hops is not None:
-                assert 2 * tree.height(model.table.row[task.node] for task in tasks) <= wish.max_hops
+                assert 2 * tree.height([model.table.row[task.node] for task in tasks]) <= wish.max_hops
 
 
 def _check_alone(model: ClusterModel) -> None:

@@ -18,6 +18,7 @@ from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.filling import fill_unit, filling
 from kbatch.engine.placement.node_sets import Unit, count, units_of, units_of_one
+from kbatch.engine.placement.one_pod import place_one
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.placement.together import Choice, Together, fullest, keeping_to
 from kbatch.engine.session.session import Session
@@ -62,6 +63,8 @@ def _together(
 ) -> Generator[Turn, None, None]:
     """Keep to sets of nodes: with the room that is there now, else with what comes free."""
     yield from comparing(statement.session, statement.job)
+    if place_one(rankings, statement, when[0]):
+        return
     units: list[Unit] = []
 
     def attempt(_: Choice) -> Generator[Turn, None, bool]:

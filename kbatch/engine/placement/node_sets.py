@@ -190,13 +190,10 @@ def _count(
     room = np.zeros(len(rankings.every), np.int64)
     parts: list[Part] = []
     for kind in kinds:
-        there = capacity(kind) if capacity is not None else rankings.of(kind.cls, when).capacity()
+        there = capacity(kind) if capacity is not None else rankings.of(kind.cls, when).capacity().copy()
         if kind is largest:
             room = there
-        some = np.minimum(there, len(kind.tasks))
-        alone = rankings.takes_one(kind.cls)
-        if alone is not None:
-            some[alone] = np.minimum(some[alone], 1)
+        some = fitting_of(rankings, kind, there)
         # Where there is to be room that is not there yet, some of those that limits count go.
         others = [*(other.cls for other in kinds if other.cls.id != kind.cls.id), *beside]
         limits = rankings.domain_limits(kind.cls, others) if capacity is None else []
@@ -208,6 +205,17 @@ def _count(
         names = sorted({name for kind in kinds for name, _ in kind.cls.needs})
         free = {name: rankings.free(name, when) for name in names}
     return Counted(fitting if fitting is not None else room, room, parts, free)
+
+
+def fitting_of(rankings: NodeRankings, kind: Kind, room: Column) -> Column:
+    """How many of a kind's pods fit each row that has room for so many: no more than there are, and one where they keep
+    apart.
+    """
+    some: Column = np.minimum(room, len(kind.tasks))
+    alone = rankings.takes_one(kind.cls)
+    if alone is not None:
+        some[alone] = np.minimum(some[alone], 1)
+    return some
 
 
 def _by_parts(sets: NodeSets, unit: Unit, parts: Sequence[Part]) -> Mask:

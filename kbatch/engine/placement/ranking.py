@@ -27,6 +27,7 @@ from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.capacity import Capacity
 from kbatch.engine.placement.own_nodes import JobRanking
 from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.plugin import DomainLimit, Plugin, Scope
@@ -81,9 +82,8 @@ class NodeRanking:
         self._taken = 0
         self._seen = 0
         self._base = 0
-        self._depth = 1
-        self._counted = -1
-        self._takes = np.zeros(0, np.int64)
+        self._depth = 0
+        self._capacity = Capacity(self._room, cls, self._allowed, now=when is When.NOW)
         self._near = self._evaluate(self._every, whole=True)
         self.key: Column = self._near
 
@@ -212,9 +212,9 @@ class NodeRanking:
             return self._choose(1 if self.stepwise else count)
         if not self._on_course():
             self._ahead, self._taken, self._seen, self._base = [], 0, 0, len(self._room.log)
-            self._depth = 1
+            self._depth = 0
         if self._taken == len(self._ahead):
-            self._depth = min(256, self._depth * 2)
+            self._depth = min(256, self._depth * 2) or 1
             self._base = len(self._room.log)
             self._ahead, self._taken, self._seen = self._choose(max(count, self._depth)), 0, 0
         found = self._ahead[self._taken : self._taken + count]
@@ -256,7 +256,7 @@ class NodeRanking:
         return self._ladders(top if some is None else some[top], key[top].tolist(), count)
 
     def _ladders(self, top: Index, first: list[int], count: int) -> list[int]:
-        most = self._capacity(top).tolist()
+        most = self._capacity.at(top).tolist()
         rows: list[int] = top.tolist()
         heap = [(-key, position, 0) for position, key in enumerate(first)]  # sorted, hence a heap
         rungs: list[list[int]] = []
@@ -284,37 +284,25 @@ class NodeRanking:
         found: list[list[int]] = self._evaluate(index, extra=extra).reshape(len(top), depth).tolist()
         return found
 
+    @property
+    def coupled(self) -> bool:
+        """Whether pods on other nodes, or of others on the node, may keep the class out."""
+        return bool(self._far_predicates)
+
     def capacity(self) -> Column:
-        """How many pods of the class each row has room for, were no other in the way; 0 where it never may stand."""
-        log = self._room.log
-        if self._counted < len(log):
-            changed = sorted(set(log[self._counted :])) if self._counted >= 0 else []
-            at: Index | slice = slice(None)
-            if self._counted >= 0 and len(changed) * 4 <= len(self._every):
-                at = np.array(changed, np.intp)
-            some = np.where(self._allowed[at], np.maximum(self._capacity(at), 0), np.int64(0))
-            if isinstance(at, slice):
-                self._takes = some
-            else:
-                self._takes[at] = some
-            self._counted = len(log)
-        return self._takes.copy()
+        """How many pods of the class each row has room for, were no other in the way; 0 where it never may stand.
+
+        Not to be changed, nor to be kept: it follows the rows.
+        """
+        return self._capacity.each()
+
+    def least_room(self) -> Index:
+        """Of the rows for which that is not 0 those that have the least room."""
+        return self._capacity.least()
 
     def capacity_now(self) -> Column:
         """How many pods of the class each row has room for as things are."""
-        return self._capacity(slice(None))
-
-    def _capacity(self, index: Index | slice) -> Column:
-        """How many pods of the class each of these rows can take."""
-        room = self._room
-        least: Column | None = None
-        for name, amount in self.cls.needs:
-            free: Column = room.future[name][index]
-            if self.when is When.NOW:
-                free = np.minimum(free, room.idle[name][index])
-            fitting = free // amount
-            least = fitting if least is None else np.minimum(least, fitting)
-        return least if least is not None else np.zeros(len(self._every[index]), np.int64)
+        return self._capacity.at(slice(None))
 
 
 class NodeRankings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import msgspec
 
@@ -17,6 +18,7 @@ from kbatch.api.objects import (
 )
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources, Reason, TopologyUnsatisfied
 from kbatch.engine import CycleState
+from kbatch.engine.placement import gang
 from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.model.events import Upsert
 from tests.unit.engine.closeness import TREE, close, nodes_at, racks, wired
@@ -104,6 +106,13 @@ def test_of_equal_racks_that_in_the_fuller_block_is_taken() -> None:
     nodes = nodes_at("z1/b1/r1/a1", "z1/b1/r2/b1", "z1/b2/r3/c1", cpu="2")
     found = run(world(queue(), nodes, close(group("g", 2), 2), members("g", 2)), wired())
     assert set(found.binds.values()) == {"c1"}
+
+
+def test_a_single_pod_takes_the_node_with_the_least_room_without_a_look_at_other_sets() -> None:
+    nodes = nodes_at("z1/b1/r1/a1", "z1/b1/r1/a2", "z1/b2/r3/c1", "z1/b2/r4/d1", a1="3", a2="2", c1="2", d1="4")
+    with mock.patch.object(gang, "Together", side_effect=AssertionError):
+        found = run(world(queue(), nodes, close(group("g", 1)), members("g", 1)), wired())
+    assert found.binds == {"g-0": "c1"}  # as much room is on a2, but more in its rack
 
 
 def test_domains_of_one_name_in_different_parents_are_different() -> None:

@@ -36,6 +36,7 @@ class Topology(Plugin):
         self._bounds: dict[tuple[str, str | None], int] = {}
         self._heights: dict[tuple[str, str | None], int] = {}
         self._masks: dict[tuple[int, int, bool], Mask] = {}
+        self._sets: dict[int, Sequence[NodeSets]] = {}
 
     def prepare(self) -> Iterable[None]:
         """Make the tree, where nodes have changed in themselves."""
@@ -64,14 +65,24 @@ class Topology(Plugin):
         wish = self._wish(job, role)
         if wish is None:
             return None
+        bound = self._bound(job, role, wish)
+        if placed:
+            return self._domains(self._tree.height(placed), bound, placed[0])
+        found = self._sets.get(bound)
+        if found is None:
+            found = self._sets[bound] = self._domains(0, bound)
+        return found
+
+    def _domains(self, lowest: int, bound: int, row: int | None = None) -> Sequence[NodeSets]:
+        """Those of each height from the lowest to the bound: all, or only that which a row is in."""
         tree = self._tree
         found: list[NodeSets] = []
-        for height in range(tree.height(placed), self._bound(job, role, wish) + 1):
+        for height in range(lowest, bound + 1):
             of = tree.of[height]
-            if placed:
-                of = np.where(of == of[placed[0]], np.int64(0), np.int64(-1))
+            if row is not None:
+                of = np.where(of == of[row], np.int64(0), np.int64(-1))
             parents = tree.of[height + 1 : tree.top]
-            found.append(NodeSets(of, 2 * height, parents, by_row=not height and not placed))
+            found.append(NodeSets(of, 2 * height, parents, by_row=not height and row is None))
         return found
 
     def within(self, job: JobState, task: Task) -> Mask | None:
@@ -117,7 +128,10 @@ class Topology(Plugin):
         return found
 
     def _wish(self, job: JobState, role: str | None) -> Wish | None:
-        return next((wish for of, wish in self._of(job) if of == role), None)
+        for of, wish in self._of(job):
+            if of == role:
+                return wish
+        return None
 
     def _bound(self, job: JobState, role: str | None, wish: Wish) -> int:
         """The height of the domain in which all must stand."""
