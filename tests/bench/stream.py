@@ -1,17 +1,21 @@
 """Jobs of one pod in a stream: a million cores that are full, a hundred thousand jobs wait, flow and planned starts.
 
-    python -m tests.bench.stream [--seconds N] [--nodes N] [--depth N] [--json FILE]
+    python -m tests.bench.stream [--seconds N] [--nodes N] [--depth N] [--step SECONDS] [--json FILE]
 
 A clock of its own goes on by what the engine takes of the processor: while a cycle is decided, jobs end and others
 come, so a slower engine has more to decide at once. A job counts as considered when the first cycle that knew of it has
 ended. What the model takes to hear of it all is the watcher's work, and is shown beside it. Ends with status 1 where a
 limit is missed.
+
+With `--step` the clock goes on by so much from cycle to cycle instead, whatever they take: two versions of the engine
+have the same to decide, and the digest of what they decide is printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import heapq
 import random
 import resource
@@ -80,7 +84,8 @@ EXPECTED: Final = "kbatch.dev/expected-seconds"
 @dataclass(frozen=True, slots=True)
 class Figure:
     """What one run gave: decisions in a second of the engine's, and seconds until a job was considered; memory in MiB.
-    `model` are seconds that the model took for a thousand decisions.
+    `model` are seconds that the model took for a thousand decisions. `digest` is of all that was decided: of use where
+    the clock did not depend on the machine.
     """
 
     name: str
@@ -96,6 +101,7 @@ class Figure:
     longest_cycle: float
     model: float
     memory: float
+    digest: str
     met: bool
 
 
@@ -269,15 +275,16 @@ def _decide(
             verdicts.append(step)
 
 
-def run(nodes: int, depth: int, seconds: float) -> Figure:
-    """So many seconds of the clock."""
+def run(nodes: int, depth: int, seconds: float, step: float | None = None) -> Figure:
+    """So many seconds of the clock; with `step` each cycle takes so long by it."""
     stream, by = Stream(nodes, depth), policy()
     running = len(stream.ends)
     memo, state = Memo(), CycleState()
     gc.collect()
     gc.freeze()
     gc.disable()
-    clock = listening = longest = 0.0
+    clock = listening = longest = working = 0.0
+    said = hashlib.sha256()
     waits: list[float] = []
     binds = cycles = 0
     for _ in range(SETTLED):
@@ -288,7 +295,10 @@ def run(nodes: int, depth: int, seconds: float) -> Figure:
     stream.evictions = 0
     while clock < seconds:
         transactions, verdicts, memo, state, taken = _decide(stream, by, memo, state, clock)
-        cycles, longest = cycles + 1, max(longest, taken)
+        cycles, longest, working = cycles + 1, max(longest, taken), working + taken
+        for decided in (*transactions, *verdicts):
+            said.update(repr(decided).encode())
+        taken = taken if step is None else step
         waits += stream.considered(clock + taken)
         before, clock = clock, clock + max(GAP, taken)
         moment = time.process_time()
@@ -297,10 +307,10 @@ def run(nodes: int, depth: int, seconds: float) -> Figure:
         listening += time.process_time() - moment
         gc.collect(1)
     waits.sort()
-    rate, p99 = binds / clock, waits[int(len(waits) * 0.99)]
+    rate, p99 = binds / (clock if step is None else working), waits[int(len(waits) * 0.99)]
     return Figure(
         "stream", nodes, depth, running, binds, stream.evictions, cycles, rate, waits[len(waits) // 2], p99, longest,
-        listening / binds * 1000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        listening / binds * 1000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, said.hexdigest(),
         rate >= LEAST_RATE and p99 <= MOST_WAIT,
     )  # fmt: skip
 
@@ -311,16 +321,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of the clock; by default 20")
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--depth", type=int, default=100_000)
+    parser.add_argument("--step", type=float, help="seconds from cycle to cycle, in the place of what the engine takes")
     parser.add_argument("--json", type=Path, help="write one JSON line to this file")
     chosen = parser.parse_args()
-    found = run(chosen.nodes, chosen.depth, chosen.seconds)
+    found = run(chosen.nodes, chosen.depth, chosen.seconds, chosen.step)
     print(
         f"{'ok  ' if found.met else 'MISS'} {found.nodes} nodes, {found.running} jobs run, {found.depth} wait:"
         f" {found.decisions} decisions in {found.cycles} cycles ({found.evictions} evicted),"
         f" {found.rate:.0f} a second (>= {LEAST_RATE:.0f}),"
         f" considered after {found.p50:.2f} s, p99 {found.p99:.2f} s (<= {MOST_WAIT:g} s); longest cycle"
         f" {found.longest_cycle:.2f} s; the model {found.model:.3f} s for a"
-        f" thousand; {found.memory:.0f} MiB",
+        f" thousand; {found.memory:.0f} MiB" + (f"; digest {found.digest[:16]}" if chosen.step is not None else ""),
         flush=True,
     )
     return keep([found], chosen.json)
