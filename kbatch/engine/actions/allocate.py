@@ -156,6 +156,8 @@ class _Line:
         self._kept_out: dict[str, JobState] = {}
         self._preempts = context.session.policy.has("preempt")
         self._in_vain: list[JobState] = []
+        self._most_in_vain: int | None = None
+        """The highest priority of these."""
         self._searches: Searches | None = None
 
     def __bool__(self) -> bool:
@@ -243,6 +245,8 @@ class _Line:
             return True
         if not done and self._preempts and job.key not in self._kept_out:
             self._in_vain.append(job)
+            if self._most_in_vain is None or job.priority > self._most_in_vain:
+                self._most_in_vain = job.priority
         if not done and job.missing():
             ledger.tried(job)
         if not done:
@@ -269,6 +273,7 @@ class _Line:
         for other in in_reach(self.session, self.queue, before):
             first.stand(other)
         self._in_vain = [other for other in self._in_vain if other.priority <= job.priority]
+        self._most_in_vain = max((other.priority for other in self._in_vain), default=None)
         while first:
             other = first.next()
             if not other.possible:
@@ -289,7 +294,7 @@ class _Line:
         ends = group is not None and group.spec.lifetime_seconds == 0  # at once: then it may go as a whole
         if minimum and model.gang and model.disruption != "Whole" and not ends:
             return False
-        return any(other.priority > job.priority for other in self._in_vain)
+        return self._most_in_vain is not None and self._most_in_vain > job.priority
 
     def _minimum(self, job: JobState) -> Generator[Transaction | Turn, None, bool | None]:
         """Place the minimum; None: those that matter more come first."""

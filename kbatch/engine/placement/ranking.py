@@ -214,7 +214,7 @@ class NodeRanking:
             self._ahead, self._taken, self._seen, self._base = [], 0, 0, len(self._room.log)
             self._depth = 0
         if self._taken == len(self._ahead):
-            self._depth = min(256, self._depth * 2) or 1
+            self._depth = min(256, self._depth * 2) or 1  # where pods of other classes come between, it looks for one
             self._base = len(self._room.log)
             self._ahead, self._taken, self._seen = self._choose(max(count, self._depth)), 0, 0
         found = self._ahead[self._taken : self._taken + count]
