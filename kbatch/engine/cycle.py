@@ -132,7 +132,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         snapshot.state,
         hourly,
         Foreknown(session),
-        PlannedStarts(session, plans) if plans is not None else None,
+        PlannedStarts(session, plans, memo.ends) if plans is not None else None,
         memo.holdings if memo.holdings is not None else Holdings(),
     )
 
@@ -198,6 +198,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)
+    after.ends = context.planned.ends.left() if context.planned is not None else None
     awake.leave(after, session)
     queues = session.standings()
     planned = context.planned

@@ -66,6 +66,17 @@ class Expected:
             return _end(start, length, now) if length is not None else None
         return min(found, default=None)
 
+    def lasting(self, task: Task) -> bool:
+        """Whether `end`, or that nobody knows it, stays so until that instant if neither the pod nor its group changes:
+        nothing else, and not the present instant, has a say in it.
+        """
+        references = task.pod.metadata.owner_references
+        if task.assumed or task.started > self._now or any(each.kind == "Job" for each in references):
+            return False
+        if self._learned is None:
+            return True
+        return self._estimate(task, None) is not None or _deadline(task.pod) is not None
+
     def sure(self, task: Task) -> bool:
         """Whether somebody sees to it that the pod has ended when it is expected to: nobody expects it sooner than its
         deadline.

@@ -85,6 +85,8 @@ class NodeIndex:
             record = self.records[now.node]
             if was.terminating is now.terminating and bool(was.job) is bool(now.job):
                 record.put(now)
+                if not now.job:
+                    self.changes.note(record.name)  # no group says that it is another one
                 return False
             before = record.overfull
             record.count(was, -1)

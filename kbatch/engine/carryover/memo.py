@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.carryover.holdings import Holdings
+from kbatch.engine.carryover.known_ends import KnownEnds
 from kbatch.engine.placement.feasibility import Trial
 
 
@@ -39,6 +40,7 @@ class Memo:
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
         holdings: what the groups of queues hold; it says itself what of that is still so.
+        ends: when pods are expected to end, which says itself what of that is still so; None: nobody has asked.
         opinion: `Outcome.opinion` of that cycle.
     """
 
@@ -54,4 +56,5 @@ class Memo:
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
     holdings: Holdings | None = None
+    ends: KnownEnds | None = None
     opinion: int | None = None

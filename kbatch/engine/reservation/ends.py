@@ -7,34 +7,39 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.carryover.known_ends import KnownEnds
+from kbatch.engine.decisions import Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.timeline import Release, releases, releases_by_lifetime
+from kbatch.engine.state.timeline import Release, releases_by_lifetime
 from kbatch.model.expected import Expected
 
-_AT_ONCE: Final = 500
-"""Of so many pods it is found out in some milliseconds."""
 _NONE: Final[Sequence[Release]] = ()
 
 
 class Ends:
-    """Worked out when it is first asked for, and brought up to date with what the session commits."""
+    """Worked out when it is first asked for, and brought up to date with what the session commits. `known`: what
+    earlier cycles have found out.
+    """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
         self._session = session
         self._expected = Expected(session.model, session.now, session.run_time if session.learns else None)
         self._lengths: dict[str, int | None] = {}
-        self._ends: list[Release] | None = None
-        self._by_row: dict[int, list[Release]] = {}
+        self._known = known if known is not None else KnownEnds()
+        self._positions = session.model.changes.position, session.model.node_changes.position
+        self._prepared = False
+        self._come: list[Release] = []
+        self._come_on: dict[int, list[Release]] = {}
+        self._by_row: dict[int, Sequence[Release]] = {}
+        self._all: Sequence[Release] = ()
         self._counted: set[str] = set()
         self._cursor = 0
-        self._sorted = False
 
     @property
     def known(self) -> int:
         """How many ends are known; as long as that is so, they are the same."""
-        return len(self._ends) if self._ends is not None else -1
+        return len(self._known.ordered) + len(self._come) if self._prepared else -1
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
@@ -55,42 +60,58 @@ class Ends:
 
     def preparing(self) -> Iterator[Turn]:
         """Find out what `all` tells, in pieces."""
-        if self._ends is not None:
-            return
-        found: list[Release] = []
-        for release in releases(self._session.nodes, self._expected):
-            found.append(release)
-            if not len(found) % _AT_ONCE:
-                yield TURN
-        self._ends, self._sorted = found, False
+        if not self._prepared:
+            session = self._session
+            model, table = session.model, session.nodes
+            yield from self._known.catching_up(model, table, session.now, self._expected, self._positions)
+            self._prepared = True
 
-    def all(self) -> Sequence[Release]:
-        """What is known to end, in order; pods that this cycle evicts, too, if it is known when they would have."""
+    def follow(self) -> None:
+        """Take over what the session has committed."""
         session = self._session
         for _ in self.preparing():
             pass
-        found, changed = self._ends or [], not self._sorted
-        for key in dict.fromkeys(session.committed[self._cursor :]):
+        committed = session.committed
+        if self._cursor == len(committed):
+            return
+        for key in dict.fromkeys(committed[self._cursor :]):
             for task, row in session.job(key).placed.values():
                 length = self._expected.length(task) if task.key not in self._counted else None
                 self._counted.add(task.key)
                 if length is not None:
-                    found.append(Release(session.now + length, row, task))
-                    changed = True
-        self._cursor = len(session.committed)
-        if changed:
-            self._ends, self._sorted = found, True
-            found.sort(key=_in_order)
-            self._by_row = {}
-            for release in found:
-                self._by_row.setdefault(release.row, []).append(release)
-        return found
+                    release = Release(session.now + length, row, task.key, task)
+                    self._come.append(release)
+                    self._come_on.setdefault(row, []).append(release)
+                    self._by_row.pop(row, None)
+        self._cursor = len(committed)
+
+    def all(self) -> Sequence[Release]:
+        """What is known to end, in order; pods that this cycle evicts, too, if it is known when they would have."""
+        self.follow()
+        if len(self._all) != self.known:
+            self._all = sorted((*self._known.ordered, *self._come)) if self._come else self._known.ordered
+        return self._all
 
     def on(self, row: int) -> Sequence[Release]:
-        """What of `all`, as it was last asked for, stands on a row and is not evicted."""
+        """What is known to end on a row, in order, as of the last `follow`, and is not evicted."""
         leaving = self._session.leaving
-        ends = self._by_row.get(row, _NONE)
+        ends = self._by_row.get(row)
+        if ends is None:
+            tasks = self._session.nodes.records[row].tasks.values() if self._prepared else ()
+            ends = self._by_row[row] = sorted((*self._known.of(tasks), *self._come_on.get(row, ())))
         return [end for end in ends if end.task.key not in leaving] if leaving else ends
+
+    def first(self) -> int | None:
+        """The first instant after now at which anything is known to end; None: nothing is."""
+        self.follow()
+        now = self._session.now
+        found = [end.at for end in self._come if end.at > now]
+        following = next((end.at for end in self._known.ordered if end.at > now), None)
+        return min(found if following is None else [*found, following], default=None)
+
+    def left(self) -> KnownEnds:
+        """What the next cycle may go on from."""
+        return self._known
 
     def for_job(self, job: JobState, *, heeds: bool) -> tuple[list[Release], dict[int, list[Release]]]:
         """What comes free for a job, in order, each pod once; and of that, by row, what does for those alone that may
@@ -111,7 +132,7 @@ class Ends:
             if other is None or end.at < other.at:
                 known[end.task.key] = end
                 by_row.setdefault(end.row, []).append(end)
-        return sorted(known.values(), key=_in_order), by_row
+        return sorted(known.values()), by_row
 
     def _by_lifetime(self, job: JobState) -> list[Release]:
         session = self._session
@@ -133,7 +154,3 @@ def count_until(ends: Sequence[Release], at: int) -> int:
 
 
 _at = attrgetter("at")
-
-
-def _in_order(release: Release) -> tuple[int, int, str]:
-    return release.at, release.row, release.task.key

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from kbatch.api.reasons import Reason, Reserved
+from kbatch.engine.carryover.known_ends import KnownEnds
 from kbatch.engine.decisions import UNKNOWN, StartEstimate
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
@@ -54,7 +55,7 @@ class PlannedStarts:
         ahead: the session is at a later instant.
     """
 
-    def __init__(self, session: Session, arguments: BackfillArguments) -> None:
+    def __init__(self, session: Session, arguments: BackfillArguments, known: KnownEnds | None = None) -> None:
         self.session = session
         self.depth = arguments.starts
         self.keeps = arguments.mode == "conservative"
@@ -62,7 +63,7 @@ class PlannedStarts:
         self.mark: tuple[object, ...] = ()
         self.backfilled: set[str] = set()
         self.hurried = self.behind = False
-        self.ends = Ends(session)
+        self.ends = Ends(session, known)
         self.rankings = NodeRankings(session.room, session.predicates, (), session.policy.fingerprint)
         self._laid: tuple[PlannedStart, ...] = ()
         self._kept = NOTHING
@@ -101,7 +102,7 @@ class PlannedStarts:
         self.hurried, self.behind = len(those) < len(minded), bool(minded)
         mark = (waits, len(self.session.leaving), tuple([start.mark for start in those])) if those else ()
         if mark != self.mark:
-            self.ends.all()
+            self.ends.follow()
             self.keep(those, self.session.now, counting=not waits)
             self.mark = mark
         self.turn_to(job)
@@ -371,8 +372,8 @@ class PlannedStarts:
         waiting = [start.at for start in self.starts.values() if self.stands(start)]
         if not waiting:
             return None
-        instants = [*(end.at for end in self.ends.all()), *(at for at in waiting if at is not None)]
-        return min((at for at in instants if at > self.session.now), default=None)
+        instants = [self.ends.first(), *waiting]
+        return min((at for at in instants if at is not None and at > self.session.now), default=None)
 
     def estimate(self, key: str) -> StartEstimate | None:
         """When a waiting job is to start, as planned; None: nothing is planned for it."""

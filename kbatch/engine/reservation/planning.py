@@ -6,7 +6,8 @@ the job's minimum in the room of that instant.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.enough import could_fit
@@ -22,6 +23,7 @@ from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.timeline import Release
 from kbatch.model.tasks import Task
 
 
@@ -58,18 +60,17 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     yield from planned.ends.preparing()
     heeds = planned.heeds(job)
     ends, coming = planned.ends.for_job(job, heeds=heeds)
-    instants = {end.at for end in ends}
-    instants |= {start.until for start in planned.starts.values() if start.until is not None}
-    moments = [(at, count_until(ends, at)) for at in sorted(instants) if at > session.now]
+    untils = sorted({start.until for start in planned.starts.values() if start.until is not None})
     ahead = Ahead(session, job, ends, heeded=heeds)
     planned.ahead = True
     try:
-        first = yield from _first(planned, job, ahead, [count for _, count in moments])
-        ahead.to(moments[first][1] if first < len(moments) else 0)
+        since = yield from _first(planned, job, ahead, ends)
+        if since is None:
+            return None
         met = [start for start in planned.starts.values() if planned.minds(start, job, None)]
         bounds = Bounds(planned.rankings, planned.ends, job, met)
         freed_at = _rows_by_until(planned.starts.values())
-        for at, count in moments[first:]:
+        for at, count in _moments(ends, untils, since):
             changed = [end.row for end in ends[ahead.gone : count]]
             ahead.to(count)
             if session.due():
@@ -90,20 +91,53 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     return None
 
 
-def _first(planned: PlannedStarts, job: JobState, ahead: Ahead, counts: Sequence[int]) -> Generator[Turn, None, int]:
-    """From which of the moments on there might be room, were nothing planned: with more that has ended there is
-    more room, so it is found by halving.
+def _first(
+    planned: PlannedStarts, job: JobState, ahead: Ahead, ends: Sequence[Release]
+) -> Generator[Turn, None, int | None]:
+    """From which instant on there might be room, were nothing planned; None: never, as far as is known.
+
+    With more that has ended there is more room: so it is found in steps that double, and then by halving.
     """
-    low, high = 0, len(counts)
-    while low < high:
+    now = planned.session.now
+
+    def enough(count: int) -> bool:
+        """Whether so many of the ends are, with all others of the last one's instant."""
+        ahead.to(count_until(ends, ends[count - 1].at) if count else 0)
+        return could_fit(planned.rankings, job)
+
+    low, step = count_until(ends, now), 1
+    if enough(low):
+        return now + 1
+    while True:
+        if low == len(ends):
+            return None
+        high, step = min(low + step, len(ends)), step * 2
+        yield TURN
+        if enough(high):
+            break
+        low = high
+    while high - low > 1:
         middle = (low + high) // 2
-        ahead.to(counts[middle])
-        if could_fit(planned.rankings, job):
+        yield TURN
+        if enough(middle):
             high = middle
         else:
-            low = middle + 1
-        yield TURN
-    return low
+            low = middle
+    return ends[high - 1].at
+
+
+def _moments(ends: Sequence[Release], untils: Sequence[int], since: int) -> Iterator[tuple[int, int]]:
+    """The instants from one on at which anything ends, or a planned job will have ended (`untils`), in order, each with
+    how many of the ends are due then.
+    """
+    count, at = count_until(ends, since - 1), bisect_left(untils, since)
+    while count < len(ends) or at < len(untils):
+        instant = min([*untils[at : at + 1], *[end.at for end in ends[count : count + 1]]])
+        while count < len(ends) and ends[count].at == instant:
+            count += 1
+        while at < len(untils) and untils[at] == instant:
+            at += 1
+        yield instant, count
 
 
 def _places(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, list[tuple[Task, int]]]:

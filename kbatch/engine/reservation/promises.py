@@ -147,7 +147,7 @@ def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedSta
             return False
     if start.at is None:
         return True
-    planned.ends.all()
+    planned.ends.follow()
     others = dict(kept_on(planned.beside(start.job, start.at), start.at, planned.ends.on))
     for row, needs in start.needs.items():
         more = {name: -amount for name, amount in others.get(row, {}).items()}

@@ -27,21 +27,25 @@ _GRACE = 30 * SECOND
 
 
 class Release(NamedTuple):
-    """A pod is expected to give back its room on a row at an instant, in microseconds since the epoch."""
+    """A pod is expected to give back its room on a row at an instant, in microseconds since the epoch.
+
+    Releases of different pods compare by instant, then row, then the pod's key.
+    """
 
     at: int
     row: int
+    key: str
     task: Task
 
 
-def releases(table: NodeTable, expected: Expected) -> Iterator[Release]:
-    """Of each pod that stands on a node, and of which it is known, when it ends; those of other schedulers, too."""
-    for row in np.flatnonzero(table.open).tolist():
-        for task in table.records[row].tasks.values():
-            if task.holds:
-                end = expected.end(task)
-                if end is not None:
-                    yield Release(end, row, task)
+def releases(table: NodeTable, tasks: Iterable[Task], expected: Expected) -> Iterator[Release]:
+    """Of each of the pods that stands on a node, and of which it is known, when it ends."""
+    for task in tasks:
+        row = table.row.get(task.node, -1) if task.holds else -1
+        if row >= 0 and table.open[row]:
+            end = expected.end(task)
+            if end is not None:
+                yield Release(end, row, task.key, task)
 
 
 def lifetime_end(job: Job) -> int | None:
@@ -60,7 +64,7 @@ def releases_by_lifetime(table: NodeTable, job: Job, now: int) -> Iterator[Relea
         row = table.row.get(task.node, -1) if task.holds else -1
         if row >= 0 and table.open[row]:
             grace = task.pod.spec.termination_grace_period_seconds
-            yield Release(max(until, now) + (_GRACE if grace is None else grace * SECOND), row, task)
+            yield Release(max(until, now) + (_GRACE if grace is None else grace * SECOND), row, task.key, task)
 
 
 class Timeline:

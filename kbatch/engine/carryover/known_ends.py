@@ -1,0 +1,123 @@
+"""When the pods on nodes are expected to end, kept from cycle to cycle: a cycle looks at those alone that changed.
+
+What the objects of a cluster say of a pod's end changes only with the pod and its group, and when the pod outlives it.
+Ends that depend on more (binds under way, Jobs, what was learned) are worked out in each cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.state.timeline import Release, releases
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.expected import Expected
+from kbatch.model.journal import Journal
+from kbatch.model.nodes import NodeTable
+from kbatch.model.tasks import Task
+
+_AT_ONCE: Final = 500
+"""Of so many pods it is found out in some milliseconds."""
+
+
+class KnownEnds:
+    """The releases of one model's pods.
+
+    Attributes:
+        ordered: all of them, in order. Nobody changes the list: it is another one when anything has changed.
+    """
+
+    def __init__(self) -> None:
+        self.ordered: Sequence[Release] = ()
+        self._of_pod: dict[str, Release] = {}
+        self._of: dict[str, tuple[Release, ...]] = {}
+        """By key of the group; those of other schedulers' pods by the node's name, behind an @."""
+        self._fleeting: set[str] = set()
+        """Those of these that are worked out in each cycle."""
+        self._groups: tuple[Journal, int] | None = None
+        self._nodes: tuple[Journal, int] | None = None
+        self._static = -1
+        self._now = 0
+
+    def catching_up(
+        self, model: ClusterModel, table: NodeTable, now: int, expected: Expected, positions: tuple[int, int]
+    ) -> Iterator[Turn]:
+        """Take over what has changed since the last time, in pieces; what is left off half-way is done next time.
+
+        `positions`: of the model's `changes` and `node_changes` when the cycle began.
+        """
+        groups, nodes = (model.changes, positions[0]), (model.node_changes, positions[1])
+        names = self._changed(model, table, now)
+        if names is None:
+            self._of, self._of_pod, self.ordered, self._fleeting, self._groups = {}, {}, (), set(), None
+            foreign = (f"@{name}" for name, record in model.nodes.items() if record.foreign)
+            names = chain(model.members, foreign)
+        found: dict[str, tuple[Release, ...]] = {}
+        fleeting: set[str] = set()
+        work = 0
+        for name in names:
+            tasks = _tasks(model, name)
+            found[name] = tuple(releases(table, tasks, expected))
+            if not all(expected.lasting(task) for task in tasks):
+                fleeting.add(name)
+            work += len(tasks)
+            if work > _AT_ONCE:
+                work = 0
+                yield TURN
+        self._take_over(found, fleeting)
+        self._groups, self._nodes, self._static, self._now = groups, nodes, table.static_generation, now
+
+    def of(self, tasks: Iterable[Task]) -> Iterator[Release]:
+        """What is known of these pods."""
+        for task in tasks:
+            release = self._of_pod.get(task.key)
+            if release is not None:
+                yield release
+
+    def _changed(self, model: ClusterModel, table: NodeTable, now: int) -> Iterable[str] | None:
+        """Whose releases are to be worked out again; None: all."""
+        if self._groups is None or self._nodes is None or now < self._now or table.static_generation != self._static:
+            return None
+        if self._groups[0] is not model.changes or self._nodes[0] is not model.node_changes:
+            return None
+        groups, nodes = model.changes.since(self._groups[1]), model.node_changes.since(self._nodes[1])
+        if groups is None or nodes is None:
+            return None
+        foreign = (
+            f"@{name}" for name in nodes
+            if f"@{name}" in self._of or ((record := model.nodes.get(name)) is not None and record.foreign)
+        )  # fmt: skip
+        over = []
+        for release in self.ordered:
+            if release.at > now:
+                break
+            over.append(release.task.job or f"@{release.task.node}")
+        return dict.fromkeys(chain(groups, foreign, self._fleeting, over))
+
+    def _take_over(self, found: dict[str, tuple[Release, ...]], fleeting: set[str]) -> None:
+        of_pod = self._of_pod
+        for name, some in found.items():
+            for release in self._of.pop(name, ()):
+                if of_pod.get(release.key) is release:
+                    del of_pod[release.key]
+            if some:
+                self._of[name] = some
+        come = [release for some in found.values() for release in some]
+        of_pod.update((release.key, release) for release in come)
+        if found:
+            ordered = [release for release in self.ordered if of_pod.get(release.key) is release]
+            ordered += come
+            ordered.sort()
+            self.ordered = ordered
+        self._fleeting = self._fleeting - found.keys() | fleeting
+
+
+def _tasks(model: ClusterModel, name: str) -> Sequence[Task]:
+    """The pods of a group that hold a node; behind an @ those of other schedulers on a node."""
+    if name.startswith("@"):
+        record = model.nodes.get(name[1:])
+        return [task for task in record.tasks.values() if not task.job] if record is not None else ()
+    job = model.members.get(name)
+    return [task for task in job.tasks.values() if task.holds] if job is not None else ()
