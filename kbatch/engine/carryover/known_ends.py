@@ -59,6 +59,8 @@ class KnownEnds:
         work = 0
         for name in names:
             tasks = _tasks(model, name)
+            if not tasks and name not in self._of and name not in self._fleeting:
+                continue
             found[name] = tuple(releases(table, tasks, expected))
             if not all(expected.lasting(task) for task in tasks):
                 fleeting.add(name)
@@ -120,4 +122,6 @@ def _tasks(model: ClusterModel, name: str) -> Sequence[Task]:
         record = model.nodes.get(name[1:])
         return [task for task in record.tasks.values() if not task.job] if record is not None else ()
     job = model.members.get(name)
-    return [task for task in job.tasks.values() if task.holds] if job is not None else ()
+    if job is None or not job.holding:
+        return ()
+    return [task for task in job.tasks.values() if task.holds]
