@@ -26,7 +26,6 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -112,15 +111,15 @@ class _Line:
 
     Attributes:
         fresh: those that have no row, the next one last.
-        rows: of the others, by rank and age. There may be very many, of whom only a few ever get their turn.
-        first: of those the ones of equal rank and age that come before `rows`, the next one last.
+        rows: of the others, in order. There may be very many, of whom only a few ever get their turn.
+        taken: so many of these have had it.
         ahead: so many were refused of those that had no row.
         peeked: the next one of all, if it was looked at already.
     """
 
     fresh: list[_Comer] = field(default_factory=list)
     rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    first: list[_Comer] = field(default_factory=list)
+    taken: int = 0
     ahead: int = 0
     peeked: _Comer | None = None
 
@@ -356,11 +355,14 @@ class _Admission:
             lines[comer.job.queue].fresh.append(comer)
         if not len(rows):
             return lines
-        ranks = -backlog.priority[rows] if self._ranks else np.zeros(len(rows), np.int64)
-        rows = rows[np.lexsort((backlog.created[rows], ranks, backlog.queue[rows]))]
-        _, starts = np.unique(backlog.queue[rows], return_index=True)
-        for start, end in pairwise([*starts.tolist(), len(rows)]):
-            lines[backlog.entry(int(rows[start])).job.queue].rows = rows[start:end]
+        chosen = np.zeros(backlog.size, np.bool_)
+        chosen[rows] = True
+        for number in np.unique(backlog.queue[rows]).tolist():
+            line = backlog.by_age(number)
+            line = line[chosen[line]]
+            if self._ranks:
+                line = line[np.argsort(-backlog.priority[line], kind="stable")]
+            lines[backlog.entry(int(line[0])).job.queue].rows = line
         return lines
 
     def _next(self, line: _Line) -> _Comer | None:
@@ -368,26 +370,23 @@ class _Admission:
         if line.peeked is not None:
             comer, line.peeked = line.peeked, None
             return comer
-        while not line.first and len(line.rows):
-            self._bring_up(line)
-        if not line.first:
+        entry = self._first_row(line)
+        if entry is None:
             return line.fresh.pop() if line.fresh else None
-        known = [some for some in (line.fresh, line.first) if some]
-        return min(known, key=lambda some: self._order(some[-1])).pop()
+        comer = _Comer(entry.job, entry)
+        if line.fresh and self._order(line.fresh[-1]) < self._order(comer):
+            return line.fresh.pop()
+        line.taken += 1
+        return comer
 
-    def _bring_up(self, line: _Line) -> None:
-        """Put those of equal rank and age that come next in order: by their keys."""
-        backlog, rows = self.backlog, line.rows
-        created, priority = backlog.created, backlog.priority
-        first, same = rows[0], 1
-        while same < len(rows) and created[rows[same]] == created[first] and (
-            not self._ranks or priority[rows[same]] == priority[first]
-        ):  # fmt: skip
-            same += 1
-        entries = map(backlog.entry, backlog.living(rows[:same]).tolist())
-        line.first = [_Comer(entry.job, entry) for entry in entries]
-        line.first.sort(key=self._order, reverse=True)
-        line.rows = rows[same:]
+    def _first_row(self, line: _Line) -> Entry | None:
+        """What stands in the first row of the line that is still in use."""
+        while line.taken < len(line.rows):
+            row = int(line.rows[line.taken])
+            if self.backlog.lives(row):
+                return self.backlog.entry(row)
+            line.taken += 1
+        return None
 
     # --- who comes in -------------------------------------------------------------------------------------------------
 
@@ -425,17 +424,13 @@ class _Admission:
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
-        firsts = [comer.job.key for line in lines.values() for comer in line.first]
-        first = np.array([backlog.row[key] for key in firsts if key in backlog], np.intp)
-        rows = backlog.living(np.concatenate([first, *(line.rows for line in lines.values())]))
+        rows = backlog.living(np.concatenate([line.rows[line.taken :] for line in lines.values()]))
         rows, standings = yield from self._standings(rows)
         left = np.zeros(backlog.size, np.bool_)
         left[self._comers(rows, standings)] = True
         for line in lines.values():
+            line.rows, line.taken = line.rows[line.taken :], 0
             line.rows = line.rows[left[line.rows]]
-            line.first = [
-                comer for comer in line.first if comer.job.key in backlog and left[backlog.row[comer.job.key]]
-            ]  # fmt: skip
 
     def _again(self, heap: list[tuple[Any, str]], line: _Line) -> None:
         """The first of the line is another one now, which may matter to its place."""

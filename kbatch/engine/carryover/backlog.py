@@ -8,7 +8,7 @@ stood when that was last told, so that only what has changed is told again.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -218,6 +218,8 @@ class Backlog:
         self._free: list[int] = []
         self._rows: Index | None = None
         self._lines: dict[int, list[tuple[int, str]]] = {}
+        self._by_age: dict[int, list[int]] = {}
+        """By queue the ages of its groups, the oldest first, and their rows."""
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
             np.zeros(FIRST, np.intp) for _ in range(6)
@@ -251,6 +253,10 @@ class Backlog:
     def living(self, rows: Index) -> Index:
         """Those of the rows that are in use."""
         return rows[self._live[rows]]
+
+    def lives(self, row: int) -> bool:
+        """Whether the row is in use."""
+        return bool(self._live[row])
 
     def entry(self, row: int) -> Entry:
         """What stands in a row; raises KeyError where nothing does."""
@@ -286,7 +292,10 @@ class Backlog:
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
         self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         self.created[row], self.told[row] = entry.job.created, 0
-        insort(self._lines.setdefault(queue, []), self._age(row))
+        line, age = self._lines.setdefault(queue, []), self._age(row)
+        place = bisect_left(line, age)
+        line.insert(place, age)
+        self._by_age.setdefault(queue, []).insert(place, row)
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Standing.UNKNOWN
@@ -304,9 +313,10 @@ class Backlog:
             self.least[name][row] = 0
         queue = int(self.queue[row])
         line = self._lines[queue]
-        del line[bisect_left(line, self._age(row))]
+        place = bisect_left(line, self._age(row))
+        del line[place], self._by_age[queue][place]
         if self.queues.drop(queue):
-            del self._lines[queue]
+            del self._lines[queue], self._by_age[queue]
         self.givings.drop(int(self.giving[row]))
         self.asks.drop(int(self.ask[row]))
         self.namespaces.drop(int(self.namespace[row]))
@@ -386,6 +396,10 @@ class Backlog:
             return None
         parts = -(-len(old) // _at_once(len(told)))
         return max(int(old.min()) + OLDEST - (parts - 1) * _APART, now + _APART)
+
+    def by_age(self, queue: int) -> Index:
+        """The rows of the groups of a queue, by its number, the oldest first, and of equal age by their keys."""
+        return np.array(self._by_age[queue], np.intp)
 
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
