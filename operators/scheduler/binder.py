@@ -1,7 +1,7 @@
 """Binds pods in parallel, so many at a time, each exactly once, however its answer is lost.
 
 Where many wait, those of groups of higher priority go first, and each is looked at once more before it is sent: its
-pod may be gone by then, its node cordoned.
+pod may be gone by then, its node cordoned, or its room taken by others' pods.
 
 A pod counts on its node from the decision on, until the watch confirms it or the bind has failed for certain: then its
 room stays its own for a pause that grows, and the pod waits again. Where the server refused this very bind, the
@@ -36,6 +36,7 @@ from kbatch.metrics import SchedulerMetrics
 from kbatch.times import SECOND
 from operators.scheduler.bind_failures import BindFailures
 from operators.scheduler.cache import Cache
+from operators.scheduler.last_look import Waiting, overtaken
 from operators.scheduler.nominating import nominate
 from operators.scheduler.pauses import FIRST, Pauses
 from operators.scheduler.volumes import VolumeError, Volumes
@@ -52,17 +53,6 @@ REFUSED_LONGEST: Final = 60.0
 NOMINATIONS_AT_ONCE: Final = 8
 
 _MOST_FAILING: Final = 10_000
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A bind that waits to be sent: the smaller rank goes first; `node` is its node as it was decided upon."""
-
-    rank: int
-    one: Bind
-    node: Node | None
-    since: float = 0.0
-    """When it could have been sent, if there had been a place."""
 
 
 @dataclass(slots=True)
@@ -107,7 +97,7 @@ class Binder:
         self._volumes = volumes
         self._changed = changed
         self._clock = clock
-        self._queue: list[tuple[int, int, _Waiting]] = []
+        self._queue: list[tuple[int, int, Waiting]] = []
         """A heap by rank; equals go in the order in which they came."""
         self._numbers = itertools.count()
         self._resting: deque[asyncio.Future[None]] = deque()
@@ -176,7 +166,8 @@ class Binder:
         if not binds:
             return
         rank = -max(self._cache.priority_of(one.pod) for one in binds)
-        waiting = [_Waiting(rank, one, self._node(one.node)) for one in binds]
+        look = self._cache.ahead.looks
+        waiting = [Waiting(rank, one, self._node(one.node), look) for one in binds]
         if self._volumes.missing(binds):
             task = asyncio.create_task(self._provide(waiting), name=f"volumes {binds[0].pod}")
             self._providing.add(task)
@@ -189,7 +180,7 @@ class Binder:
         for task in self._providing:
             task.cancel()
 
-    async def _provide(self, waiting: Sequence[_Waiting]) -> None:
+    async def _provide(self, waiting: Sequence[Waiting]) -> None:
         binds = [each.one for each in waiting]
         try:
             await self._nominate(binds)
@@ -223,7 +214,7 @@ class Binder:
         self._providing.discard(task)
         self._changed()
 
-    def _enqueue(self, waiting: Sequence[_Waiting]) -> None:
+    def _enqueue(self, waiting: Sequence[Waiting]) -> None:
         now = self._clock()
         for each in waiting:
             each.since = now
@@ -258,35 +249,13 @@ class Binder:
                 self._changed()
 
     def _node(self, name: str) -> Node | None:
+        """The node as the cycle knew it."""
         record = self._cache.model.nodes.get(name)
         return record.node if record is not None else None
 
-    def _overtaken(self, waiting: _Waiting) -> str | None:
-        """Why a pod must not be bound any more as it was decided a while ago; None where all is as it was.
-
-        The server would take a bind to any node, and nobody would run the pod.
-        """
-        one, before = waiting.one, waiting.node
-        task = self._cache.model.tasks.get(one.pod)
-        if task is None or task.uid != one.uid or task.terminating or task.terminal:
-            return "the pod went"
-        record = self._cache.model.nodes.get(one.node)
-        now = record.node if record is not None else None
-        if record is None or now is None:
-            return f"node {one.node} went"
-        if now is before:
-            return None
-        if record.closed or not record.ready:
-            return f"node {one.node} takes no pods any more"
-        if now.spec.unschedulable and (before is None or not before.spec.unschedulable):
-            return f"node {one.node} was cordoned"
-        if not task.cls.selection.admits(now) and (before is None or task.cls.selection.admits(before)):
-            return f"labels or taints of node {one.node} changed"
-        return None
-
-    async def _bind(self, waiting: _Waiting) -> None:
+    async def _bind(self, waiting: Waiting) -> None:
         one = waiting.one
-        why = self._overtaken(waiting)
+        why = overtaken(self._cache, waiting)
         if why is not None:
             _log.info("%s before %s was bound to node %s", why, one.pod, one.node)
             self._metrics.binds.labels("failed").inc()

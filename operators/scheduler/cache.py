@@ -27,6 +27,7 @@ from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.times import SECOND
+from operators.scheduler.ahead import Ahead
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Cache:
         model: read it only inside `held`, or without awaiting anything in between.
         groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
         unreadable: the objects that are left out, by type and key.
+        ahead: what is known of nodes that the model is told of later, and of pods that others bound.
         changed: set when something came that could change a decision.
         report_unreadable: called with each of them, again with each change of one.
         listeners: each is called with a batch once the model knows it; must not wait.
@@ -56,6 +58,7 @@ class Cache:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.model = model
+        self.ahead = Ahead(model)
         self._wall = wall
         self.groups: dict[str, PodGroup] = {}
         self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
@@ -87,6 +90,7 @@ class Cache:
         for _ in self.catching_up():
             pass
         self._held = True
+        self.ahead.look()
         try:
             yield self.model
         finally:
@@ -112,6 +116,7 @@ class Cache:
             if done >= _AT_ONCE:
                 done = 0
                 yield
+        self.ahead.caught_up()
 
     def _take_turns(self) -> None:
         """Do what waits piece by piece from now on, unless a cycle does it when it lets go."""
@@ -128,7 +133,9 @@ class Cache:
 
     def receive(self, batch: Batch) -> None:
         """Take over a batch of an informer."""
-        if not (self._held or self._later) and len(batch.events) <= _AT_ONCE:
+        lags = self._lags or len(batch.events) > _AT_ONCE
+        self.ahead.heard(batch.events, lags=lags)
+        if not lags:
             if batch.events:
                 self._receive(batch.events)
             return
@@ -222,10 +229,14 @@ class Cache:
 
     def assume(self, pod: str, uid: str, node: str) -> None:
         """A bind is under way: the pod holds its room on the node."""
+        if self._lags:
+            self.ahead.assumed(pod, uid, node)
         self._do(functools.partial(self.model.assume, pod, uid, node))
 
     def forget(self, pod: str, uid: str) -> None:
         """The bind failed: the pod waits again."""
+        if self._lags:
+            self.ahead.forgot(pod, uid)
         self._do(functools.partial(self.model.forget, pod, uid))
         self.changed.set()
 
@@ -366,8 +377,13 @@ class Cache:
         """Binds that no watch has confirmed yet."""
         return sum(task.assumed for task in self.model.tasks.values())
 
+    @property
+    def _lags(self) -> bool:
+        """Whether the model is told of things later."""
+        return self._held or bool(self._later)
+
     def _do(self, action: Callable[[], None]) -> None:
-        if self._held or self._later:
+        if self._lags:
             self._later.append((action, 1))
         else:
             action()

@@ -36,6 +36,26 @@ def test_a_node_on_which_two_have_failed_is_avoided() -> None:
     assert run(after_failures("n1", "n2"), ALL).binds == {"g-w": "n1"}
 
 
+@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfpods", "NodePorts", "NodeAffinity"])
+def test_a_pod_that_the_kubelet_refuses_is_replaced_where_there_is_room(reason: str) -> None:
+    """Two schedulers bound to one node in the same moment: the kubelet fails the pod that came last.
+
+    It holds no room any more, the group is below its minimum, and what is made in its place goes before all others.
+    """
+    foreign = pod("f", "3", on="n1", scheduler="default-scheduler")
+    refused = failed("g-1", "n1", of="g", cpu="2")
+    refused.status.reason = reason
+    ours = [pod("g-0", "1", on="n2", of="g"), refused]
+    model = world(queue(), node("n1"), node("n2"), group("g", 2), ours, foreign, group("h", 1), pod("h-0", "3", of="h"))
+    assert model.nodes["n1"].used == {"cpu": 3000, "pods": 1}
+    model.apply(Upsert(pod("g-2", "2", of="g", at=5)))
+    assert run(model, ALL).binds == {"g-2": "n2"}, "not to n1, which is full, nor after h-0, which is older"
+    assert model.bad_nodes == {}
+    model.apply(Delete(Pod, "ns", "f"))
+    model.apply(Upsert(failed("g-3", "n1", of="g")))
+    assert model.bad_nodes == {"ns/g": {"n1"}}, "a node whose kubelet refuses again and again is avoided"
+
+
 def test_the_limit_is_the_groups_own() -> None:
     assert run(after_failures("n1", bad_node_limit=1), ALL).binds == {"g-w": "n2"}
     assert run(after_failures("n1", "n1", bad_node_limit=3), ALL).binds == {"g-w": "n1"}

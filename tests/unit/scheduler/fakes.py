@@ -122,7 +122,7 @@ def pod(name: str, *, group: str = "g", node: str = "", uid: str = "", version: 
 def node(name: str, cpu: str = "4") -> Node:
     return Node(
         metadata=Metadata(name=name, uid=f"uid-{name}"),
-        status=NodeStatus(allocatable={"cpu": cpu, "memory": "8Gi", "pods": "10"}),
+        status=NodeStatus(allocatable={"cpu": cpu, "memory": "8Gi", "pods": "110"}),
     )
 
 

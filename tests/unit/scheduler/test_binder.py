@@ -84,6 +84,52 @@ async def test_a_node_that_takes_no_pods_any_more_gets_none_of_the_binds_that_wa
         assert cache.changed.is_set()
 
 
+async def test_a_node_that_is_cordoned_while_a_cycle_goes_on_gets_none_of_its_binds() -> None:
+    api, cache = FakeApi(), cache_with(node("n"), node("m"), pod("a"), pod("b"))
+    async with dispatching(api, cache) as dispatcher:
+        with cache.held():
+            cache.receive(told(cordoned("m")))
+            dispatcher.submit(binding("a"))
+            dispatcher.submit(binding("b", "m"))
+            await until(lambda: dispatcher.in_flight == 0)
+        assert bound(api) == ["a"]
+        assert cache.model.tasks["ns/b"].node == ""
+
+
+def foreign(name: str, on: str) -> Pod:
+    """A pod that another scheduler has bound."""
+    one = pod(name, node=on, version="2")
+    one.spec.scheduler_name = "default-scheduler"
+    return one
+
+
+@pytest.mark.parametrize("when", ["while the cycle goes on", "while binds wait"])
+async def test_others_that_take_the_room_of_decided_binds_first(when: str) -> None:
+    """Nobody would refuse the bind: the node would have more pods than room. The pod is decided anew."""
+    api = FakeApi(gate=asyncio.Event())
+    cache = cache_with(node("n"), node("m", cpu="2"), pod("a"), pod("b"), pod("c"))
+    assert api.gate is not None
+    async with dispatching(api, cache, parallelism=1) as dispatcher:
+        with cache.held():
+            for name, where in (("a", "n"), ("b", "m"), ("c", "m")):
+                dispatcher.submit(binding(name, where))
+            await until(lambda: api.open_ == 1)
+            if when == "while the cycle goes on":
+                cache.receive(told(foreign("f", "m")))
+                api.gate.set()
+                await until(lambda: dispatcher.in_flight == 0)
+        if when == "while binds wait":
+            cache.receive(told(foreign("f", "m")))
+            cache.changed.clear()
+            api.gate.set()
+            await until(lambda: dispatcher.in_flight == 0)
+        assert bound(api) == ["a", "c"], "there is room for one: what is given up first makes it"
+        assert cache.model.tasks["ns/b"].node == "", "to be placed elsewhere at once"
+        assert cache.changed.is_set()
+        assert result(dispatcher, "failed") == 1
+        cache.model.validate()
+
+
 async def test_a_node_that_was_cordoned_before_was_decided_upon_as_it_is() -> None:
     """Some pods tolerate it; and whatever else of a node changes, its heartbeat above all, makes no difference."""
     api = FakeApi(gate=asyncio.Event())
