@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kbatch.api.objects import PodGroupSpec
-from kbatch.model.minresources import from_templates
+from kbatch.model.minresources import from_templates, minimum_of
 from kbatch.resources import format_resources
 
 
@@ -35,4 +35,7 @@ def defaults(spec: Mapping[str, Any], *, creating: bool, default_queue: str) -> 
         derived = from_templates(group)
         if derived:
             filled["minResources"] = format_resources(derived)
+    minimum = minimum_of(group)
+    if minimum != (group.min_member if group.minimum is None else group.minimum):
+        filled["minimum"] = minimum
     return filled

@@ -146,6 +146,10 @@ class PodGroupSpec(ApiModel):
 
     min_member: Annotated[int, Field(ge=1, le=MOST_MEMBERS, json_schema_extra=_INT32)] = 1
     """Pods that must be placed together. With roles, the group's minimum is the larger of it and the sum of theirs."""
+    minimum: Annotated[int, Field(ge=1, le=MOST_MEMBERS * MOST_ROLES, json_schema_extra=_INT64)] | None = None
+    """The group's minimum, filled in and kept up where it is not minMember, so that it can be shown; what stands here
+    decides nothing.
+    """
     queue: DnsName = DEFAULT_QUEUE
     """The Queue that the group belongs to. It cannot change once the group runs."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
@@ -354,7 +358,8 @@ class PodGroup(ApiModel):
 
 PODGROUP_COLUMNS: Final = (
     PrinterColumn("Phase", "string", ".status.phase", "The phase of the group"),
-    PrinterColumn("Min", "integer", ".spec.minMember", "Pods that must be placed together"),
+    # The first of the two that is there.
+    PrinterColumn("Min", "integer", ".spec['minimum','minMember']", "Pods that must be placed together"),
     PrinterColumn("Running", "integer", ".status.running", "Pods that run"),
     PrinterColumn("Pending", "integer", ".status.pending", "Pods that wait", priority=1),
     PrinterColumn("Succeeded", "integer", ".status.succeeded", "Pods that succeeded", priority=1),

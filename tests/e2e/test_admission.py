@@ -12,12 +12,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from kbatch.api.objects import PodGroup
 from kbatch.kube import errors
 from kbatch.kube.client import Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.localcluster.errors import ApiError
+from kbatch.model.minresources import minimum_of
 from tests.e2e.operator_process import eventually
 from tests.e2e.webhook_replicas import LEDGERS, NAMESPACE, Replicas
 
@@ -174,6 +177,23 @@ def test_min_resources_follow_from_templates_and_from_the_owning_job(queueing: S
     owned["metadata"]["ownerReferences"][0]["uid"] = "0b8e2a4c-0000-4000-8000-000000000000"
     assert "minResources" not in queueing.create(GROUPS, owned)["spec"]
     assert "minResources" not in queueing.create(GROUPS, podgroup("plain", minMember=3))["spec"]
+
+
+def test_kubectl_and_kbatch_show_one_minimum(queueing: Space, control_plane: ControlPlane) -> None:
+    def shown() -> set[str]:
+        """What kubectl, and the command `groups`, have in their column MIN."""
+        lines = control_plane.run_kubectl("-n", queueing.name, "get", "podgroup", "roles").stdout.splitlines()
+        group = msgspec.convert(queueing.get(GROUPS, "roles"), PodGroup)
+        return {dict(zip(lines[0].split(), lines[1].split(), strict=False))["MIN"], str(minimum_of(group.spec))}
+
+    def roles(least: int) -> dict[str, Any]:
+        return {"subGroups": [{"name": "a", "minMember": 1}, {"name": "b", "minMember": least}]}
+
+    queueing.create(GROUPS, podgroup("roles", **roles(3)))
+    assert shown() == {"4"}
+    for change, minimum in ((roles(5), "6"), ({"minMember": 9}, "9"), ({"minMember": 1, "subGroups": None}, "1")):
+        queueing.patch(GROUPS, "roles", {"spec": change})
+        assert shown() == {minimum}
 
 
 def test_a_group_larger_than_a_quota_is_refused_with_the_numbers(queueing: Space) -> None:

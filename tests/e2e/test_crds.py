@@ -433,6 +433,14 @@ def test_kubectl_shows_phase_numbers_queue_and_reason(cluster: ControlPlane, api
     assert "2 of 3 pods can be placed" in wide
 
 
+def test_kubectl_shows_the_minimum_of_roles_where_it_is_filled_in(cluster: ControlPlane, api: Api) -> None:
+    roles = [{"name": "ps", "minMember": 1}, {"name": "w", "minMember": 3}]
+    for name, spec in (("filled", {"subGroups": roles, "minimum": 4}), ("not", {"minMember": 2})):
+        _create(api, _group(spec, name))
+    lines = cluster.run_kubectl("-n", NAMESPACE, "get", "pg").stdout.splitlines()
+    assert {line.split()[0]: line.split()[2] for line in lines[1:]} == {"filled": "4", "not": "2"}
+
+
 def test_kubectl_shows_a_queue(cluster: ControlPlane, api: Api) -> None:
     _create(api, _queue({"weight": 4}))
     document = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "crds-q"}}

@@ -39,6 +39,7 @@ class SubGroup(Value, kw_only=True, frozen=True):
 
 class PodGroupSpec(Object, kw_only=True):
     min_member: int = 1
+    minimum: int | None = None
     queue: str = "default"
     priority_class_name: str = ""
     min_resources: RawResources | None = None

@@ -34,12 +34,12 @@ def test_an_empty_queue_becomes_the_default_one(queue: str) -> None:
 
 def test_min_resources_follow_from_the_templates_of_the_minimum() -> None:
     spec = {"queue": "a", "subGroups": [role("ps", 1, template("2", "1Gi")), role("w", 3, template())]}
-    assert filled(spec) == {"minResources": {"cpu": "3500m", "memory": "1Gi"}}
+    assert filled(spec) == {"minResources": {"cpu": "3500m", "memory": "1Gi"}, "minimum": 4}
 
 
 def test_a_role_without_a_minimum_adds_nothing_and_needs_no_template() -> None:
     spec = {"queue": "a", "subGroups": [role("w", 2, template()), role("extra", 0)]}
-    assert filled(spec) == {"minResources": {"cpu": "1"}}
+    assert filled(spec) == {"minResources": {"cpu": "1"}, "minimum": 2}
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,31 @@ def test_a_role_without_a_minimum_adds_nothing_and_needs_no_template() -> None:
     ],
 )
 def test_nothing_is_guessed_where_the_templates_do_not_say_all(spec: dict[str, Any]) -> None:
-    assert filled({"queue": "a", **spec}) == {}
+    assert "minResources" not in filled({"queue": "a", **spec})
+
+
+@pytest.mark.parametrize(
+    ("spec", "minimum"),
+    [
+        ({"minMember": 3}, None),
+        ({"minMember": 5, "subGroups": [role("ps", 1), role("w", 3)]}, None),
+        ({"subGroups": [role("ps", 1), role("w", 3)]}, 4),
+        # It is kept up with what the user changes, and what a user writes there is corrected.
+        ({"subGroups": [role("ps", 1), role("w", 2)], "minimum": 4}, 3),
+        ({"minMember": 4, "subGroups": [role("w", 2)], "minimum": 7}, 4),
+        ({"minMember": 4, "minimum": 9}, 4),
+        ({"subGroups": [role("ps", 1), role("w", 3)], "minimum": 4}, None),
+    ],
+)
+@pytest.mark.parametrize("creating", [True, False])
+def test_the_minimum_is_said_where_it_is_not_min_member(
+    spec: dict[str, Any], minimum: int | None, *, creating: bool
+) -> None:
+    assert filled({"queue": "a", **spec}, creating=creating).get("minimum") == minimum
 
 
 def test_what_is_given_stays_and_an_update_derives_nothing() -> None:
-    spec = {"queue": "a", "subGroups": [role("w", 2, template())]}
+    spec = {"queue": "a", "minMember": 2, "subGroups": [role("w", 2, template())]}
     assert filled({**spec, "minResources": {"cpu": "9"}}) == {}
     assert filled({**spec, "minResources": {}}) == {}
     assert filled(spec, creating=False) == {}

@@ -329,7 +329,7 @@ class _Threads:
 
 async def test_templates_are_rendered_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, threads, here = Rig(), _Threads(monkeypatch), threading.get_ident()
-    assert await rig.desk.podgroup(templated("{{ index }}"), None, dry_run=False) == {}
+    assert await rig.desk.podgroup(templated("{{ index }}"), None, dry_run=False) == {"spec": {"minimum": 2}}
     assert here not in threads.seen
     error = await rig.refused(templated("{{ x }}"))
     assert (error.code, here not in threads.seen) == (422, True)
