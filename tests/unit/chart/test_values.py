@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import helm_python
 import pytest
 import yaml
 
+from kbatch.api.configuration import Switch
+from kbatch.engine import actions, plugins
 from tools.chart_values import comments, files, rows
 
 if TYPE_CHECKING:
@@ -161,6 +164,30 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
             {"scheduler": {"configuration": "action: allocate\n"}},
             'scheduler.configuration: unknown key "action"; known',
         ),
+        (
+            {"scheduler": {"configuration": "actions: enqueue, alocate\ntiers: [{plugins: [{name: gang}]}]\n"}},
+            'scheduler.configuration: unknown action "alocate"; did you mean "allocate"\\?',
+        ),
+        (
+            {"scheduler": {"configuration": "actions: [{name: Allocate}]\ntiers: [{plugins: [{name: gang}]}]\n"}},
+            'unknown action "Allocate"; did you mean "allocate"\\?',
+        ),
+        (
+            {"scheduler": {"configuration": "actions: allocate\ntiers: [{plugins: [{name: perdicates}]}]\n"}},
+            'unknown plugin "perdicates"; did you mean "predicates"\\? .what another package adds stands in',
+        ),
+        (
+            {"scheduler": {"configuration": "actions: allocate\ntiers: [{plugins: [{name: price}]}]\n"}},
+            'unknown plugin "price"; known: binpack, conformance, .*topology .what another package',
+        ),
+        (
+            {
+                "scheduler": {
+                    "configuration": "actions: allocate\ntiers: [{plugins: [{name: gang, enableJobsOrder: false}]}]\n"
+                }
+            },
+            'unknown key of a plugin "enableJobsOrder"; did you mean "enableJobOrder"\\?',
+        ),
         ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
         ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
         ({"queue": {"serviceAccount": {"create": False}}}, "queue.serviceAccount.name must name it"),
@@ -171,3 +198,45 @@ def test_values_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(helm_python.HelmRenderError, match=why):
         render(values)
+
+
+def known_words(chart_folder: Path) -> dict[str, list[str]]:
+    """What the chart takes for the words of a scheduler configuration, as its template says it."""
+    text = (chart_folder / "templates" / "scheduler" / "_words.tpl").read_text()
+    lines = text.partition('define "kbatch.words" -}}')[2].partition("{{- end -}}")[0].splitlines()
+    found = yaml.safe_load("\n".join(line for line in lines if "{{" not in line))
+    switches = re.findall(r'"(\w+)"', next(line for line in lines if "range" in line))
+    prefixes = [line.strip(" -").partition("{{")[0] for line in lines if line.endswith("{{ . }}")]
+    found["key of a plugin"] += [prefix + switch for switch in switches for prefix in prefixes]
+    return {what: list(words) for what, words in found.items()}
+
+
+def test_the_words_of_a_configuration_are_those_that_the_scheduler_knows() -> None:
+    words = known_words(CHART)
+    assert set(words["action"]) == set(actions.BUILTIN)
+    assert set(words["plugin"]) == set(plugins.BUILTIN)
+    switches = {f"{prefix}{switch.value}" for switch in Switch for prefix in ("enable", "disable")}
+    assert set(words["key of a plugin"]) == {"name", "arguments"} | switches
+
+
+def configured(*names: str) -> str:
+    listed = ", ".join(f"{{name: {name}}}" for name in names)
+    return f"actions: [allocate, {{name: backfill, arguments: {{mode: easy}}}}]\ntiers: [{{plugins: [{listed}]}}]\n"
+
+
+def test_plugins_of_other_packages_may_be_named(render: Callable[..., Any]) -> None:
+    for scheduler in (
+        {"configuration": configured("gang", "price"), "extensions": ["price"]},
+        {"configuration": configured("gang", "example.com/price", "example.price")},
+    ):
+        assert render({"scheduler": scheduler}).of("ConfigMap")
+
+
+@pytest.mark.parametrize("name", sorted(plugins.BUILTIN))
+def test_whatever_letter_is_wrong_the_right_name_is_named(render: Callable[..., Any], name: str) -> None:
+    middle = len(name) // 2
+    spoilt = [name[1:], name[:-1], name[:middle] + name[middle + 1 :], f"{name}s", name[:middle] + "x" + name[middle:]]
+    swapped = f"{name[: middle - 1]}{name[middle]}{name[middle - 1]}{name[middle + 1 :]}"
+    for wrong in {*spoilt, swapped} - {name}:
+        with pytest.raises(helm_python.HelmRenderError, match=f'unknown plugin "{wrong}"; did you mean "{name}"'):
+            render({"scheduler": {"configuration": configured(wrong)}})
