@@ -152,3 +152,14 @@ def test_of_pods_one_policy_asks_and_the_operator_is_held_to_members_of_groups(r
     where, whose, *_ = [one.removeprefix("variables.others || ") for one in expressions]
     assert where == "!(request.namespace in ['kbatch-system', 'kube-system', 'a'])"
     assert whose == "variables.pod.spec.schedulerName == 'batch'"
+
+
+def test_with_a_list_of_namespaces_pods_elsewhere_are_not_looked_at(render: Callable[..., Any]) -> None:
+    def selector(**values: Any) -> Any:
+        return render(values).one(POLICY, "kbatch-pods")["spec"]["matchConstraints"].get("namespaceSelector")
+
+    within = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
+    assert selector(namespaces=["a", "b"]) == {"matchExpressions": [within]}
+    assert selector() is None
+    # Whoever makes the operator's rights may have made more of them.
+    assert selector(namespaces=["a", "b"], rbac={"create": False}) is None
