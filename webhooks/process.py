@@ -16,6 +16,7 @@ from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import JOBS, PODGROUPS, PODS, QUEUES, RESOURCEQUOTAS
 from kbatch.metrics import LedgerMetrics, RequestMetrics, WatchMetrics, WebhookMetrics
 from kbatch.process import memory
+from kbatch.process.certificates import CertificateError, Certificates
 from kbatch.process.feed import Feed
 from kbatch.process.kopf_host import KopfHost, operator_settings
 from kbatch.process.measured import Attempts, Measured
@@ -23,7 +24,6 @@ from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import ProcessSettings, flag
-from webhooks.certificates import CertificateError, Certificates
 from webhooks.commits import Ledgers
 from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
 from webhooks.handlers import HANDLERS, make_registry, passes

@@ -24,10 +24,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kbatch.metrics import WebhookMetrics
+from kbatch.process.certificates import CertificateError, Certificates
 from kbatch.process.offload import Offload
 from kbatch.process.run import ProcessError
 from webhooks.answers import encoded, reviewing, shown
-from webhooks.certificates import CertificateError, Certificates
 from webhooks.paths import Paths, PathSecretError
 from webhooks.review import MalformedReviewError, Received, Request, Resource, check_review, decoded, taken_apart
 

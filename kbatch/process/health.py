@@ -8,9 +8,10 @@ answer from the process's own event loop, so a loop that hangs fails its probe b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -18,11 +19,18 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from kbatch.process.certificates import CertificateError, Certificates
+from kbatch.process.readers import Readers
+
 Check: TypeAlias = Callable[[], str | None]
 """None when all is well, else what is wrong."""
 
 _log = logging.getLogger(__name__)
 _SHUTDOWN_SECONDS: Final = 1.0
+RELOAD_SECONDS: Final = 10.0
+"""Between two looks at the certificate."""
+
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
@@ -77,8 +85,9 @@ def _failing(checks: Mapping[str, Check]) -> dict[str, str]:
 class HealthServer:
     """Serves /healthz and /readyz on one port, /metrics and /configz on another (or the same).
 
-    `configz` gives what /configz answers, as data for JSON. After entering, `health_port` and `metrics_port` are the
-    real ports, also where 0 was asked for.
+    `configz` gives what /configz answers, as data for JSON. With `certificates` the second port speaks https; with
+    `readers` what it shows is for those that they let in. The probes stay as they are: a kubelet shows nothing. After
+    entering, `health_port` and `metrics_port` are the real ports, also where 0 was asked for.
     """
 
     def __init__(
@@ -90,6 +99,8 @@ class HealthServer:
         health_port: int,
         metrics_port: int,
         configz: Callable[[], Any] = dict,
+        certificates: Certificates | None = None,
+        readers: Readers | None = None,
     ) -> None:
         self._health = health
         self._registry = registry
@@ -97,17 +108,20 @@ class HealthServer:
         self._say = configz
         self.health_port = health_port
         self.metrics_port = metrics_port
+        self._certificates = certificates
+        self._readers = readers
+        self._reloading: asyncio.Task[None] | None = None
         self._runners: list[web.AppRunner] = []
 
     async def __aenter__(self) -> Self:
         probes = [web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)]
         metrics = [web.get("/metrics", self._metrics), web.get("/configz", self._configz)]
         try:
-            if self.health_port == self.metrics_port != 0:
+            if self.health_port == self.metrics_port != 0 and not self._guarded:
                 await self._serve([*probes, *metrics], self.health_port)
             else:
                 self.health_port = await self._serve(probes, self.health_port)
-                self.metrics_port = await self._serve(metrics, self.metrics_port)
+                self.metrics_port = await self._serve(metrics, self.metrics_port, guarded=self._guarded)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -116,22 +130,55 @@ class HealthServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._reloading is not None:
+            self._reloading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reloading
+            self._reloading = None
         for runner in self._runners:
             await runner.cleanup()
         self._runners.clear()
 
-    async def _serve(self, routes: list[web.RouteDef], port: int) -> int:
-        app = web.Application(client_max_size=4096)
+    @property
+    def _guarded(self) -> bool:
+        return self._certificates is not None or self._readers is not None
+
+    async def _serve(self, routes: list[web.RouteDef], port: int, *, guarded: bool = False) -> int:
+        context = None
+        if guarded and self._certificates is not None:
+            self._certificates.reload()
+            self._reloading = asyncio.create_task(self._reload(self._certificates), name="metrics certificate")
+            context = self._certificates.context
+        app = web.Application(client_max_size=4096, middlewares=[self._guard] if guarded else [])
         app.add_routes(routes)
         runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         self._runners.append(runner)
         try:
-            await web.TCPSite(runner, self._address, port).start()
+            await web.TCPSite(runner, self._address, port, ssl_context=context).start()
         except OSError as error:
             raise PortTakenError(self._address, port, error.strerror or str(error)) from None
         real: int = runner.addresses[0][1]
         return real
+
+    @staticmethod
+    async def _reload(certificates: Certificates) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            try:
+                certificates.reload()
+            except CertificateError as error:
+                _log.warning("the renewed certificate of the metrics is not taken: %s", error)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Show nothing to those who may not read it, not even whether it is there."""
+        if self._readers is not None:
+            status = await self._readers.status(request.headers.get("Authorization", ""), request.path)
+            if status != 200:
+                named = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+                return web.Response(status=status, headers=named)
+        return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return _answer(self._health.names(ready=False), self._health.failing_live(), self._health.facts())

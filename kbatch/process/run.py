@@ -18,16 +18,20 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
+from kbatch.kube.client import Client
+from kbatch.kube.credentials import load_credentials
 from kbatch.kube.depth import allow_deep_objects
 from kbatch.kube.errors import KubeError
 from kbatch.metrics import process_metrics
-from kbatch.process import logs, memory, turns
+from kbatch.process import logs, memory, readers, turns
+from kbatch.process.certificates import CertificateError, Certificates
 from kbatch.process.diagnosis import Diagnosis, answering
 from kbatch.process.health import Health, HealthServer
 from kbatch.process.settings import ProcessSettings, parse_or_exit
@@ -146,16 +150,22 @@ async def run(
     registry = CollectorRegistry()
     process_metrics(registry, name, version())
     runtime = Runtime(name, settings, Health(), registry, asyncio.Event())
-    server = HealthServer(
-        runtime.health,
-        registry,
-        address=settings.bind_address,
-        health_port=settings.health_port,
-        metrics_port=settings.metrics_port,
-        configz=lambda: runtime.diagnosis.configz(name, version(), settings),
-    )
     try:
-        async with server:
+        async with (
+            _readers(settings, runtime.user_agent) as may_read,
+            HealthServer(
+                runtime.health,
+                registry,
+                address=settings.bind_address,
+                health_port=settings.health_port,
+                metrics_port=settings.metrics_port,
+                configz=lambda: runtime.diagnosis.configz(name, version(), settings),
+                certificates=Certificates(Path(settings.metrics_certificates))
+                if settings.metrics_certificates
+                else None,
+                readers=may_read,
+            ) as server,
+        ):
             _log.info(
                 "kbatch-%s %s started",
                 name,
@@ -175,12 +185,23 @@ async def run(
     return 0
 
 
+@contextlib.asynccontextmanager
+async def _readers(settings: ProcessSettings, user_agent: str) -> AsyncIterator[readers.Readers | None]:
+    """Who may read the metrics; None for everybody. By connections of its own: scrapes keep no decision waiting."""
+    if not settings.metrics_authorization:
+        yield None
+        return
+    credentials = load_credentials(settings.kubeconfig or None)
+    async with Client(credentials, user_agent=user_agent, connections=readers.AT_ONCE) as client:
+        yield readers.Readers(client)
+
+
 def _sentences(error: BaseException) -> str | None:
     """What errors say that are written for people; None if one among them is a defect and needs its traceback."""
     if isinstance(error, BaseExceptionGroup):
         parts = [_sentences(inner) for inner in error.exceptions]
         return None if None in parts else "; ".join(part for part in parts if part is not None)
-    return str(error) if isinstance(error, ProcessError | KubeError | OSError) else None
+    return str(error) if isinstance(error, ProcessError | KubeError | CertificateError | OSError) else None
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None], stopping: asyncio.Event) -> None:

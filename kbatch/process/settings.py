@@ -65,6 +65,10 @@ class ProcessSettings:
     bind_address: str = flag("127.0.0.1", "address on which the health and metrics endpoints listen")
     health_port: int = flag(8080, "port of /healthz and /readyz; 0 for a free one")
     metrics_port: int = flag(9090, "port of /metrics; 0 for a free one")
+    metrics_certificates: str = flag("", "folder with tls.crt and tls.key for the port of /metrics; if empty: http")
+    metrics_authorization: bool = flag(
+        default=False, text="show /metrics only to accounts of the cluster that may get this path"
+    )
     log_level: str = flag("info", "lowest level of the log lines that are written", choices=LEVELS)
     log_format: str = flag(
         "json", "format of log lines: one JSON object a line, or text for a terminal", choices=FORMATS

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
+import ssl
+import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kbatch.localcluster import processes
+from kbatch.localcluster.api import Api
 from kbatch.localcluster.cluster import Cluster
 from kbatch.localcluster.release import COMPONENTS, NAMESPACE, RELEASE, Release, addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kbatch.localcluster.host import ProcessState
     from kbatch.localcluster.programs import Programs
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.control_plane
 
 TIMEOUT = 30.0
+PAIRS = Path(__file__).parents[1] / "unit" / "webhooks" / "certificates"
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +126,47 @@ def test_uninstalling_ends_the_processes(release: Release) -> None:
     assert processes.wait_until(lambda: not any(processes.alive(pid or 0) for pid in pids), TIMEOUT)
     assert processes.wait_until(lambda: release.states() == {}, TIMEOUT)
     assert not release.installed()
+
+
+def test_metrics_are_for_accounts_that_may_read_them(release: Release, programs: Programs) -> None:
+    """What a Prometheus would show is asked for by the processes' own accounts, with the rights of the chart."""
+    pair = {f"tls.{kind}": (PAIRS / f"first.{kind}").read_bytes() for kind in ("crt", "key")}
+    secret = {
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pair"},
+        "data": {name: base64.b64encode(content).decode() for name, content in pair.items()},
+    }  # fmt: skip
+    core = f"/api/v1/namespaces/{NAMESPACE}"
+    with Api(release.kubeconfig) as api:
+        api.post(f"{core}/secrets", secret)
+        for name in ("prometheus", "somebody"):
+            api.post(f"{core}/serviceaccounts", {"metadata": {"name": name}})
+        subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": NAMESPACE}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kbatch-metrics-reader"}
+        binding = {"metadata": {"name": "prometheus"}, "subjects": [subject], "roleRef": role}
+        api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        tokens = {
+            name: api.post(f"{core}/serviceaccounts/{name}/token", {"spec": {}})["status"]["token"]
+            for name in ("prometheus", "somebody")
+        }
+    release.install(["--set", "metrics.tls.secretName=pair", "--set", "metrics.authorization.enabled=true"])
+    states = release.wait_ready()
+    context = ssl.create_default_context(cafile=PAIRS / "first.crt")
+    context.check_hostname = False
+
+    def scraped(component: str, token: str | None) -> tuple[int, bytes]:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        url = f"https://127.0.0.1:{states[component].ports['metrics']}/metrics"
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10, context=context) as reply:  # noqa: S310
+                return reply.status, reply.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    for component in COMPONENTS:
+        assert scraped(component, None) == (401, b"")
+        assert scraped(component, "made-up") == (401, b"")
+        assert scraped(component, tokens["somebody"]) == (403, b"")
+        status, text = scraped(component, tokens["prometheus"])
+        assert (status, b"# TYPE" in text) == (200, True)
+        assert answer(addresses(states[component])[1])[0] == 200

@@ -79,6 +79,12 @@ spec:
             {{- if $root.Values.namespaces }}
             - --namespaces={{ join "," $root.Values.namespaces }}
             {{- end }}
+            {{- if $root.Values.metrics.tls.secretName }}
+            - --metrics-certificates=/etc/kbatch/metrics
+            {{- end }}
+            {{- if $root.Values.metrics.authorization.enabled }}
+            - --metrics-authorization
+            {{- end }}
             {{- range .args }}
             - {{ . | quote }}
             {{- end }}
@@ -126,12 +132,19 @@ spec:
             {{- include "kbatch.merged" (list $root.Values.securityContext $values.securityContext) | nindent 12 }}
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
+            {{- if $root.Values.metrics.tls.secretName }}
+            - {name: metrics-certificate, mountPath: /etc/kbatch/metrics, readOnly: true}
+            {{- end }}
             {{- with concat (default list .mounts) $values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
       volumes:
         - name: tmp
           emptyDir: {sizeLimit: 64Mi}
+        {{- with $root.Values.metrics.tls.secretName }}
+        - name: metrics-certificate
+          secret: {secretName: {{ . }}, defaultMode: 0440}
+        {{- end }}
         {{- with concat (default list .volumes) $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
+COMPONENTS = ("scheduler", "podgroup", "queue", "webhook")
 OPERATOR = ("monitoring.coreos.com/v1",)
 
 
@@ -44,3 +45,44 @@ def test_alerts_arrive_as_they_stand_in_their_file_where_somebody_reads_them(ren
     (rule,) = render(values, apis=OPERATOR).of("PrometheusRule")
     assert rule["spec"] == yaml.safe_load((CHART / "alerts" / "kbatch.yaml").read_text())
     assert rule["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_metrics_by_tls_for_those_who_may(render: Callable[..., Any]) -> None:
+    metrics: dict[str, Any] = {"tls": {"secretName": "pair"}, "authorization": {"enabled": True}}
+    values = {"metrics": {**metrics, "serviceMonitor": {"enabled": True}}}
+    rendered = render(values, apis=OPERATOR)
+    for component in COMPONENTS:
+        container = rendered.container(component)
+        assert {"--metrics-certificates=/etc/kbatch/metrics", "--metrics-authorization"} <= set(container["args"])
+        (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == "/etc/kbatch/metrics")
+        (volume,) = (one for one in rendered.pod_spec(component)["volumes"] if one["name"] == mount["name"])
+        assert (volume["secret"]["secretName"], mount["readOnly"]) == ("pair", True)
+        # A kubelet shows no token.
+        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    binding = rendered.one("ClusterRoleBinding", "kbatch-metrics")
+    assert binding["roleRef"]["name"] == "system:auth-delegator"
+    assert {one["name"] for one in binding["subjects"]} == {f"kbatch-{component}" for component in COMPONENTS}
+    reader = rendered.one("ClusterRole", "kbatch-metrics-reader")
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    (endpoint,) = rendered.one("ServiceMonitor", "kbatch-metrics")["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": "pair", "key": "ca.crt"}}, "serverName": "kbatch-metrics.kbatch-system.svc",
+    }  # fmt: skip
+    assert endpoint["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    own: dict[str, Any] = {
+        "authorization": {"credentials": {"name": "s", "key": "k"}},
+        "tlsConfig": {"insecureSkipVerify": True},
+    }
+    values = {"metrics": {**metrics, "serviceMonitor": {"enabled": True, **own}}}
+    (endpoint,) = render(values, apis=OPERATOR).one("ServiceMonitor", "kbatch-metrics")["spec"]["endpoints"]
+    assert {key: endpoint[key] for key in own} == own
+    assert "bearerTokenFile" not in endpoint
+
+
+def test_metrics_by_http_ask_for_no_rights(default: Any) -> None:
+    assert not {"kbatch-metrics", "kbatch-metrics-reader"} & (
+        default.names("ClusterRole") | default.names("ClusterRoleBinding")
+    )
+    for component in COMPONENTS:
+        assert not [one for one in default.container(component)["args"] if "metrics-" in one and "port" not in one]

@@ -188,6 +188,7 @@ def test_a_wrong_value_is_refused_with_the_reason(chart: helm_python.Chart, valu
             },
             'unknown key of a plugin "enableJobsOrder"; did you mean "enableJobOrder"\\?',
         ),
+        ({"metrics": {"authorization": {"enabled": True}}}, "metrics.tls.secretName must name a Secret"),
         ({"leaderElection": {"enabled": False}}, "replicas is 2, but without leaderElection.enabled"),
         ({"webhook": {"certificates": {"source": "secret"}}}, "webhook.certificates.secretName must name it"),
         ({"queue": {"serviceAccount": {"create": False}}}, "queue.serviceAccount.name must name it"),

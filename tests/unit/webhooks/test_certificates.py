@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from webhooks.certificates import CertificateError, Certificates
+from kbatch.process.certificates import CertificateError, Certificates
 
 PAIRS = Path(__file__).parent / "certificates"
 

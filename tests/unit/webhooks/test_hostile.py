@@ -23,13 +23,13 @@ from pydantic import ValidationError
 from kbatch.api.objects import Metadata
 from kbatch.api.podgroup import PodGroupSpec
 from kbatch.metrics import WebhookMetrics
+from kbatch.process.certificates import Certificates
 from kbatch.process.memory import YOUNG_BESIDE_KOPF
 from kbatch.resources import parse_quantity
 from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import JUNK, spoil
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from tests.unit.webhooks.test_desk import Rig, deletion, pod, podgroup, review, reviewer
-from webhooks.certificates import Certificates
 from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, PODS, QUEUES, passes
 from webhooks.paths import Paths
 from webhooks.server import ReviewServer

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kbatch.metrics import WebhookMetrics
+from kbatch.process.certificates import Certificates
 from kbatch.process.run import ProcessError
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import review as reviewing
 from webhooks import server as serving
 from webhooks.answers import objects, warn
-from webhooks.certificates import Certificates
 from webhooks.paths import Paths
 from webhooks.review import MalformedReviewError, Resource, parse_review
 from webhooks.server import ReviewServer

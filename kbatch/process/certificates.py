@@ -1,4 +1,4 @@
-"""The webhook's certificate: a mounted folder, read again when it changes.
+"""A server's certificate: a mounted folder, read again when it changes.
 
 A renewed certificate goes into the TLS context that is in use: connections made from then on see it, those that exist
 are not cut, and no request is lost. A pair that does not fit together (half of a renewal) is not taken; the old one
