@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 from random import Random
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.objects import GroupTopology, SubGroup
+from kbatch.engine.preemption import closeness, planning
 from tests.examples import examples
 from tests.reference.hops import Path, widest
 from tests.unit.engine.worlds import Simulation, group, node, pod, policy, queue, world
@@ -167,3 +169,19 @@ def test_room_is_made_exactly_for_who_could_stand_if_others_went(seed: int) -> N
     assert runs == (as_it_is or small.fits([one for one in small.stands if one.stays]))
     if as_it_is or not runs:
         assert gone == set()
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.integers(0, 2**32))
+def test_room_is_made_alike_with_and_without_the_candidates_elsewhere(seed: int) -> None:
+    small = Small(Random(seed))
+    sims = [Simulation(world(*small.objects()), POLICY, recreate=False) for _ in range(2)]
+    for _ in range(3):
+        with mock.patch.object(closeness, "_SMALL_PART", 1):  # few rows, however many they are
+            there = sims[0].cycle()
+        with mock.patch.object(planning._Plan, "_by_rows", return_value=False):
+            everywhere = sims[1].cycle()
+        assert there.transactions == everywhere.transactions
+        assert there.verdicts == everywhere.verdicts
+        for sim in sims:
+            sim.tick()

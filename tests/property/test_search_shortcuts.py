@@ -19,7 +19,7 @@ from kbatch.engine.decisions import Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRanking
 from kbatch.engine.placement.together import Choice
 from kbatch.engine.plugin import Preemptor, Unit
-from kbatch.engine.preemption import planning
+from kbatch.engine.preemption import closeness, planning
 from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.candidates import Candidate, Cost
 from kbatch.engine.preemption.node_search import NodeSearch
@@ -219,9 +219,9 @@ def test_candidates_on_rows_that_could_not_be_cleared_do_not_matter(found: World
     """Who stands where no room could be made is not needed to decide alike."""
     sims = [Simulation(found.model(), by), Simulation(found.model(), by)]
     for _ in range(12):
-        with mock.patch.object(planning, "_SMALL_PART", 1):  # few rows, however many they are
+        with mock.patch.object(closeness, "_SMALL_PART", 1):  # few rows, however many they are
             few_rows = sims[0].cycle()
-        with mock.patch.object(planning._Plan, "_few_rows", return_value=None):
+        with mock.patch.object(planning._Plan, "_by_rows", return_value=False):
             all_rows = sims[1].cycle()
         assert few_rows.transactions == all_rows.transactions
         assert few_rows.verdicts == all_rows.verdicts

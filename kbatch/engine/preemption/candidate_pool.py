@@ -74,8 +74,8 @@ class _Indexed:
 
 
 class CandidatePool:
-    """All that could be evicted in one run of an action. With `among`, groups of one pod are left out whose pod stands
-    on none of these rows.
+    """All that could be evicted in one run of an action. With `among`, groups are left out that have no pod on any of
+    these rows.
     """
 
     def __init__(self, context: CycleContext, ballot: str, among: Mask | None = None) -> None:
@@ -220,9 +220,9 @@ class CandidatePool:
                     continue
                 if model.gang and model.disruption != "Never" and not may_give(model):
                     continue  # whoever asks, in this cycle
-                shared = _only_pod(model) and model.key not in self._session.failed
-                if shared and not self._counts(model):
+                if not self._counts(model):
                     continue
+                shared = _only_pod(model) and model.key not in self._session.failed
                 job = self._session.job(model.key)
                 own = kinds if shared else dict[int, None]()
                 for _ in working_out(job):
@@ -239,7 +239,7 @@ class CandidatePool:
         return found
 
     def _counts(self, job: Job) -> bool:
-        """Whether the only pod of a group stands where candidates are wanted."""
+        """Whether any pod of a group stands where candidates are wanted."""
         row_of, among = self._session.nodes.row, self._among
         if among is None:
             return True

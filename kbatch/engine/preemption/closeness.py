@@ -5,7 +5,7 @@ Nobody is evicted where the pods could not stand even if all went that might go.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -16,21 +16,64 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.clearable import clearable
 from kbatch.engine.placement.kinds import Kind
 from kbatch.engine.placement.together import Choice
+from kbatch.engine.plugin import Preemptor
 from kbatch.engine.preemption.candidate_index import CandidateIndex
-from kbatch.engine.preemption.candidates import Candidate
+from kbatch.engine.preemption.candidate_pool import CandidatePool
+from kbatch.engine.preemption.candidates import Candidate, Donors
+from kbatch.engine.preemption.polling import Evictor
+from kbatch.engine.preemption.reach import free_at_most
+from kbatch.engine.preemption.reuse import rows_of
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
-from kbatch.model.nodes import Column
+from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import PODS
 
 _PLANS: Final = 16
 """In so many sets of nodes room is sought at most."""
+_SMALL_PART: Final = 4
+"""One row of so many: candidates on just these are found for one plan in much less time than all that there are."""
 
 
 def choosing(context: CycleContext, job: JobState, index: CandidateIndex) -> Generator[Turn, None, Iterator[Choice]]:
     """The rows in which room is sought for the job's minimum, one choice after the other; none if no set holds it."""
     gains = yield from _gains(context, {task.cls.id: task.cls for task in unplaced(job)}.values(), index)
+    return islice(_choices(context, job, gains), _PLANS)
+
+
+def surely_first(
+    context: CycleContext, evictor: Evictor, preemptor: Preemptor, donors: Donors
+) -> Generator[Turn, None, tuple[Choice, CandidatePool] | None]:
+    """The first choice, with the candidates on its rows, where it is found without any others: were all gone that could
+    go, it would be the first too, and the candidates on its rows do give the room. None: that is not so.
+    """
+    session, job = context.session, preemptor.job
+    if not all(plugin.shrinks for plugin in session.gathering):
+        return None  # what these rows give may decide about sets elsewhere
+    free = free_at_most(context, evictor.ballot, preemptor, unplaced(job), donors.queues)
+    gains = {name: column - session.room.future[name] for name, column in free.items()}
+    choice = next(_choices(context, job, gains), None)
+    rows = rows_of(choice, job) if choice is not None else None
+    if choice is None or rows is None or not few(rows):
+        return None
+    pool = CandidatePool(context, evictor.ballot, rows)
+    index = yield from pool.index(preemptor, donors)
+    first = next((yield from choosing(context, job, index)), None)
+    return (choice, pool) if first is not None and _alike(first, choice) else None
+
+
+def few(rows: Mask) -> bool:
+    """Whether so few of all rows are meant that candidates on these alone are found in much less time than all."""
+    return int(rows.sum()) * _SMALL_PART <= len(rows)
+
+
+def _alike(one: Choice, other: Choice) -> bool:
+    """Whether two choices are of the same rows."""
+    return one.keys() == other.keys() and all(np.array_equal(rows, other[role]) for role, rows in one.items())
+
+
+def _choices(context: CycleContext, job: JobState, gains: Mapping[str, Column]) -> Iterator[Choice]:
+    """The choices, were so much gained on each row."""
 
     def emptied(kind: Kind) -> Column:
         """How many pods of a kind each row would hold were all candidates gone."""
@@ -44,7 +87,7 @@ def choosing(context: CycleContext, job: JobState, index: CandidateIndex) -> Gen
             found = np.minimum(found, free // amount)
         return found
 
-    return islice(clearable(context.session, context.rankings, job, emptied), _PLANS)
+    return clearable(context.session, context.rankings, job, emptied)
 
 
 def _gains(

@@ -22,9 +22,10 @@ from kbatch.engine.placement.kinds import Kind, hardest_first, kinds_of
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.placement.together import Choice, keeping_to
 from kbatch.engine.plugin import Unit
+from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.clearing import clearing
-from kbatch.engine.preemption.closeness import choosing
+from kbatch.engine.preemption.closeness import choosing, few, surely_first
 from kbatch.engine.preemption.goal import Attempt, Goal
 from kbatch.engine.preemption.polling import Evictor, Poll
 from kbatch.engine.preemption.reach import clearable, within_reach
@@ -34,14 +35,11 @@ from kbatch.engine.preemption.search import Search
 from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.minimum import shortfalls, unplaced
-from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
 
 _FEW: Final = 16
 """Of so many victims it is looked for other arrangements with which one of them could stay."""
-_SMALL_PART: Final = 4
-"""One row of so many: candidates on just these are found for one plan in much less time than all that there are."""
 
 
 def planning(
@@ -112,8 +110,12 @@ class _Plan:
         if (yield from self._place((When.NOW, When.LATER))) and self._attempt.within():
             return None
         statement.rollback()
-        index = yield from self._searches.pool.index(goal.preemptor, self._donors)
         yield from comparing(self._context.session, job)
+        units = yield from self._in_the_first()
+        if units:
+            return units
+        statement.rollback()
+        index = yield from self._searches.pool.index(goal.preemptor, self._donors)
         for choice in (yield from choosing(self._context, job, index)):
             statement.within = keeping_to(choice)
             units = yield from self._units(choice)
@@ -123,8 +125,23 @@ class _Plan:
             yield TURN
         return None
 
-    def _units(self, choice: Choice | None = None) -> Generator[Turn, None, list[Unit] | None]:
-        """The victims, on the rows of the choice if there is one."""
+    def _in_the_first(self) -> Generator[Turn, None, list[Unit] | None]:
+        """The victims in the first set of nodes, if it is sure which that is without all candidates; None: it is not,
+        or not enough go there.
+        """
+        if not self._by_rows():
+            return None
+        first = yield from surely_first(self._context, self._evictor, self._goal.preemptor, self._donors)
+        if first is None:
+            return None
+        choice, pool = first
+        self._statement.within = keeping_to(choice)
+        return (yield from self._units(choice, pool))
+
+    def _units(
+        self, choice: Choice | None = None, pool: CandidatePool | None = None
+    ) -> Generator[Turn, None, list[Unit] | None]:
+        """The victims, on the rows of the choice if there is one; of the pool if there is one."""
         goal, statement = self._goal, self._statement
         placed = goal.single is None and (yield from self._place((When.NOW, When.LATER)))
         if placed and self._attempt.within():
@@ -132,7 +149,8 @@ class _Plan:
         statement.pipeline_all()
         search, found = None, False
         if placed or goal.single is not None or self._attempt.coupled or self._within_reach():
-            search = yield from self._searches.search(goal.preemptor, self._donors, choice, self._few_rows())
+            only = pool if pool is not None else self._few_candidates()
+            search = yield from self._searches.search(goal.preemptor, self._donors, choice, only)
             if search.empty:
                 return None
             yield TURN
@@ -163,17 +181,23 @@ class _Plan:
             return left if stands is not None else None  # one of the victims is company to who waits already
         return left
 
-    def _few_rows(self) -> Mask | None:
-        """The rows on which room could be made for what is not placed yet, where candidates on others need not be
-        looked for: no sum is short and no pod heeds others. None: all, or too many to gain by it, or it is not the
-        first search of the action: others may follow that can share one.
+    def _few_candidates(self) -> CandidatePool | None:
+        """The candidates on the rows on which room could be made for what is not placed yet, where others need not be
+        looked for. None: they must be, or there are too many such rows to gain by it.
         """
         goal, donors = self._goal, self._donors
-        if not self._searches.first or self._attempt.coupled or goal.bounds or donors.only is not None:
+        if not self._by_rows():
             return None
         tasks = [goal.single] if goal.single is not None else unplaced(self._statement.job)
         rows = clearable(self._context, self._evictor.ballot, goal.preemptor, tasks, donors.queues)
-        return rows if int(rows.sum()) * _SMALL_PART <= len(rows) else None
+        return CandidatePool(self._context, self._evictor.ballot, rows) if few(rows) else None
+
+    def _by_rows(self) -> bool:
+        """Whether candidates matter only where room is to be made: no sum is short and no pod heeds others. Nor is it
+        gained by where it is not the first search of the action: others may follow that can share one.
+        """
+        goal, donors = self._goal, self._donors
+        return self._searches.first and not (self._attempt.coupled or goal.bounds or donors.only is not None)
 
     def _within_reach(self) -> bool:
         goal, ballot = self._goal, self._evictor.ballot

@@ -73,16 +73,22 @@ def within_reach(
 
 
 def clearable(
-    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Iterable[Task], queues: Iterable[QueueRecord]
+    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Sequence[Task], queues: Iterable[QueueRecord]
 ) -> Mask:
     """The rows on which one of these tasks could have room, were all gone from these queues that could go for it."""
-    giving, may_go = _givers(context, ballot, preemptor, queues)
-    classes = {task.cls.id: task.cls for task in tasks}
-    free = free_of(context, classes.values(), may_go, giving)
+    free = free_at_most(context, ballot, preemptor, tasks, queues)
     found: Mask = np.zeros(len(context.session.nodes), np.bool_)
-    for cls in classes.values():
+    for cls in dict.fromkeys(task.cls for task in tasks):
         found |= fitting_on(cls, context.rankings.static(cls)[0], free, 1) > 0
     return found
+
+
+def free_at_most(
+    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Iterable[Task], queues: Iterable[QueueRecord]
+) -> _Free:
+    """What would be free on nodes of what these tasks ask for, were all gone from these queues that could go for it."""
+    giving, may_go = _givers(context, ballot, preemptor, queues)
+    return free_of(context, {task.cls.id: task.cls for task in tasks}.values(), may_go, giving)
 
 
 def _givers(

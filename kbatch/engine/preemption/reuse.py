@@ -42,13 +42,13 @@ class Searches:
         context.session.stores.append(self.let_go)
 
     def search(
-        self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None, only: Mask | None = None
+        self, preemptor: Preemptor, donors: Donors, choice: Choice | None = None, only: CandidatePool | None = None
     ) -> Generator[Turn, None, Search]:
         """That of the job's last step, of a step which no vote tells from it, or a new one; on the choice's rows.
 
-        `only`: room could be made on these rows alone. A new one then serves nobody else.
+        `only`: no other candidates need be looked for. A new one then serves nobody else.
         """
-        among = _rows_of(choice, preemptor.job) if choice else None
+        among = rows_of(choice, preemptor.job) if choice else None
         where = among.tobytes() if among is not None else b""
         own: _Mark = (preemptor.job.key, where, *_asked(preemptor))
         alike: _Mark = ("", where, *likeness(preemptor), *_asked(preemptor))
@@ -60,7 +60,7 @@ class Searches:
                 break
         else:
             self.first = False
-            pool = self.pool if only is None else CandidatePool(self._context, self._evictor.ballot, only)
+            pool = self.pool if only is None else only
             index = yield from pool.index(preemptor, donors)
             yield from index.preparing(task.cls for task in preemptor.tasks)
             found = Search(self._context, self._evictor, preemptor, index, among)
@@ -103,7 +103,7 @@ def ends(job: JobState) -> bool:
     return job.job.group is not None and job.job.group.spec.lifetime_seconds is not None
 
 
-def _rows_of(choice: Choice, job: JobState) -> Mask | None:
+def rows_of(choice: Choice, job: JobState) -> Mask | None:
     """The rows on which the choice lets any of the job's pods stand; None: some may stand anywhere."""
     masks: list[Mask] = []
     for role in dict.fromkeys(task.role for task in job.waiting):
