@@ -62,7 +62,8 @@ def _together(
     rankings: NodeRankings, statement: Statement, when: Sequence[When], *, search: Sequence[When]
 ) -> Generator[Turn, None, None]:
     """Keep to sets of nodes: with the room that is there now, else with what comes free."""
-    yield from comparing(statement.session, statement.job)
+    session = statement.session
+    yield from comparing(session, statement.job)
     if place_one(rankings, statement, when[0]):
         return
     units: list[Unit] = []
@@ -73,12 +74,15 @@ def _together(
 
     for last in range(1, len(when) + 1):
         moments = when[:last]
-        units = units_of(statement.session, rankings, statement.job, moments[-1]) or []
+        units = units_of(session, rankings, statement.job, moments[-1]) or []
         if not units:
             yield from filling(rankings, statement, when, search=search)
             return
-        if (yield from Together(rankings, statement, units, moments[-1], attempt).run()):
+        sets = Together(rankings, statement, units, moments[-1], attempt)
+        if (yield from sets.run()):
             return
+        if not (sets.hopeful or rankings.room.awaits_any or session.whole_nodes.active):
+            break  # what comes free later is no more
     choice: Choice = {}
     for unit in units:
         best = fullest(unit, unit.counted.fitting, choice.get(None))

@@ -86,6 +86,11 @@ class Together:
             self._statement.searched = False
         return False
 
+    @property
+    def hopeful(self) -> bool:
+        """Whether each unit has a set in which, by sums, there seems to be room for it."""
+        return all(self._next_able(at, 0) is not None for at in range(len(self._units)))
+
     def masks(self) -> Iterator[Choice]:
         """The choices that would be tried, none of them placed, while nothing is."""
         for spreads in self._spreads():

@@ -39,6 +39,7 @@ class NodeResources:
         }
         self.future: dict[str, Column] = {name: column + self.releasing[name] for name, column in idle.items()}
         self._free: dict[str, tuple[int, int]] = {}
+        self._awaits = -1, False
 
     def ensure(self, cls: TaskClass) -> None:
         """Make columns for what the class asks for and no node has."""
@@ -55,6 +56,14 @@ class NodeResources:
             column = self.future.get(name)
             found = self._free[name] = moment, exact_sum(np.maximum(column, 0)) if column is not None else 0
         return found[1]
+
+    @property
+    def awaits_any(self) -> bool:
+        """Whether anything is being released; else what is idle is all that there will be."""
+        moment = len(self.log)
+        if self._awaits[0] != moment:
+            self._awaits = moment, any(column.any() for column in self.releasing.values())
+        return self._awaits[1]
 
     def allocate(self, cls: TaskClass, row: int, sign: int = 1) -> None:
         """A pod comes onto a row (1), or not after all (-1)."""

@@ -1,4 +1,6 @@
-"""A minimum of one pod goes where the search among all sets of nodes would put it."""
+"""What is left out where pods are placed close together would not have mattered: a minimum of one pod goes where the
+search among all sets of nodes would put it, and room that comes free is counted where there is some.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from kbatch.engine.placement.capacity import Capacity
 from kbatch.engine.placement.one_pod import place_one
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.session.statement import Statement
-from kbatch.engine.state.node_resources import Index
+from kbatch.engine.state.node_resources import Index, NodeResources
 from tests.examples import examples
 from tests.property.test_close_and_alone import POLICIES, close_worlds
 from tests.property.test_engine import World
@@ -69,4 +71,18 @@ def test_one_pod_goes_where_the_search_would_put_it(found: World, by: Policy) ->
     with mock.patch.object(gang, "place_one", _as_searched), mock.patch.object(Capacity, "least", _as_counted):
         for _ in range(4):
             sim.settle()
+            sim.tick()
+
+
+@settings(few, max_examples=examples(80))
+@given(close_worlds(), st.sampled_from(POLICIES))
+def test_where_nothing_comes_free_it_need_not_be_counted_again(found: World, by: Policy) -> None:
+    sims = [Simulation(found.model(), by), Simulation(found.model(), by)]
+    for _ in range(6):
+        once = sims[0].cycle()
+        with mock.patch.object(NodeResources, "awaits_any", True):
+            twice = sims[1].cycle()
+        assert once.transactions == twice.transactions
+        assert once.verdicts == twice.verdicts
+        for sim in sims:
             sim.tick()
