@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -27,7 +27,21 @@ _MOST_BYTES: Final = 2**29
 _MOST_NODES: Final = 1_000_000
 """Values of one YAML document with its aliases written out, beyond what a document may have where it uses any."""
 _WHITE: Final = re.compile(r"\s*")
-_MERGE: Final = "tag:yaml.org,2002:merge"
+_TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = _TAG + "merge"
+_TEXT: Final = _TAG + "str"
+_MAPPING: Final = _TAG + "map"
+_SEQUENCE: Final = _TAG + "seq"
+_INTEGER: Final = _TAG + "int"
+_PLAIN_INTEGER: Final = re.compile("0|[1-9][0-9]{0,17}")
+_PLAIN_SCALARS: Final[dict[str, Callable[[Any, yaml.ScalarNode], Any]]] = {
+    _TAG + "null": yaml.constructor.SafeConstructor.construct_yaml_null,
+    _TAG + "bool": yaml.constructor.SafeConstructor.construct_yaml_bool,
+    _INTEGER: yaml.constructor.SafeConstructor.construct_yaml_int,
+    _TAG + "float": yaml.constructor.SafeConstructor.construct_yaml_float,
+}
+_MOST_TAGS: Final = 1 << 16
+"""Of so many plain scalars of one text the tag is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +148,13 @@ def _after_white(text: str, position: int) -> int:
     return match.end() if match is not None else position
 
 
+_resolve: Final[Callable[[Any, type[yaml.Node], Any, Any], str]] = yaml.CSafeLoader.resolve
+
+
+class _NotPlainError(Exception):
+    """A document of which some node is not of the commonest kinds."""
+
+
 class _Loader(yaml.CSafeLoader):
     """PyYAML's C loader; times stay text, and a key that stands twice is an error."""
 
@@ -141,6 +162,55 @@ class _Loader(yaml.CSafeLoader):
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._tags: dict[str, str] = {}
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """The tag of a node; of plain scalars, most of which occur again and again, it is remembered."""
+        if kind is not yaml.ScalarNode or not implicit[0]:
+            return _resolve(self, kind, value, implicit)
+        known = self._tags.get(value)
+        if known is None:
+            known = _resolve(self, kind, value, implicit)
+            if len(self._tags) < _MOST_TAGS:
+                self._tags[value] = known
+        return known
+
+    def content_of(self, root: yaml.Node) -> Any:
+        """As `construct_document`, several times as fast where all is plain: the commonest tags, no key twice."""
+        try:
+            return self._plain(root)
+        except (_NotPlainError, RecursionError):
+            return self.construct_document(root)
+
+    def _plain(self, node: yaml.Node) -> Any:
+        """The value of a node. Whoever meets an alias does not ask: what it stands for would be made twice.
+
+        Raises:
+            _NotPlainError: something that only PyYAML's own constructors know what to do with, or refuse.
+        """
+        tag, value = node.tag, node.value
+        if tag == _TEXT and type(value) is str:
+            return value
+        if tag == _MAPPING and type(node) is yaml.MappingNode:
+            found = {}
+            for key, item in value:
+                if key.tag != _TEXT or type(key.value) is not str:
+                    raise _NotPlainError
+                found[key.value] = self._plain(item)
+            if len(found) != len(value):
+                raise _NotPlainError
+            return found
+        if tag == _SEQUENCE and type(node) is yaml.SequenceNode:
+            return [self._plain(item) for item in value]
+        construct = _PLAIN_SCALARS.get(tag)
+        if construct is None or type(node) is not yaml.ScalarNode:
+            raise _NotPlainError
+        if tag == _INTEGER and _PLAIN_INTEGER.fullmatch(value):
+            return int(value)
+        return construct(self, node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key.value, str) and key.tag != _MERGE]
@@ -154,7 +224,8 @@ class _Loader(yaml.CSafeLoader):
 
 def _too_deep(text: str) -> bool:
     """Whether something is nested so deeply that the C parser, which calls itself, would run out of stack."""
-    if re.search(rf"(?:[-?][ \t]+){{{_MOST_DEPTH}}}", text) is not None:
+    # The first of them stands apart: a pattern that begins with a group is tried at every character.
+    if re.search(rf"[-?][ \t]+(?:[-?][ \t]+){{{_MOST_DEPTH - 1}}}", text) is not None:
         return True
     depth = 0
     for match in re.finditer(r"[\[{\]}]|^---", text, re.MULTILINE):
@@ -175,7 +246,7 @@ def _parse_yaml(text: str, source: str) -> Iterator[Any]:
             node = loader.get_node()
             if aliases and node is not None:
                 _check_size(node)
-            yield loader.construct_document(node)
+            yield loader.construct_document(node) if aliases or node is None else loader.content_of(node)
             number += 1
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

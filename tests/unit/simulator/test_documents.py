@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kbatch.simulator import documents
 from kbatch.simulator.documents import Document, parse, read
 from kbatch.simulator.errors import InputError, Place
 
@@ -33,6 +34,40 @@ def test_documents_are_numbered_and_empty_ones_count() -> None:
 )
 def test_json_flows_and_several_of_them(text: str) -> None:
     assert [content["kind"] for content in contents(text)] == ["A", "B"][: text.count("kind")]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: {b: [x, 1, '1', 1.5, yes, ~, null, true, .inf, -3, +3, 0, 00, 010, 0x1F, 1_000, 1:30]}",
+        "a: [12345678901234567890, 08, 1e3, 1.e+3]",
+        "a:\n- b:\n  - - c\n    - []\n  d: {}\n",
+        "a: !!str 1\nb: !!int '7'\nc: !!float 3\nd: !!set {x, y}\ne: !!binary aGVsbG8=\n",
+        "1: a\nb: 2\n",
+        "true: a\n~: b\n",
+        "a: 2026-01-01\n",
+        "a: {<<: {p: 1}, q: 2}",
+        "!!map {a: 1}",
+        "a: |\n  one\n  two\nb: >-\n  three\n",
+    ],
+)
+def test_what_is_plain_is_read_as_the_constructors_of_pyyaml_read_it(text: str) -> None:
+    loader = documents._Loader(text)
+    try:
+        expected = loader.construct_document(loader.get_single_node())
+    finally:
+        loader.dispose()
+    (read,) = contents(text)
+    assert read == expected
+    assert repr(read) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: !!str {b: 1}", "a: !!map b", "a: !!seq {b: c}", "a: !!str [b]", "a: {[b]: c, d: e}"]
+)
+def test_a_tag_of_another_kind_of_value_is_no_plain_one(text: str) -> None:
+    with pytest.raises(InputError):
+        contents(text)
 
 
 def test_a_time_stays_text() -> None:
