@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
 from kbatch.engine import Policy
 from kbatch.engine.admission.sums import Standings, Sums
-from kbatch.engine.carryover.backlog import Backlog, Index, Standing
+from kbatch.engine.carryover.backlog import Backlog, Index
+from kbatch.engine.carryover.standing import Standing
 from kbatch.engine.cooperative import finish
 from kbatch.engine.decisions import Turn
 from kbatch.model.events import Upsert

@@ -72,7 +72,11 @@ def _capability(session: Session, job: JobState) -> Resources:
 
 
 class Quotas:
-    """The ResourceQuotas, with what groups in queue were promised and do not use yet."""
+    """The ResourceQuotas, with what groups in queue were promised and do not use yet.
+
+    Attributes:
+        moves: how often more was promised.
+    """
 
     def __init__(self, session: Session) -> None:
         self._by_namespace: dict[str, list[ResourceQuota]] = {}
@@ -81,6 +85,7 @@ class Quotas:
                 self._by_namespace.setdefault(found.metadata.namespace, []).append(found)
         self._session = session
         self._promised: dict[str, Resources] = {}
+        self.moves = 0
 
     def of(self, namespace: str) -> Sequence[ResourceQuota]:
         """Those of a namespace."""
@@ -114,6 +119,7 @@ class Quotas:
 
     def promise(self, asked: Asked) -> None:
         """A group that asks for this is in queue: what it has not used yet is kept for it."""
+        self.moves += 1
         for quota in self.of(asked.namespace):
             key = _key(quota)
             try:

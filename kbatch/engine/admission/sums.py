@@ -6,17 +6,19 @@ queue the sums only shrink, so that whoever was refused in a cycle stays so unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from kbatch.engine.admission.by_queue import QueueTables, tabulated
 from kbatch.engine.admission.demand import Quotas
 from kbatch.engine.admission.tables import LIMIT, all_of, any_of, clip, first_of_each, table
 from kbatch.engine.admission.weaker import Weaker
-from kbatch.engine.carryover.backlog import Backlog, Entry, Index, Standing
+from kbatch.engine.carryover.backlog import Backlog, Entry, Index
 from kbatch.engine.carryover.giving import Giving
+from kbatch.engine.carryover.standing import Code, Standing
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.session.guarding import attempt, working
@@ -42,9 +44,15 @@ class Sums:
         self.weaker = Weaker(session, context.backlog.levels)
         self.reclaims = session.policy.has("reclaim")
         self.preempts = session.policy.has("preempt")
+        self._moves = 0
+        self._tables: QueueTables | None = None
+        self._freed_of: tuple[Hashable, Column] | None = None
+        self._over: tuple[Hashable, Standings] | None = None
+        self._namespaces: tuple[int, Mask] | None = None
 
     def promise(self, queue: str, kept: Mapping[str, int]) -> None:
         """A group of this queue is in queue: so much more is kept from others."""
+        self._moves += 1
         add_to(self.promised, kept)
         add_to(self.by_queue.setdefault(queue, {}), kept)
 
@@ -148,74 +156,81 @@ class Sums:
         names = sorted(backlog.least)
         # One dimension after the other: numpy is slower at looking across a table than along its lines.
         least = [backlog.least[name][rows] for name in names]
-        queues = [session.queues.get(name) if name is not None else None for name in backlog.queues]
         queue, giving = backlog.queue[rows], backlog.giving[rows]
         free = [clip(self.free(name)) for name in names]
-        gives = list(map(self._freed, backlog.givings))
-        freed = backlog.freed.table(names, gives, lambda each: [clip(each.get(name, 0)) for name in names]).T
+        freed = self._freed_for(backlog, names)
+        by_queue = self._tables_for(backlog, names)
         yield TURN
-        beyond, past = self._beyond_share(names, least, queues, queue)
+        beyond, past = self._beyond_share(by_queue, least, queue)
         passes = all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows))
         if self.reclaims and np.count_nonzero(passes) < len(rows):
             within = ~beyond
             if np.count_nonzero(within & ~passes):
-                reach = table([self._within_reach(each, names) for each in queues]).T
-                for asked, most in zip(least, np.maximum(reach, 0), strict=False):
+                if by_queue.reach is None:
+                    reach = table([self._within_reach(each, names) for each in by_queue.queues]).T
+                    by_queue.reach = np.maximum(reach, 0)
+                for asked, most in zip(least, by_queue.reach, strict=False):
                     within &= asked <= most[queue]
             passes |= within
         if self.preempts:
             made = zip(least, free, freed, strict=True)
             passes |= all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
         yield TURN
-        found: Standings = np.full(len(rows), Standing.WAITING.value, np.int8)
-        found[past] = Standing.BEYOND_SHARE.value
+        found: Standings = np.full(len(rows), Code.WAITING, np.int8)
+        found[past] = Code.BEYOND_SHARE
         strict, fixed, triable, shape = (
             column[rows] for column in (backlog.strict, backlog.fixed, backlog.triable, backlog.shape)
         )
         tried = rows[(strict | ~passes) & triable & ~fixed]
         yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
         unfit = triable & (backlog.unfit[shape] == 1)
-        found[unfit] = Standing.UNFIT.value
+        found[unfit] = Code.UNFIT
         passes &= ~(strict & unfit)
-        found[passes] = Standing.PASSES.value
-        found[passes & (backlog.back[rows] > session.now)] = Standing.SENT_BACK.value
+        found[passes] = Code.PASSES
+        found[passes & (backlog.back[rows] > session.now)] = Code.SENT_BACK
         total = [clip(session.total.get(name, 0)) for name in names]
         large = any_of((asked > most for asked, most in zip(least, total, strict=True)), len(rows))
-        found[backlog.stated[rows] & large] = Standing.TOO_LARGE.value
+        found[backlog.stated[rows] & large] = Code.TOO_LARGE
         yield from self._find_out(backlog, rows[~fixed], backlog.hopeless, self._is_hopeless, 5)
-        found[backlog.hopeless[shape] == 1] = Standing.HOPELESS.value
+        found[backlog.hopeless[shape] == 1] = Code.HOPELESS
         if len(backlog.limits):
-            found[self._limited(backlog, rows)] = Standing.LIMITED.value
+            found[self._limited(backlog, rows)] = Code.LIMITED
             yield TURN
         passing = yield from self._over_quota(backlog, rows)
         if passing is not None:
-            found[passing] = Standing.QUOTA.value
-        capped = self._over_capability(names, least, queues, queue, freed[:, giving])
-        if capped is not None:
-            found[capped] = Standing.CAPABILITY.value
-        found[fixed] = Standing.FIXED.value
+            found[passing] = Code.QUOTA
+        for at, most in by_queue.caps.items():
+            asked, left = least[at], most[queue]
+            capped = (asked > left + freed[at][giving]) & (left < LIMIT) & (asked > 0)
+            found[capped] = Code.CAPABILITY
+        found[fixed] = Code.FIXED
         return found
 
-    def _beyond_share(
-        self, names: list[str], least: list[Column], queues: list[QueueState | None], queue: Index
-    ) -> tuple[Mask, Mask]:
+    def _freed_for(self, backlog: Backlog, names: list[str]) -> Column:
+        """What could be freed for each of the backlog's `givings`, by dimension; it does not change in a cycle."""
+        mark = backlog.givings.version, tuple(names)
+        if self._freed_of is None or self._freed_of[0] != mark:
+            gives = list(map(self._freed, backlog.givings))
+            rows = backlog.freed.table(names, gives, lambda each: [clip(each.get(name, 0)) for name in names])
+            self._freed_of = mark, rows.T
+        return self._freed_of[1]
+
+    def _tables_for(self, backlog: Backlog, names: list[str]) -> QueueTables:
+        """What is left to the backlog's queues. A statement changes what they hold, a promise what is left of it."""
+        session = self._session
+        mark = backlog.queues.version, tuple(names), self._moves, session.steps
+        if self._tables is None or self._tables.mark != mark:
+            queues = [session.queues.get(name) if name is not None else None for name in backlog.queues]
+            self._tables = tabulated(mark, names, queues, self.by_queue)
+        return self._tables
+
+    def _beyond_share(self, by_queue: QueueTables, least: list[Column], queue: Index) -> tuple[Mask, Mask]:
         """Which rows ask for more than what is left of their queue's share; and where reclaim is configured, for more
         than the whole share, in the first of the dimensions in which they ask for more than is left.
         """
         beyond = np.zeros(len(queue), np.bool_)
         past = np.zeros(len(queue), np.bool_)
-        deserved = table([[each.deserved.get(name, 0) if each is not None else 0 for each in queues] for name in names])
-        left = table(
-            [
-                [
-                    each.deserved.get(name, 0) - each.allocated.get(name, 0) - self._promised(each, name)
-                    if each is not None else 0
-                    for each in queues
-                ]
-                for name in names
-            ]
-        )  # fmt: skip
-        for asked, whole, rest in zip(least, deserved, np.maximum(left, 0), strict=False):
+        for asked, whole, rest in zip(least, by_queue.deserved, by_queue.left, strict=False):
             over = asked > rest[queue]
             if self.reclaims:
                 past |= over & ~beyond & (asked > whole[queue])
@@ -253,37 +268,10 @@ class Sums:
         """What could be freed for such a group by those that matter less, where they may be evicted for it."""
         return self.weaker.of(giving) if giving is not None and self.preempts else {}
 
-    def _over_capability(
-        self,
-        names: list[str],
-        least: list[Column],
-        queues: list[QueueState | None],
-        queue: Index,
-        freed: Column,
-    ) -> Mask | None:
-        """Which rows would pass their queue's hard cap, with what could be freed for them (by dimension and row) gone;
-        None where no queue has one.
-        """
-        if not any(each is not None and each.record.capability for each in queues):
-            return None
-        found = np.zeros(len(queue), np.bool_)
-        for name, asked, gone in zip(names, least, freed, strict=True):
-            caps = [each.record.capability if each is not None else None for each in queues]
-            if not any(cap and name in cap for cap in caps):
-                continue
-            rest = [
-                cap[name] - each.allocated.get(name, 0) - self._promised(each, name)
-                if each is not None and cap and name in cap else LIMIT
-                for each, cap in zip(queues, caps, strict=True)
-            ]  # fmt: skip
-            left = table([rest])[0][queue]
-            found |= (asked > left + gone) & (left < LIMIT) & (asked > 0)
-        return found
-
     def _over_quota(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Mask | None]:
         """Which of the rows would pass a quota; None where there are no quotas."""
         quotas, quota = self.quotas, backlog.quota
-        limited = np.array([name is not None and bool(quotas.of(name)) for name in backlog.namespaces], np.bool_)
+        limited = self._limited_namespaces(backlog)
         if not np.count_nonzero(limited):
             return None
         which = limited[backlog.namespace[rows]]
@@ -292,16 +280,28 @@ class Sums:
             quota[row] = backlog.quotas.take(quotas.asked_of(backlog.entry(row).job))
             if self._session.due(2):
                 yield TURN
-        over = backlog.over_quota(quotas.mark)
-        for number in np.flatnonzero(over[: len(backlog.quotas)] < 0).tolist():
-            asked = backlog.quotas.get(number)
-            if asked is not None:
-                over[number] = quotas.exceeded(asked) is not None
-                if self._session.due(5):
-                    yield TURN
+        mark = quotas.moves, backlog.namespaces.version, backlog.quotas.version
+        if self._over is None or self._over[0] != mark:
+            over = backlog.over_quota(quotas.mark)
+            for number in np.flatnonzero(over[: len(backlog.quotas)] < 0).tolist():
+                asked = backlog.quotas.get(number)
+                if asked is not None:
+                    over[number] = quotas.exceeded(asked) is not None
+                    if self._session.due(5):
+                        yield TURN
+            self._over = mark, over
+        over = self._over[1]
         found: Mask = np.zeros(len(rows), np.bool_)
         found[which] = over[quota[those]] > 0
         return found
+
+    def _limited_namespaces(self, backlog: Backlog) -> Mask:
+        """By number of a namespace whether it has quotas; they are the same for the whole cycle."""
+        version = backlog.namespaces.version
+        if self._namespaces is None or self._namespaces[0] != version:
+            known = [name is not None and bool(self.quotas.of(name)) for name in backlog.namespaces]
+            self._namespaces = version, np.array(known, np.bool_)
+        return self._namespaces[1]
 
     def _find_out(
         self,

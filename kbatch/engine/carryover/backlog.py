@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.giving import Freed, Giving, Levels
+from kbatch.engine.carryover.standing import Code
 from kbatch.model.jobs import Job
 from kbatch.model.journal import Journal
 from kbatch.model.quota import Ask
@@ -44,26 +44,7 @@ _APART: Final = SECOND
 """How far apart these cycles are where nothing else happens; the last of them is in time."""
 
 
-class Standing(IntEnum):
-    """What keeps a group out of the queue. Of several the one with the largest number is said."""
-
-    PASSES = 0
-    SENT_BACK = 1
-    WAITING = 2
-    BEYOND_SHARE = 3
-    UNFIT = 4
-    TOO_LARGE = 5
-    HOPELESS = 6
-    LIMITED = 7
-    """By plugins, by what its queue has."""
-    QUOTA = 8
-    CAPABILITY = 9
-    FIXED = 10
-    UNKNOWN = 11
-    """Nobody has looked yet."""
-
-
-_TRIED: Final = (Standing.UNFIT.value, Standing.HOPELESS.value)
+_TRIED: Final = (Code.UNFIT, Code.HOPELESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +99,14 @@ class Entry(msgspec.Struct, eq=False):
 
 
 class Registry(Generic[_T]):
-    """Numbers for things that rows share, as long as any row has them."""
+    """Numbers for things that rows share, as long as any row has them.
+
+    Attributes:
+        version: another one whenever a thing gets a number or loses it.
+    """
 
     def __init__(self) -> None:
+        self.version = 0
         self.numbers: dict[_T, int] = {}
         self._things: list[_T | None] = []
         self._users: list[int] = []
@@ -138,6 +124,7 @@ class Registry(Generic[_T]):
         """The number of a thing that one more row has."""
         number = self.numbers.get(thing)
         if number is None:
+            self.version += 1
             if self._free:
                 number = self._free.pop()
                 self._things[number] = thing
@@ -165,6 +152,7 @@ class Registry(Generic[_T]):
         self._users[number] -= 1
         if self._users[number]:
             return False
+        self.version += 1
         thing = self._things[number]
         if thing is not None:
             del self.numbers[thing]
@@ -298,7 +286,7 @@ class Backlog:
         self._by_age.setdefault(queue, []).insert(place, row)
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
-        self.standing[row] = Standing.UNKNOWN
+        self.standing[row] = Code.UNKNOWN
         self.triable[row], self.strict[row], self.stated[row] = entry.triable, entry.strict, entry.stated
         self.fixed[row] = entry.fixed is not None
         return row
@@ -422,7 +410,7 @@ class Backlog:
         self.hopeless[:] = -1
         self.unfit[:] = -1
         # Who keeps to domains may stand as before for another reason: too far apart, or too large even if not.
-        self.standing[self.strict & np.isin(self.standing, _TRIED)] = Standing.UNKNOWN.value
+        self.standing[self.strict & np.isin(self.standing, _TRIED)] = Code.UNKNOWN
         entries = [self.entry(row) for row in self.rows.tolist()]
         gone = [entry.job.key for entry in entries if entry.choosing]
         for key in gone:

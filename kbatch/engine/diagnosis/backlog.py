@@ -17,7 +17,8 @@ from kbatch.api.reasons import (
     WaitingInQueue,
 )
 from kbatch.engine.admission.sums import Sums
-from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index, Standing
+from kbatch.engine.carryover.backlog import MOST, Backlog, Entry, Index
+from kbatch.engine.carryover.standing import Standing
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.diagnosis.shortages import too_small

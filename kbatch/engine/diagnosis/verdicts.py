@@ -90,11 +90,15 @@ def _estimate(context: CycleContext, job: JobState, reason: Reason | None) -> St
     planned = context.planned.estimate(job.key) if context.planned is not None else None
     if planned is not None:
         return planned
-    return context.session.starts.get(job.key) if _passes(reason) else None
+    return _foreseen(context.session, job.key, reason)
 
 
-def _passes(reason: Reason | None) -> bool:
-    return isinstance(reason, _PASSING) and not isinstance(reason, ClusterTooSmall)
+def _foreseen(session: Session, key: str, reason: Reason | None) -> StartEstimate | None:
+    """When plugins say that a group starts; None: nobody does, or it waits for what does not pass."""
+    if not session.starts:
+        return None
+    passes = isinstance(reason, _PASSING) and not isinstance(reason, ClusterTooSmall)
+    return session.starts.get(key) if passes else None
 
 
 def _in_backlog(session: Session, entry: Entry, reason: Reason) -> Verdict:
@@ -111,7 +115,7 @@ def _in_backlog(session: Session, entry: Entry, reason: Reason) -> Verdict:
         pods_unschedulable=attempted and said.lacks_capacity,
         attempts=entry.attempts,
         job=entry.job.key,
-        estimate=session.starts.get(entry.job.key) if _passes(said) else None,
+        estimate=_foreseen(session, entry.job.key, said),
     )
 
 
