@@ -55,8 +55,10 @@ class Expected:
         """When a pod that holds a node is expected to end: always after now. None: nobody knows."""
         now, job = self._now, self._job_of(task.pod)
         start = now if task.assumed else min(task.started, now)
-        lengths = [length for length in (self._estimate(task, job), _deadline(task.pod)) if length is not None]
-        found = [_end(start, length, now) for length in lengths]
+        said, limit = self._estimate(task, job), _deadline(task.pod)
+        if said is not None and limit is None and job is None:
+            return _end(start, said, now)
+        found = [_end(start, length, now) for length in (said, limit) if length is not None]
         if job is not None and job.spec.active_deadline_seconds:
             began = timestamp_us(job.status.start_time)
             begin = start if began is None else min(began, now)
@@ -71,7 +73,9 @@ class Expected:
         nothing else, and not the present instant, has a say in it.
         """
         references = task.pod.metadata.owner_references
-        if task.assumed or task.started > self._now or any(each.kind == "Job" for each in references):
+        if task.assumed or task.started > self._now:
+            return False
+        if references and any(each.kind == "Job" for each in references):
             return False
         if self._learned is None:
             return True
@@ -104,7 +108,10 @@ class Expected:
     def length(self, task: Task) -> int | None:
         """For how long a pod would run that started now, in microseconds; None: nobody knows."""
         job = self._job_of(task.pod)
-        found = [length for length in (self._estimate(task, job), _deadline(task.pod)) if length is not None]
+        said, deadline = self._estimate(task, job), _deadline(task.pod)
+        if deadline is None and job is None:
+            return said
+        found = [length for length in (said, deadline) if length is not None]
         if job is not None and job.spec.active_deadline_seconds:
             limit = job.spec.active_deadline_seconds * SECOND
             began = timestamp_us(job.status.start_time)

@@ -6,7 +6,7 @@ Ends that depend on more (binds under way, Jobs, what was learned) are worked ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -14,6 +14,7 @@ from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.state.timeline import Release, releases
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.expected import Expected
+from kbatch.model.jobs import Job
 from kbatch.model.journal import Journal
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
@@ -49,22 +50,26 @@ class KnownEnds:
         `positions`: of the model's `changes` and `node_changes` when the cycle began.
         """
         groups, nodes = (model.changes, positions[0]), (model.node_changes, positions[1])
-        names = self._changed(model, table, now)
+        names, members = self._changed(model, table, now), model.members
         if names is None:
             self._of, self._of_pod, self.ordered, self._fleeting, self._groups = {}, {}, (), set(), None
             foreign = (f"@{name}" for name, record in model.nodes.items() if record.foreign)
-            names = chain(model.members, foreign)
+            names = chain(members, foreign)
         found: dict[str, tuple[Release, ...]] = {}
         fleeting: set[str] = set()
         work = 0
+        known, before = self._of, self._fleeting
         for name in names:
-            tasks = _tasks(model, name)
-            if not tasks and name not in self._of and name not in self._fleeting:
-                continue
-            found[name] = tuple(releases(table, tasks, expected))
-            if not all(expected.lasting(task) for task in tasks):
-                fleeting.add(name)
-            work += len(tasks)
+            tasks = _tasks(model, members, name)
+            if tasks:
+                found[name] = tuple(releases(table, tasks, expected))
+                for task in tasks:
+                    if not expected.lasting(task):
+                        fleeting.add(name)
+                        break
+            elif name in known or name in before:
+                found[name] = ()
+            work += 1 + len(tasks)
             if work > _AT_ONCE:
                 work = 0
                 yield TURN
@@ -116,12 +121,10 @@ class KnownEnds:
         self._fleeting = self._fleeting - found.keys() | fleeting
 
 
-def _tasks(model: ClusterModel, name: str) -> Sequence[Task]:
+def _tasks(model: ClusterModel, members: Mapping[str, Job], name: str) -> Sequence[Task]:
     """The pods of a group that hold a node; behind an @ those of other schedulers on a node."""
-    if name.startswith("@"):
-        record = model.nodes.get(name[1:])
-        return [task for task in record.tasks.values() if not task.job] if record is not None else ()
-    job = model.members.get(name)
-    if job is None or not job.holding:
-        return ()
-    return [task for task in job.tasks.values() if task.holds]
+    job = members.get(name)
+    if job is not None:
+        return [task for task in job.tasks.values() if task.holds] if job.holding else ()
+    record = model.nodes.get(name[1:]) if name[0] == "@" else None
+    return [task for task in record.tasks.values() if not task.job] if record is not None else ()

@@ -48,6 +48,8 @@ STEPS: Final = 300
 """Placements that a search tries at most: each costs a look at all nodes for each kind of the gang's pods."""
 
 
+_RUN: Final = 4
+"""When so many pods of a class have followed one another, as many again are looked for at once."""
 _ENDLESS: Final = 2**53
 
 
@@ -82,7 +84,7 @@ class NodeRanking:
         self._taken = 0
         self._seen = 0
         self._base = 0
-        self._depth = 0
+        self._run = 0
         self._capacity = Capacity(self._room, cls, self._allowed, now=when is When.NOW)
         self._near = self._evaluate(self._every, whole=True)
         self.key: Column = self._near
@@ -212,11 +214,12 @@ class NodeRanking:
             return self._choose(1 if self.stepwise else count)
         if not self._on_course():
             self._ahead, self._taken, self._seen, self._base = [], 0, 0, len(self._room.log)
-            self._depth = 0
+            self._run = 0
         if self._taken == len(self._ahead):
-            self._depth = min(256, self._depth * 2) or 1  # where pods of other classes come between, it looks for one
             self._base = len(self._room.log)
-            self._ahead, self._taken, self._seen = self._choose(max(count, self._depth)), 0, 0
+            ahead = min(256, self._run) if self._run >= _RUN else 1  # for one: others may come between
+            self._ahead, self._taken, self._seen = self._choose(max(count, ahead)), 0, 0
+            self._run += len(self._ahead)
         found = self._ahead[self._taken : self._taken + count]
         self._taken += len(found)
         return found

@@ -43,11 +43,12 @@ class Ends:
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
-        if job.key not in self._lengths:
+        key = job.key
+        if key not in self._lengths:
             lengths = [self._expected.length(task) for task in job.waiting]
             known = [length for length in lengths if length is not None]
-            self._lengths[job.key] = max(known, default=None) if len(known) == len(lengths) else None
-        return self._lengths[job.key]
+            self._lengths[key] = max(known, default=None) if len(known) == len(lengths) else None
+        return self._lengths[key]
 
     def after(self, job: JobState, start: int) -> int | None:
         """When the job would have ended that starts at an instant; None: nobody knows."""
@@ -99,7 +100,7 @@ class Ends:
         if ends is None:
             tasks = self._session.nodes.records[row].tasks.values() if self._prepared else ()
             ends = self._by_row[row] = sorted((*self._known.of(tasks), *self._come_on.get(row, ())))
-        return [end for end in ends if end.task.key not in leaving] if leaving else ends
+        return [end for end in ends if end.key not in leaving] if leaving else ends
 
     def first(self) -> int | None:
         """The first instant after now at which anything is known to end; None: nothing is."""
@@ -119,18 +120,21 @@ class Ends:
         or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
         leaving = self._session.leaving
-        ends = [end for end in self.all() if end.task.job != job.key and end.task.key not in leaving]
+        key = job.key
+        ends = [end for end in self.all() if end.task.job != key]
+        if leaving:
+            ends = [end for end in ends if end.key not in leaving]
         if heeds or self._session.whole_nodes.active:
             ends = [end for end in ends if end.task.job]
         by_row: dict[int, list[Release]] = {}
-        lifetimes = [end for end in self._by_lifetime(job) if end.task.key not in leaving]
+        lifetimes = [end for end in self._by_lifetime(job) if end.key not in leaving]
         if not lifetimes:
             return ends, by_row
-        known = {end.task.key: end for end in ends}
+        known = {end.key: end for end in ends}
         for end in lifetimes:
-            other = known.get(end.task.key)
+            other = known.get(end.key)
             if other is None or end.at < other.at:
-                known[end.task.key] = end
+                known[end.key] = end
                 by_row.setdefault(end.row, []).append(end)
         return sorted(known.values()), by_row
 

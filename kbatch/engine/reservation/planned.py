@@ -212,10 +212,15 @@ class PlannedStarts:
     def _by_plugins(self, job: JobState, task: Task) -> int | None:
         """The same of what plugins leave to the queue."""
         limit = self.session.by_plugins
-        if limit is None:
-            return None
+        if limit is None or not self._counts(job.queue):
+            return None  # it is asked without what is kept, too
         with self._counted(job.queue):
             return limit.headroom(job, task)
+
+    def _counts(self, name: str) -> bool:
+        """Whether anything counts as promised, or charged, to a queue besides: see `_counted`."""
+        promised, charged = self._beside(name)
+        return bool(charged) or any(promised.values())
 
     @contextmanager
     def _counted(self, name: str) -> Iterator[None]:
@@ -223,21 +228,26 @@ class PlannedStarts:
         will be charged as charged.
         """
         queue, promises = self.session.queue(name), self.session.promises
-        found = self._besides.get(name)
-        if found is None:
-            mine = [each for each in self._laid if each.job.queue == name and each.job.key not in promises]
-            amounts = {
-                (name, ends): self._most([each for each in mine if each.job.ends == ends], ends)
-                for ends in (False, True)
-            }
-            found = self._besides[name] = amounts, self._most_charged(mine)
-        promises.besides, charged = found
+        promises.besides, charged = self._beside(name)
         queue.charged += charged
         try:
             yield
         finally:
             promises.besides = {}
             queue.charged -= charged
+
+    def _beside(self, name: str) -> tuple[Mapping[tuple[str, bool], Resources], int]:
+        """What counts as promised to the groups of a queue without a lifetime, and with one, and as charged."""
+        found = self._besides.get(name)
+        if found is None:
+            promises = self.session.promises
+            mine = [each for each in self._laid if each.job.queue == name and each.job.key not in promises]
+            amounts = {
+                (name, ends): self._most([each for each in mine if each.job.ends == ends], ends)
+                for ends in (False, True)
+            }
+            found = self._besides[name] = amounts, self._most_charged(mine)
+        return found
 
     def _of_cap(self, queue: QueueState, task: Task) -> int | None:
         if not queue.record.capability:

@@ -92,7 +92,8 @@ def no_choice(job: JobState, tasks: Sequence[Task]) -> bool:
 def next_request(job: JobState) -> Resources:
     """What its next step asks for, if all fits: what its minimum lacks, or one pod more."""
     if job.missing():
-        return total(task.cls.request for task in next_tasks(job, unplaced(job)))
+        tasks = next_tasks(job, unplaced(job))
+        return tasks[0].cls.request if len(tasks) == 1 else total(task.cls.request for task in tasks)
     for task in job.waiting:
         if task.key not in job.placed and task.key not in job.nominated:
             return task.cls.request
