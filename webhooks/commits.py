@@ -28,8 +28,9 @@ from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.kinds import CONFIGMAPS, NAMESPACES, PODGROUPS, RESOURCEQUOTAS
 from kbatch.kube.lists import list_all
 from kbatch.metrics import LedgerMetrics
+from kbatch.model.promised import Groups
 from webhooks.ledger import ENTRIES_KEY, FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, without
-from webhooks.world import Groups, World
+from webhooks.world import World
 
 _log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kbatch.api.names import ADMITTED_ANNOTATION
 from kbatch.api.objects import Metadata, OwnerReference, PodGroupSpec
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube import writes
@@ -24,7 +25,7 @@ from kbatch.kube.errors import KubeError
 from kbatch.kube.kinds import JOBS, RESOURCEQUOTAS, key_of
 from kbatch.kube.lists import list_all
 from kbatch.model.minresources import from_owner
-from kbatch.model.phase import Phase
+from kbatch.model.phase import OVER
 from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
@@ -33,7 +34,7 @@ from webhooks.answers import deadline, is_large, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
 from webhooks.ledger import Claim
-from webhooks.world import ADMITTED_ANNOTATION, World
+from webhooks.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +54,6 @@ REFUSE: Final = "Refuse"
 GATE: Final = "Gate"
 OFF: Final = "Off"
 RESERVATION_POLICIES: Final = (REFUSE, GATE, OFF)
-
-_OVER: Final = frozenset({Phase.COMPLETED.value, Phase.FAILED.value})
 
 
 class RefusedError(Exception):
@@ -123,7 +122,7 @@ class Desk:
         if creating and spec.min_resources is None:
             filled |= await self._from_owner(spec, metadata)
         changes = _under("spec", filled)
-        if metadata.namespace in self._world.quotas and (old is None or _phase(old) not in _OVER):
+        if metadata.namespace in self._world.quotas and (old is None or _phase(old) not in OVER):
             changes |= await self._within_quotas(spec, before, metadata, dry_run=dry_run)
         return changes
 

@@ -19,10 +19,10 @@ from urllib.parse import quote, unquote
 
 from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
+from kbatch.model.promised import Groups, LiveGroup, Sums
 from kbatch.model.quota import Ask, Subject, charge, exceeded, hard_limits, used_amounts
 from kbatch.resources import QuantityError, Resources, maximum
 from webhooks.podgroups import reason_of
-from webhooks.world import Groups, LiveGroup, Sums
 
 EXPIRY_MS: Final = 30_000
 """Longer than a request takes: within it the group appears, or it was not made."""

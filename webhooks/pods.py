@@ -15,9 +15,9 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE
 from kbatch.api.objects import Pod, ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
+from kbatch.model.promised import Sums
 from kbatch.model.quota import Ask, ask_of_pod, charge, hard_limits, used_amounts
 from kbatch.resources import QuantityError, Resources, add, maximum, subtract
-from webhooks.world import Sums
 
 BURST_SECONDS: Final = 1.0
 """How long a quota's `used` may take to show a pod that was let through here."""

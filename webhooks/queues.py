@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kbatch.model.phase import Phase
+from kbatch.model.phase import STARTED
 
 _WAITING: Final = "pending or in queue"
 _RUNNING: Final = "running"
-_STARTED: Final = frozenset({Phase.RUNNING.value, Phase.UNKNOWN.value})
 
 
 def name_of(body: Mapping[str, Any]) -> str:
@@ -27,7 +26,7 @@ def refusal(queue: str, phases: Iterable[str]) -> str | None:
         queue: its name.
         phases: of the groups in it that are not over; empty for one without a status.
     """
-    counts = Counter(_RUNNING if phase in _STARTED else _WAITING for phase in phases)
+    counts = Counter(_RUNNING if phase in STARTED else _WAITING for phase in phases)
     total = counts.total()
     if not total:
         return None

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kbatch.api.names import DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, JOB_SET_LABEL, QUEUE_LABEL
 from kbatch.api.objects import Job, Metadata, Pod, PodGroup
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import ended, named_group, suspended_by_user
-
-OVER: Final = frozenset({"Completed", "Failed"})
+from kbatch.model.phase import OVER
 
 
 class UnknownNameError(Exception):

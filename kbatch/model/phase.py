@@ -31,6 +31,14 @@ class Phase(StrEnum):
     """The minimum can no longer be met, and its owner gave up."""
 
 
+OVER: Final[frozenset[str]] = frozenset({Phase.COMPLETED, Phase.FAILED})
+"""Phases, as they stand in `status.phase`, of a group that has ended."""
+STARTED: Final[frozenset[str]] = frozenset({Phase.RUNNING, Phase.UNKNOWN})
+"""Those of one whose minimum has had its nodes, and that has not ended."""
+ADMITTED: Final[frozenset[str]] = STARTED | {Phase.IN_QUEUE}
+"""Those of one that was let in and has not ended: its members may exist."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberCounts:
     """Pods of a group (or of one role), each counted once. Pods that are being deleted count in none.
@@ -130,9 +138,7 @@ TABLE: Final[tuple[Rule, ...]] = (
     Rule(
         "over, and no pod has come since, nor a Job that makes any",
         None,
-        lambda facts: (
-            facts.current in {Phase.COMPLETED, Phase.FAILED} and facts.members.alive == 0 and not facts.ongoing
-        ),
+        lambda facts: facts.current in OVER and facts.members.alive == 0 and not facts.ongoing,
     ),
     Rule(
         "what is left cannot make the minimum, and nobody makes more",
@@ -152,7 +158,7 @@ TABLE: Final[tuple[Rule, ...]] = (
     Rule(
         "it ran and lost members; what replaces them is not refused",
         None,
-        lambda facts: facts.current in {Phase.RUNNING, Phase.UNKNOWN} and facts.members.placed > 0,
+        lambda facts: facts.current in STARTED and facts.members.placed > 0,
     ),
     Rule(
         "let in, or some pod has a node already",

@@ -24,7 +24,7 @@ from kbatch.kube.writes import apply_status
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.bad_nodes import avoided
 from kbatch.model.events import Delete, Event, Upsert
-from kbatch.model.phase import Phase, derive
+from kbatch.model.phase import ADMITTED, OVER, Phase, derive
 from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
 from operators.podgroup.ended import Ended
@@ -33,17 +33,7 @@ from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.patience import Patience
-from operators.podgroup.reconcile import (
-    ADMITTED,
-    OVER,
-    OwnStatus,
-    facts,
-    observe,
-    reconcile,
-    standing,
-    unknown_controllers,
-    withdrawn,
-)
+from operators.podgroup.reconcile import OwnStatus, facts, observe, reconcile, standing, unknown_controllers, withdrawn
 from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
 

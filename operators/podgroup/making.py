@@ -19,12 +19,12 @@ from kbatch.kube.kinds import PODS, key_of, split_key
 from kbatch.kube.writes import create, delete
 from kbatch.model.finished import finished_of
 from kbatch.model.members import REST_SECONDS, Plan, State, plan
-from kbatch.model.phase import Phase
+from kbatch.model.phase import ADMITTED, Phase
 from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER, patch_group
 from operators.podgroup.manifest import Manifest, manifests_of
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
-from operators.podgroup.reconcile import ADMITTED, Stalled, number, retries_left
+from operators.podgroup.reconcile import Stalled, number, retries_left
 from operators.podgroup.tell import Teller
 from operators.podgroup.world import Member, Stage, World
 

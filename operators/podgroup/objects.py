@@ -19,11 +19,11 @@ from kbatch.kube.errors import ApiError, KubeError
 from kbatch.kube.kinds import AnyKind
 from kbatch.kube.writes import as_dict, create, delete
 from kbatch.model.objects import GroupObject, objects_of
-from kbatch.model.phase import Phase
+from kbatch.model.phase import ADMITTED, OVER, Phase
 from kbatch.model.templates import TemplateError
 from kbatch.process.offload import Offload, rendering_budget
 from operators.podgroup.groups import FIELD_MANAGER
-from operators.podgroup.reconcile import ADMITTED, OVER, Stalled
+from operators.podgroup.reconcile import Stalled
 from operators.podgroup.tell import Teller
 
 _log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbatch.api.objects import PodGroup
-from kbatch.model.phase import Phase
-from operators.podgroup.reconcile import ADMITTED, Observed, OwnStatus, count, minimum, standing
+from kbatch.model.phase import ADMITTED, STARTED, Phase
+from operators.podgroup.reconcile import Observed, OwnStatus, count, minimum, standing
 
 FLOOD: Final = 200
 """Where the status of more groups than this is to be written, they are small ones that start, most likely."""
@@ -86,7 +86,7 @@ class Patience:
             return 0.0
         if wanted.finished != before.finished and any(one.lost for one in observed.members):
             return 0.0  # a pod that is to go waits for it
-        if wanted.phase == Phase.UNKNOWN and before.phase not in {Phase.RUNNING, Phase.UNKNOWN}:
+        if wanted.phase == Phase.UNKNOWN and before.phase not in STARTED:
             return delays.doubtful
         if makes_pods and (wanted.phase in ADMITTED) != (before.phase in ADMITTED):
             return 0.0

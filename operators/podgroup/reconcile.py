@@ -28,7 +28,7 @@ from kbatch.kube.kinds import key_of, split_key
 from kbatch.model.bad_nodes import remembered
 from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_pods
 from kbatch.model.members import NOTHING_FINISHED
-from kbatch.model.phase import GroupFacts, MemberCounts, Phase, RoleFacts, derive
+from kbatch.model.phase import OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
 from operators.podgroup.world import Maker, Member, Stage, World
 
@@ -36,12 +36,6 @@ _HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
 
 REPLACEMENTS: Final = 6
 """Failed members that are made again in a group's whole life, unless its annotation says another number."""
-
-ADMITTED: Final = frozenset({Phase.IN_QUEUE, Phase.RUNNING, Phase.UNKNOWN})
-"""Phases in which members may exist."""
-
-OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
-"""Phases of a group that has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,10 @@ from kbatch.api.reasons import NotEnoughTasks, SentBack
 from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
-from kbatch.model.phase import Phase
-from operators.podgroup.reconcile import OVER
+from kbatch.model.phase import OVER, STARTED, Phase
 from operators.podgroup.world import Maker
 
-_STARTED: Final = frozenset({Phase.RUNNING, Phase.UNKNOWN, Phase.COMPLETED})
+_CAME_TO_RUN: Final = STARTED | {Phase.COMPLETED}
 
 STANDS: Final = 10.0
 """For so many seconds a reason has stood when the group itself is told of it."""
@@ -80,9 +79,9 @@ class Teller:
         """The group's phase changed, and that was written."""
         about = _group(group)
         before = Phase(old) if old in set(Phase) else Phase.PENDING
-        if before is Phase.PENDING and (new is Phase.IN_QUEUE or new in _STARTED):
+        if before is Phase.PENDING and (new is Phase.IN_QUEUE or new in _CAME_TO_RUN):
             self._normal(about, "Enqueued", "Enqueuing", f"admitted by Queue {group.spec.queue}")
-        if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _STARTED:
+        if before in {Phase.PENDING, Phase.IN_QUEUE} and new in _CAME_TO_RUN:
             self._normal(about, "Scheduled", "Scheduling", "its minimum is placed")
         message = _reason(group)[1]
         if new is Phase.PENDING and before is not Phase.PENDING:

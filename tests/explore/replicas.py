@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kbatch.api.names import ADMITTED_ANNOTATION
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError, NoAnswerError
@@ -24,7 +25,7 @@ from kbatch.model.events import Delete, Event, Upsert
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.ledger import EXPIRY_MS, Claim, decode
-from webhooks.world import ADMITTED_ANNOTATION, World
+from webhooks.world import World
 
 REPLICAS: Final = 3
 _MOMENT: Final = 0.006

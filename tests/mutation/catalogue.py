@@ -47,6 +47,10 @@ _STAGES: Final[tuple[tuple[str, tuple[Stage, ...]], ...]] = (
     ("webhooks/commits.py", (("tests/unit/webhooks/test_commits.py",), _WEBHOOKS)),
     ("webhooks/ledger.py", (("tests/unit/webhooks/test_ledger.py",), _WEBHOOKS)),
     ("webhooks/", (("tests/unit/webhooks/test_pods.py", "tests/unit/webhooks/test_podgroups.py"), _WEBHOOKS)),
+    (
+        "kbatch/model/promised.py",
+        (("tests/unit/webhooks/test_pods.py", "tests/unit/webhooks/test_ledger.py"), _WEBHOOKS),
+    ),
     ("kbatch/model/usage.py", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/engine/plugins/flow/", (_FLOW, _FLOW_PROPERTIES)),
     ("kbatch/engine/state/promises.py", (_FLOW, _FLOW_PROPERTIES)),

@@ -10,6 +10,7 @@ _QUOTA: Final = "kbatch/model/quota.py"
 _LEDGER: Final = "webhooks/ledger.py"
 _COMMITS: Final = "webhooks/commits.py"
 _WORLD: Final = "webhooks/world.py"
+_PROMISED: Final = "kbatch/model/promised.py"
 _PODS: Final = "webhooks/pods.py"
 
 MUTANTS: Final = (
@@ -187,18 +188,18 @@ MUTANTS: Final = (
     ),
     # --- what the webhook knows ---------------------------------------------------------------------------------------
     Mutant(
-        "group-counted-at-each-change", _WORLD,
+        "group-counted-at-each-change", _PROMISED,
         "        name = group.metadata.name\n        self.drop(name)\n", "        name = group.metadata.name\n",
         "each update of a group adds it to the sums again",
     ),
     Mutant(
-        "promise-not-taken-back", _WORLD,
+        "promise-not-taken-back", _PROMISED,
         "            self.promised.remove(before)\n", "            pass\n",
         "what a group has used of its promise stays promised",
     ),
     Mutant(
-        "running-groups-reserve", _WORLD,
-        "reserving = enqueued and group.status.phase not in _STARTED", "reserving = enqueued",
+        "running-groups-reserve", _PROMISED,
+        "reserving = enqueued and group.status.phase not in STARTED", "reserving = enqueued",
         "what a running group holds is kept for it once more",
     ),
     Mutant(
@@ -207,8 +208,8 @@ MUTANTS: Final = (
         "a pod that has ended uses what its group was promised",
     ),
     Mutant(
-        "over-is-not-over", _WORLD,
-        "        if group.status.phase in _OVER:\n            return None\n", "",
+        "over-is-not-over", _PROMISED,
+        "        if group.status.phase in OVER:\n            return None\n", "",
         "a completed group holds its quota for ever",
     ),
     Mutant(

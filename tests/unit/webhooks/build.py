@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from kbatch.api.names import ADMITTED_ANNOTATION
 from kbatch.api.objects import PodGroup, ResourceQuota
 from kbatch.model.quota import Ask
-from webhooks.world import ADMITTED_ANNOTATION
 
 
 def quota(name: str = "quota", *, namespace: str = "ns", scopes: tuple[str, ...] = (), **hard: str) -> ResourceQuota:

@@ -18,6 +18,7 @@ from kopf._cogs.structs import ephemera, references
 from kopf._core.engines import admission
 from kopf._core.reactor import inventory
 
+from kbatch.api.names import ADMITTED_ANNOTATION
 from kbatch.api.objects import Metadata, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
@@ -32,7 +33,7 @@ from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
 from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, QUEUES, make_registry
 from webhooks.review import MalformedReviewError, parse_review
-from webhooks.world import ADMITTED_ANNOTATION, World
+from webhooks.world import World
 
 RESOURCES = {name: (one.group, one.version, one.resource) for name, one in HANDLERS.items()}
 

@@ -11,10 +11,11 @@ from kbatch.api.names import GROUP_NAME_ANNOTATION
 from kbatch.api.objects import Pod, PodGroup, ResourceQuota
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
+from kbatch.model.promised import Sums
 from kbatch.model.quota import Ask
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks import pods
-from webhooks.world import Sums, World
+from webhooks.world import World
 
 
 def _containers(world: World) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kbatch.model.promised import Groups
 from kbatch.model.quota import Ask, Subject
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks.ledger import EXPIRY_MS, Claim, Entry, Ledger, Settlement, decode, encode, settle
-from webhooks.world import Groups
 
 TEN = (quota(requests_cpu="10"),)
 

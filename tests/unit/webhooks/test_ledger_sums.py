@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from kbatch.api.objects import ResourceQuota
+from kbatch.model.promised import Groups
 from kbatch.model.quota import Ask, Subject
 from tests.unit.webhooks.build import cores, group, quota
 from tests.unit.webhooks.test_commits import Replica, Server
 from webhooks.commits import UndecidedError
 from webhooks.ledger import Claim, Entry, Ledger, Settlement, decode, settle, without
-from webhooks.world import Groups
 
 TEN = (quota(requests_cpu="10"),)
 

@@ -11,10 +11,11 @@ import pytest
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
+from kbatch.model.promised import Sums
 from kbatch.model.quota import Ask, Subject
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of, read_pod
-from webhooks.world import Sums, World
+from webhooks.world import World
 
 TEN = (quota(requests_cpu="10", pods="20"),)
 
