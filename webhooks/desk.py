@@ -30,10 +30,10 @@ from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
 from webhooks import jobs, podgroups, pods, queues, unread
-from webhooks.answers import deadline, is_large, warn
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults
 from webhooks.ledger import Claim
+from webhooks.review_context import deadline, is_large, warn
 from webhooks.world import World
 
 _log = logging.getLogger(__name__)

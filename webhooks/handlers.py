@@ -10,9 +10,9 @@ from typing import Any, Final
 import kopf
 
 from kbatch.api.names import GROUP, VERSION
-from webhooks.answers import give_up, leave, objects
 from webhooks.desk import Desk, RefusedError
 from webhooks.review import Request, Resource
+from webhooks.review_context import give_up, leave, objects
 
 PODGROUPS: Final = "podgroup-defaults"
 JOBS: Final = "job-suspension"

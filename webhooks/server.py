@@ -27,9 +27,9 @@ from kbatch.metrics import WebhookMetrics
 from kbatch.process.certificates import CertificateError, Certificates
 from kbatch.process.offload import Offload
 from kbatch.process.run import ProcessError
-from webhooks.answers import encoded, reviewing, shown
 from webhooks.paths import Paths, PathSecretError
 from webhooks.review import MalformedReviewError, Received, Request, Resource, check_review, decoded, taken_apart
+from webhooks.review_context import encoded, reviewing, shown
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")

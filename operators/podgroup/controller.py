@@ -28,13 +28,13 @@ from kbatch.model.phase import ADMITTED, OVER, Phase, derive
 from kbatch.process.workqueue import WorkQueue
 from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
 from operators.podgroup.ended import Ended
+from operators.podgroup.event_notes import Nobody, Recorder, Teller
 from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.patience import Patience
 from operators.podgroup.reconcile import OwnStatus, facts, observe, reconcile, standing, unknown_controllers, withdrawn
-from operators.podgroup.tell import Nobody, Recorder, Teller
 from operators.podgroup.world import World
 
 _log = logging.getLogger(__name__)

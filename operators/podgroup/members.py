@@ -8,12 +8,12 @@ from collections.abc import Callable
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.model.phase import ADMITTED, Phase
+from operators.podgroup.event_notes import Teller
 from operators.podgroup.finalizers import Finalizers
 from operators.podgroup.gates import Gates
-from operators.podgroup.making import Making
+from operators.podgroup.member_creation import Making
 from operators.podgroup.podwrites import UNSEEN_SECONDS, PodWrites
 from operators.podgroup.reconcile import Stalled
-from operators.podgroup.tell import Teller
 from operators.podgroup.world import World
 
 

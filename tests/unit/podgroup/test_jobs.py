@@ -328,7 +328,7 @@ async def test_a_group_is_told_why_it_waits_once_the_reason_has_stood_for_a_whil
     server: Server, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("operators.podgroup.tell.time.monotonic", lambda: now)
+    monkeypatch.setattr("operators.podgroup.event_notes.time.monotonic", lambda: now)
     submit(server, controller)
     await controller.reconcile("ns/j")
     server.objects[f"{PREFIX}/j"]["metadata"]["creationTimestamp"] = NOW

@@ -18,12 +18,12 @@ from kbatch.kube.errors import ApiError
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.phase import Phase
 from kbatch.model.template_budget import MOST_STEPS
-from operators.podgroup import making
-from operators.podgroup.making import AT_ONCE
+from operators.podgroup import member_creation
+from operators.podgroup.event_notes import Nobody, Teller
 from operators.podgroup.manifest import manifest_of, manifests_of
+from operators.podgroup.member_creation import AT_ONCE
 from operators.podgroup.members import Members
 from operators.podgroup.reconcile import observe, reconcile, retries_left
-from operators.podgroup.tell import Nobody, Teller
 from operators.podgroup.world import World
 from tests.unit.podgroup.build import NOW, condition, group, pod
 
@@ -232,7 +232,7 @@ async def test_members_are_rendered_beside_the_event_loop(monkeypatch: pytest.Mo
         threads.append(threading.get_ident())
         return manifests_of(*given, **named)
 
-    monkeypatch.setattr(making, "manifests_of", noted)
+    monkeypatch.setattr(member_creation, "manifests_of", noted)
     assert (await Rig().keep())[0] == 2
     assert len(threads) == 1
     assert threading.get_ident() not in threads

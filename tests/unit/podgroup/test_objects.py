@@ -17,9 +17,9 @@ from kbatch.kube.events import Regarding
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Upsert
 from operators.podgroup.controller import Controller
+from operators.podgroup.event_notes import Teller
 from operators.podgroup.kinds import parse_kinds
 from operators.podgroup.objects import Objects
-from operators.podgroup.tell import Teller
 from tests.unit.podgroup.build import NOW
 
 KINDS = parse_kinds("v1/Service=services, v1/ConfigMap=configmaps,networking.k8s.io/v1/Ingress=ingresses")

@@ -28,11 +28,11 @@ from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import spoil
 from tests.unit.webhooks.test_podgroups import SIGNS
 from webhooks import podgroups
-from webhooks.answers import reviewing, shown
 from webhooks.commits import Ledgers
 from webhooks.desk import GATE, OFF, REJECT, Desk, RefusedError, Rules
 from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, QUEUES, make_registry
 from webhooks.review import MalformedReviewError, parse_review
+from webhooks.review_context import reviewing, shown
 from webhooks.world import World
 
 RESOURCES = {name: (one.group, one.version, one.resource) for name, one in HANDLERS.items()}

@@ -26,9 +26,9 @@ from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import review as reviewing
 from webhooks import server as serving
-from webhooks.answers import objects, warn
 from webhooks.paths import Paths
 from webhooks.review import MalformedReviewError, Resource, parse_review
+from webhooks.review_context import objects, warn
 from webhooks.server import ReviewServer
 
 
