@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.objects import GroupTopology, SubGroup
-from kbatch.engine.preemption import closeness, planning
+from kbatch.engine.preemption import closeness
 from tests.examples import examples
 from tests.reference.hops import Path, widest
 from tests.unit.engine.worlds import Simulation, group, node, pod, policy, queue, world
@@ -177,9 +177,9 @@ def test_room_is_made_alike_with_and_without_the_candidates_elsewhere(seed: int)
     small = Small(Random(seed))
     sims = [Simulation(world(*small.objects()), POLICY, recreate=False) for _ in range(2)]
     for _ in range(3):
-        with mock.patch.object(closeness, "_SMALL_PART", 1):  # few rows, however many they are
+        with mock.patch.object(closeness, "few", return_value=True):
             there = sims[0].cycle()
-        with mock.patch.object(planning._Plan, "_by_rows", return_value=False):
+        with mock.patch.object(closeness, "few", return_value=False):
             everywhere = sims[1].cycle()
         assert there.transactions == everywhere.transactions
         assert there.verdicts == everywhere.verdicts

@@ -40,6 +40,9 @@ their number must not depend on what is remembered."""
 _MOST_TO_COME: Final = 2_000
 """More pods that do not exist yet are not placed one by one: they fill the nodes class after class."""
 
+_MANY: Final = 1_000
+"""As many pods as are put in order in a few milliseconds."""
+
 _MOST_ALIKE: Final = 10_000
 """So many trials are kept for groups that are alike, and so many answers about classes."""
 
@@ -333,6 +336,8 @@ class Feasibility:
 
     def _attempt(self, job: JobState, awaited: Sequence[Task]) -> Generator[Turn, None, Trial]:
         state = _as_new(job, awaited)
+        if len(state.waiting) > _MANY:
+            yield TURN
         # Mostly the session as it is tells enough, and no other has to be made.
         known = self._alike.get(_likeness(self._session, state))
         if known is not None:
@@ -362,6 +367,7 @@ class Feasibility:
                 short, lacking = shortage(session.nodes, self._room, left)
                 fitting, counts = rankings.histogram(left[0].cls)
                 found = Trial(found.needed, found.placeable, short, lacking, fitting, counts, left[0].role)
+            yield from statement.rolling_back()
         finally:
             statement.rollback()
         if not session.gathering:  # sets of nodes may depend on anything about the group

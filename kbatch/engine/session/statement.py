@@ -7,13 +7,13 @@ of the session (see `kbatch.engine.session.limits`). Undoing a step, or doing a 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from kbatch.api.reasons import Reason
-from kbatch.engine.decisions import OWN_SAKE, Bind, Eviction, Nomination, Transaction
+from kbatch.engine.decisions import OWN_SAKE, TURN, Bind, Eviction, Nomination, Transaction, Turn
 from kbatch.engine.session.errors import CulpritError
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -23,6 +23,8 @@ from kbatch.model.tasks import Task
 _T = TypeVar("_T")
 _MANY: Final = 6
 """From so many tasks on it takes less to put them on their rows together than one by one."""
+_AT_ONCE: Final = 500
+"""So many steps are undone between two turns: a few milliseconds."""
 
 
 class Operation(Enum):
@@ -174,6 +176,13 @@ class Statement:
             self._apply(operation, task, row, job, -1)
         if not self._steps:
             self.session.open_statements.pop(id(self), None)
+
+    def rolling_back(self) -> Iterator[Turn]:
+        """`rollback` of all, in pieces of a few milliseconds."""
+        while len(self._steps) > _AT_ONCE:
+            self.rollback(len(self._steps) - _AT_ONCE)
+            yield TURN
+        self.rollback()
 
     def pipeline_all(self) -> None:
         """Turn every bind into a nomination: a gang that must wait for some of its room waits as a whole."""
