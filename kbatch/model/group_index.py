@@ -245,7 +245,7 @@ class GroupIndex:
         job.priority, job.proven = priority_of(job, found, self._others)
         if job.queue:
             queue = self.queues[job.queue]
-            queue.generation += 1
+            queue.changed(job.key)
             if job.counted is not None:
                 queue.count(*job.counted[1:], -1)
             job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
@@ -302,7 +302,7 @@ class GroupIndex:
         queue.jobs.pop(job.key, None)
         queue.holders.pop(job.key, None)
         queue.ages.drop(job.key)
-        queue.generation += 1
+        queue.changed(job.key)
         if not queue.jobs and queue.queue is None:
             del self.queues[job.queue]
         job.queue = ""

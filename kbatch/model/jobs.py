@@ -11,12 +11,15 @@ from kbatch.api.objects import Condition, LabelSelector, PodGroup, Queue, timest
 from kbatch.api.placement import Placement
 from kbatch.model.ages import Ages
 from kbatch.model.finished import finished_of, without_pods
+from kbatch.model.journal import Journal
 from kbatch.model.makers import Template, ToCome, of_roles
 from kbatch.model.selections import Selection
 from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources, scale
 
 _PLACEMENTS: Final = {each.value: each for each in Placement}
+_CHANGES: Final = 1 << 12
+"""So many changes of its groups a queue remembers: more than there are from cycle to cycle."""
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
@@ -365,7 +368,8 @@ class QueueRecord:
         excess_budget: the most of that, in resource-minutes; None: any number.
         namespaces: which may use it, by their labels; None: all.
         ages: of its groups that wait for something.
-        generation: moves with every change of it or of a group of it.
+        generation: moves with every change of a group of it. changes: the keys of these groups; of those that have gone
+            to another queue as well.
     """
 
     name: str
@@ -387,6 +391,12 @@ class QueueRecord:
     parts: Parts = field(default_factory=dict)
     ages: Ages = field(default_factory=Ages)
     generation: int = 0
+    changes: Journal = field(default_factory=lambda: Journal(_CHANGES))
+
+    def changed(self, key: str) -> None:
+        """A group of it has changed, has come or is gone."""
+        self.generation += 1
+        self.changes.note(key)
 
     def read(self, queue: Queue) -> None:
         """Take over what the Queue says.

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 _MOST: Final = 1 << 18
-"""So many changes are kept; a reader that comes back later than that has to look at everything."""
+"""So many changes are kept by default; a reader that comes back later than that has to look at everything."""
 
 
 class Journal:
-    """The keys of changed groups, each as often as it has changed between two readings of its sums."""
+    """The keys of changed groups, each as often as it has changed between two readings of its sums.
 
-    def __init__(self) -> None:
+    At most so many of the last changes are kept.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
         self._keys: list[str] = []
         self._dropped = 0
 
@@ -24,8 +28,8 @@ class Journal:
     def note(self, key: str) -> None:
         """The group has changed, has come or is gone."""
         self._keys.append(key)
-        if len(self._keys) > _MOST:
-            dropped = _MOST // 2
+        if len(self._keys) > self._most:
+            dropped = self._most // 2
             del self._keys[:dropped]
             self._dropped += dropped
 

@@ -203,6 +203,8 @@ class Backlog:
         self.limit: Index = np.full(FIRST, -1, np.intp)
         self.least: dict[str, npt.NDArray[np.int64]] = {}
         self._entries: list[Entry | None] = []
+        self._ages: list[tuple[int, str]] = []
+        """Of each row: first come, first served."""
         self._free: list[int] = []
         self._rows: Index | None = None
         self._lines: dict[int, list[tuple[int, str]]] = {}
@@ -259,9 +261,11 @@ class Backlog:
         row = self._free.pop() if self._free else len(self._entries)
         if row == len(self._entries):
             self._entries.append(None)
+            self._ages.append(entry.age)
             if row == len(self._live):
                 self._grow()
         self._entries[row] = entry
+        self._ages[row] = entry.age
         self.row[entry.job.key] = row
         self._live[row] = True
         self._rows = None
@@ -280,7 +284,7 @@ class Backlog:
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
         self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         self.created[row], self.told[row] = entry.job.created, 0
-        line, age = self._lines.setdefault(queue, []), self._age(row)
+        line, age = self._lines.setdefault(queue, []), self._ages[row]
         place = bisect_left(line, age)
         line.insert(place, age)
         self._by_age.setdefault(queue, []).insert(place, row)
@@ -301,7 +305,7 @@ class Backlog:
             self.least[name][row] = 0
         queue = int(self.queue[row])
         line = self._lines[queue]
-        place = bisect_left(line, self._age(row))
+        place = bisect_left(line, self._ages[row])
         del line[place], self._by_age[queue][place]
         if self.queues.drop(queue):
             del self._lines[queue], self._by_age[queue]
@@ -391,16 +395,12 @@ class Backlog:
 
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
-        return bisect_left(self._lines[int(self.queue[row])], self._age(row))
+        return bisect_left(self._lines[int(self.queue[row])], self._ages[row])
 
     def before(self, job: Job) -> int:
         """How many groups of its queue that have rows come before one that has none."""
         number = self.queues.numbers.get(job.queue)
         return 0 if number is None else bisect_left(self._lines[number], (job.created, job.key))
-
-    def _age(self, row: int) -> tuple[int, str]:
-        """First come, first served."""
-        return int(self.created[row]), self.entry(row).job.key
 
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
@@ -419,9 +419,9 @@ class Backlog:
 
     def in_order(self, rows: Index) -> list[int]:
         """The rows, the oldest groups first."""
-        numbers = rows.tolist()
-        keys = [self.entry(row).job.key for row in numbers]
-        return [row for _, _, row in sorted(zip(self.created[rows].tolist(), keys, numbers, strict=True))]
+        numbers: list[int] = rows.tolist()
+        numbers.sort(key=self._ages.__getitem__)
+        return numbers
 
     def keys(self) -> Iterable[str]:
         """The keys of the groups that have rows."""

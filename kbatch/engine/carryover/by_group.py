@@ -23,6 +23,8 @@ class ByGroup(Generic[_T]):
 
     def __init__(self) -> None:
         self._known: dict[str, _Known[_T]] = {}
+        self._position: int | None = None
+        """Up to where the queue's changes have been taken in; None: nothing is known of any group."""
 
     def __iter__(self) -> Iterator[_T]:
         return (known.what for known in self._known.values())
@@ -30,6 +32,7 @@ class ByGroup(Generic[_T]):
     def clear(self) -> None:
         """Nothing is known of any."""
         self._known.clear()
+        self._position = None
 
     def follow(
         self, record: QueueRecord, work_out: Callable[[Job], _T], over: Callable[[_T], bool] | None = None
@@ -38,13 +41,19 @@ class ByGroup(Generic[_T]):
 
         A group is looked at again where it has changed, or where `over` says so of what is known of it.
         """
-        holders, known = record.holders, self._known
-        for key in [key for key in known if key not in holders]:
-            yield known.pop(key).what, None
-        for key, job in holders.items():
-            before = known.get(key)
+        holders, known, position = record.holders, self._known, record.changes.position
+        changed = record.changes.since(self._position) if self._position is not None and over is None else None
+        keys = dict.fromkeys((*known, *holders) if changed is None else changed)
+        for key in keys:
+            before, job = known.get(key), holders.get(key)
+            if job is None:
+                if before is not None:
+                    del known[key]
+                    yield before.what, None
+                continue
             same = before is not None and before.job is job and before.generation == job.generation
             if same and before is not None and not (over is not None and over(before.what)):
                 continue
             known[key] = now = _Known(job, job.generation, work_out(job))
             yield before.what if before is not None else None, now.what
+        self._position = position
