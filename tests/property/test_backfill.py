@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.configuration import parse
 from kbatch.engine import Memo, NullObserver, Policy, build_policy
+from kbatch.engine.carryover import known_ends
 from kbatch.engine.decisions import Transaction, Verdict
 from kbatch.engine.reservation.bounds import Bounds
 from kbatch.simulator.backfill_check import check_backfill
@@ -231,6 +232,15 @@ def test_the_memo_changes_nothing(day: Day, policy: Policy) -> None:
         output = result.json()
         found.append((json.dumps([output["cycles"], output["pods"]]), result.planned, result.started))
     assert found[0] == found[1]
+
+
+@relaxed
+@given(days(styles=("", "apart", "exclusive"), unknown=True), st.sampled_from(sorted(MODES)))
+def test_that_only_the_next_ends_are_in_order_changes_nothing(day: Day, mode: str) -> None:
+    plain = simulate(day.manifests(), MODES[mode], LIMITS)
+    with mock.patch.object(known_ends, "_NEAR", 1), mock.patch.object(known_ends, "_PART", 1 << 30):
+        other = simulate(day.manifests(), MODES[mode], LIMITS)
+    assert (other.planned, other.started) == (plain.planned, plain.started)
 
 
 @relaxed

@@ -6,8 +6,10 @@ Ends that depend on more (binds under way, Jobs, what was learned) are worked ou
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from kbatch.engine.decisions import TURN, Turn
@@ -19,6 +21,13 @@ from kbatch.model.journal import Journal
 from kbatch.model.nodes import NodeTable
 from kbatch.model.tasks import Task
 
+_NEAR: Final = 256
+_PART: Final = 8
+_TOO_MANY: Final = 4
+"""At least so many are in order, or all; when they are fewer, a part of all of them is put in order, and also when they
+are so many times that.
+"""
+_FAR: Final = 2**63
 _AT_ONCE: Final = 500
 """Of so many pods it is found out in some milliseconds."""
 
@@ -27,11 +36,14 @@ class KnownEnds:
     """The releases of one model's pods.
 
     Attributes:
-        ordered: all of them, in order. Nobody changes the list: it is another one when anything has changed.
+        horizon: those before this instant are in order; the others hardly matter to anybody.
+        near: these. Nobody changes the list: it is another one when anything has changed.
     """
 
     def __init__(self) -> None:
-        self.ordered: Sequence[Release] = ()
+        self.near: Sequence[Release] = ()
+        self.horizon = 0
+        self._far: Sequence[Release] | None = None
         self._of_pod: dict[str, Release] = {}
         self._of: dict[str, tuple[Release, ...]] = {}
         """By key of the group; those of other schedulers' pods by the node's name, behind an @."""
@@ -52,7 +64,8 @@ class KnownEnds:
         groups, nodes = (model.changes, positions[0]), (model.node_changes, positions[1])
         names, members = self._changed(model, table, now), model.members
         if names is None:
-            self._of, self._of_pod, self.ordered, self._fleeting, self._groups = {}, {}, (), set(), None
+            self._of, self._of_pod, self._fleeting, self._groups = {}, {}, set(), None
+            self.near, self.horizon, self._far = (), 0, None
             foreign = (f"@{name}" for name, record in model.nodes.items() if record.foreign)
             names = chain(members, foreign)
         found: dict[str, tuple[Release, ...]] = {}
@@ -76,6 +89,15 @@ class KnownEnds:
         self._take_over(found, fleeting)
         self._groups, self._nodes, self._static, self._now = groups, nodes, table.static_generation, now
 
+    def __len__(self) -> int:
+        return len(self._of_pod)
+
+    def far(self) -> Sequence[Release]:
+        """Those that are not `near`, in order."""
+        if self._far is None:
+            self._far = sorted([release for release in self._of_pod.values() if release.at >= self.horizon])
+        return self._far
+
     def of(self, tasks: Iterable[Task]) -> Iterator[Release]:
         """What is known of these pods."""
         for task in tasks:
@@ -96,29 +118,50 @@ class KnownEnds:
             f"@{name}" for name in nodes
             if f"@{name}" in self._of or ((record := model.nodes.get(name)) is not None and record.foreign)
         )  # fmt: skip
-        over = []
-        for release in self.ordered:
-            if release.at > now:
-                break
-            over.append(release.task.job or f"@{release.task.node}")
+        some = self.near if now < self.horizon else self._of_pod.values()
+        over = [release.task.job or f"@{release.task.node}" for release in some if release.at <= now]
         return dict.fromkeys(chain(groups, foreign, self._fleeting, over))
 
-    def _take_over(self, found: dict[str, tuple[Release, ...]], fleeting: set[str]) -> None:
-        of_pod = self._of_pod
+    def _take_over(self, found: Mapping[str, tuple[Release, ...]], fleeting: set[str]) -> None:
+        of_pod, of = self._of_pod, self._of
+        come: list[Release] = []
+        gone = False
         for name, some in found.items():
-            for release in self._of.pop(name, ()):
+            before = of.get(name, ())
+            if some == before:
+                continue
+            for release in before:
                 if of_pod.get(release.key) is release:
                     del of_pod[release.key]
+                    gone = gone or release.at < self.horizon
             if some:
-                self._of[name] = some
-        come = [release for some in found.values() for release in some]
-        of_pod.update((release.key, release) for release in come)
-        if found:
-            ordered = [release for release in self.ordered if of_pod.get(release.key) is release]
-            ordered += come
-            ordered.sort()
-            self.ordered = ordered
+                of[name] = some
+                come += some
+            else:
+                del of[name]
+        of_pod.update([(release.key, release) for release in come])
+        if gone or come:
+            near = [release for release in self.near if of_pod.get(release.key) is release] if gone else [*self.near]
+            near += [release for release in come if release.at < self.horizon]
+            near.sort()
+            self.near, self._far = near, None
+            if not min(_NEAR, len(of_pod)) <= len(near) <= _TOO_MANY * self._wanted:
+                self._look_further()
         self._fleeting = self._fleeting - found.keys() | fleeting
+
+    @property
+    def _wanted(self) -> int:
+        return max(2 * _NEAR, len(self._of_pod) // _PART)
+
+    def _look_further(self) -> None:
+        """Have as many of them in order as are wanted."""
+        every, count = sorted(self._of_pod.values()), self._wanted
+        self.horizon = every[count].at + 1 if count < len(every) else _FAR
+        at = bisect_left(every, self.horizon, key=_at)
+        self.near, self._far = every[:at], every[at:]
+
+
+_at = attrgetter("at")
 
 
 def _tasks(model: ClusterModel, members: Mapping[str, Job], name: str) -> Sequence[Task]:

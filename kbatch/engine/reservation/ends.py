@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
 
@@ -32,14 +33,13 @@ class Ends:
         self._come: list[Release] = []
         self._come_on: dict[int, list[Release]] = {}
         self._by_row: dict[int, Sequence[Release]] = {}
-        self._all: Sequence[Release] = ()
         self._counted: set[str] = set()
         self._cursor = 0
 
     @property
     def known(self) -> int:
         """How many ends are known; as long as that is so, they are the same."""
-        return len(self._known.ordered) + len(self._come) if self._prepared else -1
+        return len(self._known) + len(self._come) if self._prepared else -1
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
@@ -60,7 +60,7 @@ class Ends:
         return self._expected.sure(end.task)
 
     def preparing(self) -> Iterator[Turn]:
-        """Find out what `all` tells, in pieces."""
+        """Find out what is known to end, in pieces."""
         if not self._prepared:
             session = self._session
             model, table = session.model, session.nodes
@@ -86,13 +86,6 @@ class Ends:
                     self._by_row.pop(row, None)
         self._cursor = len(committed)
 
-    def all(self) -> Sequence[Release]:
-        """What is known to end, in order; pods that this cycle evicts, too, if it is known when they would have."""
-        self.follow()
-        if len(self._all) != self.known:
-            self._all = sorted((*self._known.ordered, *self._come)) if self._come else self._known.ordered
-        return self._all
-
     def on(self, row: int) -> Sequence[Release]:
         """What is known to end on a row, in order, as of the last `follow`, and is not evicted."""
         leaving = self._session.leaving
@@ -107,36 +100,45 @@ class Ends:
         self.follow()
         now = self._session.now
         found = [end.at for end in self._come if end.at > now]
-        following = next((end.at for end in self._known.ordered if end.at > now), None)
-        return min(found if following is None else [*found, following], default=None)
+        found += islice((end.at for end in self._known.near if end.at > now), 1)
+        return min(found, default=None)
 
     def left(self) -> KnownEnds:
         """What the next cycle may go on from."""
         return self._known
 
-    def for_job(self, job: JobState, *, heeds: bool) -> tuple[list[Release], dict[int, list[Release]]]:
+    def for_job(self, job: JobState, *, heeds: bool) -> tuple[Upcoming, dict[int, list[Release]]]:
         """What comes free for a job, in order, each pod once; and of that, by row, what does for those alone that may
         take the place of groups that have outlived their lifetime. A job that heeds which pods stand where (`heeds`),
         or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
-        leaving = self._session.leaving
-        key = job.key
-        ends = [end for end in self.all() if end.task.job != key]
-        if leaving:
-            ends = [end for end in ends if end.key not in leaving]
-        if heeds or self._session.whole_nodes.active:
-            ends = [end for end in ends if end.task.job]
+        self.follow()
+        leaving, known, come = self._session.leaving, self._known, [*self._come]
+        key, horizon = job.key, known.horizon
+        ours = heeds or self._session.whole_nodes.active
+
+        def those(some: Iterable[Release]) -> list[Release]:
+            """Without the job's own, and those that do not count."""
+            found = [end for end in some if end.task.job != key]
+            if leaving:
+                found = [end for end in found if end.key not in leaving]
+            return [end for end in found if end.task.job] if ours else found
+
+        near = those(chain(known.near, (end for end in come if end.at < horizon)))
+        near.sort()
         by_row: dict[int, list[Release]] = {}
         lifetimes = [end for end in self._by_lifetime(job) if end.key not in leaving]
         if not lifetimes:
-            return ends, by_row
-        known = {end.key: end for end in ends}
+            return Upcoming(
+                near, lambda: sorted(those(chain(known.far(), (end for end in come if end.at >= horizon))))
+            ), by_row
+        every = {end.key: end for end in those(chain(known.near, known.far(), come))}
         for end in lifetimes:
-            other = known.get(end.key)
+            other = every.get(end.key)
             if other is None or end.at < other.at:
-                known[end.key] = end
+                every[end.key] = end
                 by_row.setdefault(end.row, []).append(end)
-        return sorted(known.values()), by_row
+        return Upcoming(sorted(every.values())), by_row
 
     def _by_lifetime(self, job: JobState) -> list[Release]:
         session = self._session
@@ -152,9 +154,29 @@ class Ends:
         ]  # fmt: skip
 
 
-def count_until(ends: Sequence[Release], at: int) -> int:
-    """How many of the ends, in order, are due by an instant."""
-    return bisect_right(ends, at, key=_at)
+class Upcoming:
+    """Releases in order: the next of them, and `rest`, which is asked for only if anybody wants to know what is later.
+
+    Attributes:
+        ends: those that are known as yet.
+    """
+
+    def __init__(self, ends: list[Release], rest: Callable[[], list[Release]] | None = None) -> None:
+        self.ends = ends
+        self._rest = rest
+
+    def more(self) -> bool:
+        """Find out those that are not known yet; whether there were any."""
+        if self._rest is None:
+            return False
+        more, self._rest = self._rest(), None
+        self.ends += more
+        return bool(more)
+
+    def until(self, at: int) -> int:
+        """How many are due by an instant."""
+        count = bisect_right(self.ends, at, key=_at)
+        return self.until(at) if count == len(self.ends) and self.more() else count
 
 
 _at = attrgetter("at")

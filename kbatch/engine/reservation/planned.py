@@ -24,7 +24,7 @@ from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.charges import refunded
-from kbatch.engine.reservation.ends import Ends, count_until
+from kbatch.engine.reservation.ends import Ends, Upcoming
 from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on, most_at_once
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
@@ -327,7 +327,7 @@ class PlannedStarts:
         job: JobState,
         at: int | None,
         places: tuple[tuple[Task, int], ...],
-        ends: Sequence[Release] | None = None,
+        ends: Upcoming | None = None,
         coming: Mapping[int, Sequence[Release]] | None = None,
         charge: int | None = None,
     ) -> PlannedStart:
@@ -345,7 +345,7 @@ class PlannedStarts:
         queue = self.session.queues.get(job.queue)
         if queue is not None and (queue.record.capability or self.session.by_plugins is not None):
             jobs = self.session.model.jobs
-            for end in ends[: count_until(ends, at)]:
+            for end in ends.ends[: ends.until(at)]:
                 owner = jobs.get(end.task.job)
                 if owner is not None and owner.queue == job.queue:
                     add_to(freed[None], end.task.cls.request)
@@ -353,7 +353,7 @@ class PlannedStarts:
         until = self.ends.after(job, at)
         back = 0
         if queue is not None and queue.record.excess_budget is not None:
-            back = refunded(self.session, job.queue, ends[: count_until(ends, at)])
+            back = refunded(self.session, job.queue, ends.ends[: ends.until(at)])
         return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back)
 
     def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:

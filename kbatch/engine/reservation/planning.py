@@ -17,13 +17,12 @@ from kbatch.engine.placement.ranking import When
 from kbatch.engine.reservation.ageing import places_to_gather, waits_for_room
 from kbatch.engine.reservation.ahead import Ahead
 from kbatch.engine.reservation.bounds import Bounds
-from kbatch.engine.reservation.ends import count_until
+from kbatch.engine.reservation.ends import Upcoming
 from kbatch.engine.reservation.kept import PlannedStart
 from kbatch.engine.reservation.ledger import Ledger
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.timeline import Release
 from kbatch.model.tasks import Task
 
 
@@ -59,19 +58,19 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     session = planned.session
     yield from planned.ends.preparing()
     heeds = planned.heeds(job)
-    ends, coming = planned.ends.for_job(job, heeds=heeds)
+    upcoming, coming = planned.ends.for_job(job, heeds=heeds)
     untils = sorted({start.until for start in planned.starts.values() if start.until is not None})
-    ahead = Ahead(session, job, ends, heeded=heeds)
+    ahead = Ahead(session, job, upcoming.ends, heeded=heeds)
     planned.ahead = True
     try:
-        since = yield from _first(planned, job, ahead, ends)
+        since = yield from _first(planned, job, ahead, upcoming)
         if since is None:
             return None
         met = [start for start in planned.starts.values() if planned.minds(start, job, None)]
         bounds = Bounds(planned.rankings, planned.ends, job, met)
         freed_at = _rows_by_until(planned.starts.values())
-        for at, count in _moments(ends, untils, since):
-            changed = [end.row for end in ends[ahead.gone : count]]
+        for at, count in _moments(upcoming, untils, since):
+            changed = [end.row for end in upcoming.ends[ahead.gone : count]]
             ahead.to(count)
             if session.due():
                 yield TURN
@@ -81,7 +80,7 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
             planned.turn_to(job)
             places = yield from _places(planned, job)
             if places:
-                return planned.entry(job, at, tuple(places), ends, coming)
+                return planned.entry(job, at, tuple(places), upcoming, coming)
             planned.lift()
             yield TURN
     finally:
@@ -92,24 +91,24 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
 
 
 def _first(
-    planned: PlannedStarts, job: JobState, ahead: Ahead, ends: Sequence[Release]
+    planned: PlannedStarts, job: JobState, ahead: Ahead, upcoming: Upcoming
 ) -> Generator[Turn, None, int | None]:
     """From which instant on there might be room, were nothing planned; None: never, as far as is known.
 
     With more that has ended there is more room: so it is found in steps that double, and then by halving.
     """
-    now = planned.session.now
+    now, ends = planned.session.now, upcoming.ends
 
     def enough(count: int) -> bool:
         """Whether so many of the ends are, with all others of the last one's instant."""
-        ahead.to(count_until(ends, ends[count - 1].at) if count else 0)
+        ahead.to(upcoming.until(ends[count - 1].at) if count else 0)
         return could_fit(planned.rankings, job)
 
-    low, step = count_until(ends, now), 1
+    low, step = upcoming.until(now), 1
     if enough(low):
         return now + 1
     while True:
-        if low == len(ends):
+        if low == len(ends) and not upcoming.more():
             return None
         high, step = min(low + step, len(ends)), step * 2
         yield TURN
@@ -126,15 +125,14 @@ def _first(
     return ends[high - 1].at
 
 
-def _moments(ends: Sequence[Release], untils: Sequence[int], since: int) -> Iterator[tuple[int, int]]:
+def _moments(upcoming: Upcoming, untils: Sequence[int], since: int) -> Iterator[tuple[int, int]]:
     """The instants from one on at which anything ends, or a planned job will have ended (`untils`), in order, each with
     how many of the ends are due then.
     """
-    count, at = count_until(ends, since - 1), bisect_left(untils, since)
-    while count < len(ends) or at < len(untils):
+    ends, count, at = upcoming.ends, upcoming.until(since - 1), bisect_left(untils, since)
+    while count < len(ends) or upcoming.more() or at < len(untils):
         instant = min([*untils[at : at + 1], *[end.at for end in ends[count : count + 1]]])
-        while count < len(ends) and ends[count].at == instant:
-            count += 1
+        count = upcoming.until(instant)
         while at < len(untils) and untils[at] == instant:
             at += 1
         yield instant, count
