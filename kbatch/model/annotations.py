@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -49,6 +50,7 @@ def checkpoint_said(metadata: Metadata) -> int | None:
         return None
 
 
+@lru_cache(maxsize=1 << 16)
 def seconds_of(text: str) -> int | None:
     """A number of seconds above 0, of up to nine digits, with up to six more behind a point, in microseconds; None
     where the text is no such number.

@@ -70,15 +70,21 @@ class Promises:
         """What the queue's groups without a lifetime, and those with one, were promised and have not placed yet; but
         for one group.
         """
+        return self.endless(queue, besides), self._of(queue, True, besides)
+
+    def endless(self, queue: str, besides: JobState | None = None) -> Resources:
+        """The first of these."""
         self._catch_up()
-        endless = dict(self._sums.get((queue, False), {}))
-        ending = dict(self._sums.get((queue, True), {}))
+        return self._of(queue, False, besides)
+
+    def _of(self, queue: str, ends: bool, besides: JobState | None) -> Resources:
+        found = dict(self._sums.get((queue, ends), {}))
         own = self._kept.get(besides.key) if besides is not None else None
-        if own is not None:
-            _subtract(ending if own.job.ends else endless, own.left)
-        for sums, ends in ((endless, False), (ending, True)):
-            add_to(sums, self.besides.get((queue, ends), {}))
-        return endless, ending
+        if own is not None and own.job.ends == ends:
+            _subtract(found, own.left)
+        if self.besides:
+            add_to(found, self.besides.get((queue, ends), {}))
+        return found
 
     def _catch_up(self) -> None:
         if not self._kept:

@@ -98,7 +98,7 @@ class Flow(Plugin):
 
     def _endless(self, queue: QueueState, besides: JobState | None = None) -> Resources:
         """What the queue's groups without a lifetime hold and were promised; but for one group's promise."""
-        promised, _ = self.view.promises.sums(queue.name, besides)
+        promised = self.view.promises.endless(queue.name, besides)
         return add(subtract(queue.allocated, queue.ending), promised)
 
     def _all(self, queue: QueueState, besides: JobState | None = None) -> Resources:
