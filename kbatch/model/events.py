@@ -7,21 +7,20 @@ before its node, a group after its pods.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from kbatch.api.objects import AnyObject
 
 
-@dataclass(frozen=True, slots=True)
-class Upsert:
+class Upsert(msgspec.Struct, frozen=True, gc=False):
     """The object exists and looks like this; told again with equal content, it changes nothing."""
 
     obj: AnyObject
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """The object of this type is gone. `namespace` is empty for cluster-scoped kinds. Unknown ones are ignored."""
 
     kind: type[AnyObject]
@@ -29,8 +28,7 @@ class Delete:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
     """The object exists but could not be decoded or holds an amount that cannot be counted.
 
     It takes no part in decisions. A pod of which `node_name` is known closes that node, because what it uses there is

@@ -82,8 +82,7 @@ class TaskClass:
         return len(self.needs) == 1
 
 
-@dataclass(eq=False, slots=True)
-class Task:
+class Task(msgspec.Struct, eq=False, gc=False):
     """One pod. Changed in place by the `ClusterModel` alone; everything else only reads it.
 
     Attributes:

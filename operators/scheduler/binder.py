@@ -102,6 +102,8 @@ class Binder:
         self._numbers = itertools.count()
         self._resting: deque[asyncio.Future[None]] = deque()
         """Workers that have nothing to do."""
+        self._relief: asyncio.Future[None] | None = None
+        """Somebody waits until few binds wait."""
         self._parallelism = parallelism
         self._binding = 0
         self._providing: set[asyncio.Task[None]] = set()
@@ -129,6 +131,12 @@ class Binder:
     def crowded(self) -> bool:
         """Whether more binds wait than can be sent in the next moment."""
         return len(self._queue) > 2 * self._parallelism
+
+    async def relieved(self) -> None:
+        """Return when no more binds wait than can be on the wire. One waits for it at a time."""
+        if len(self._queue) > self._parallelism:
+            self._relief = asyncio.get_running_loop().create_future()
+            await self._relief
 
     def failure(self, group: str) -> BindFailed | None:
         """Why binds of a group's pods fail again and again; None where they do not."""
@@ -237,6 +245,10 @@ class Binder:
                         self._resting.remove(rest)
                     raise
             waiting = heapq.heappop(self._queue)[-1]
+            if self._relief is not None and len(self._queue) <= self._parallelism:
+                if not self._relief.done():
+                    self._relief.set_result(None)
+                self._relief = None
             one = waiting.one
             self._binding += 1
             try:

@@ -81,6 +81,10 @@ class Dispatcher:
         """Whether more binds wait than can be sent in the next moment."""
         return self._binder.crowded()
 
+    async def relieved(self) -> None:
+        """Return when no more binds wait than can be on the wire."""
+        await self._binder.relieved()
+
     def failure(self, group: str) -> BindFailed | None:
         """Why binds of a group's pods fail again and again; None where they do not."""
         return self._binder.failure(group)

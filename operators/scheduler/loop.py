@@ -13,7 +13,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -49,7 +49,8 @@ SHORT_SECONDS: Final = 0.002
 """The same after a transaction, so that its binds go out; many small ones share a turn of the loop."""
 
 CROWDED_SECONDS: Final = 0.25
-"""The gap while decisions wait to be carried out anyway: the processor is then the binds'."""
+"""The gap while decisions wait to be carried out anyway: the processor is then the binds'. For so long a cycle that
+decides more than can be sent goes no faster than that: the next one would not begin sooner."""
 
 SHARE: Final = 3
 CROWDED_SHARE: Final = 8
@@ -79,6 +80,9 @@ class Hands(Protocol):
 
     def crowded(self) -> bool:
         """Whether so much waits to be carried out that deciding more now would start nothing sooner."""
+
+    async def relieved(self) -> None:
+        """Return when little of it waits."""
 
 
 class Scheduler:
@@ -220,6 +224,7 @@ class Scheduler:
             self._state, self._under = self._begin(self._state, policy), policy
         verdicts: dict[str, Verdict] = {}
         transactions: list[Transaction] = []
+        at_ease = time.monotonic() + CROWDED_SECONDS
         with _uncollected(), self._cache.held() as model:
             slices = _Slices(self._metrics)
             deciding = self._decide(
@@ -238,6 +243,8 @@ class Scheduler:
                             transactions.append(item)
                         if isinstance(item, Outcome):
                             break
+                        if isinstance(item, Transaction) and self._hands.crowded():
+                            await slices.let_go(self._relieved(at_ease))
                         await slices.turn(SHORT_SECONDS if isinstance(item, Transaction) else TURN_SECONDS)
             except BaseException:
                 self._story.decided(number, transactions)  # they are being carried out all the same
@@ -265,6 +272,14 @@ class Scheduler:
             for _ in self._cache.catching_up():
                 await slices.turn(TURN_SECONDS)
         return item.next_wake
+
+    async def _relieved(self, until: float) -> None:
+        """Let what is decided be carried out, until little of it waits or that time of the monotonic clock."""
+        left = until - time.monotonic()
+        if left > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._hands.relieved()
 
     def _tell_time(self) -> None:
         """The engine's time does not step back with the wall clock, unless that was far ahead: then it was wrong.
@@ -302,11 +317,15 @@ class _Slices:
     async def turn(self, seconds: float) -> None:
         """Give the event loop a turn, if the last one is longer ago than this."""
         if time.perf_counter() - self._began > seconds:
-            self.end()
-            let_go = self._began
-            await asyncio.sleep(0)
-            self._began = time.perf_counter()
-            self.others += self._began - let_go
+            await self.let_go(asyncio.sleep(0))
+
+    async def let_go(self, until: Awaitable[None]) -> None:
+        """Leave the event loop to others until then."""
+        self.end()
+        let_go = self._began
+        await until
+        self._began = time.perf_counter()
+        self.others += self._began - let_go
 
     def end(self) -> float:
         """A slice ends here; the seconds of all so far."""

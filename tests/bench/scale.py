@@ -141,6 +141,9 @@ class Idle:
         """Never."""
         return False
 
+    async def relieved(self) -> None:
+        """Nothing waits."""
+
     def paused_until(self) -> None:
         """Nothing had to wait."""
 

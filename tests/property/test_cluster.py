@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields
 from typing import Any
 
 from hypothesis import given, settings
@@ -144,7 +143,7 @@ def test_a_task_changed_in_place_is_as_one_read_anew(stream: list[Event], own: l
 def _tasks(model: ClusterModel) -> Any:
     return {
         key: (
-            {field.name: getattr(task, field.name) for field in fields(task) if field.name != "cls"},
+            {name: getattr(task, name) for name in task.__struct_fields__ if name != "cls"},
             task.cls.request,
         )
         for key, task in model.tasks.items()

@@ -48,6 +48,28 @@ async def test_an_urgent_pod_does_not_wait_behind_all_that_were_decided_before()
     assert bound(api) == ["p0", "urgent", "more", "p1", "p2", "p3", "p4", "p5"], "equals in the order of decision"
 
 
+async def test_whoever_decides_is_told_when_few_binds_wait() -> None:
+    api = FakeApi(gate=asyncio.Event())
+    names = [f"p{number}" for number in range(8)]
+    cache = cache_with(node("n", cpu="100"), *(pod(name) for name in names))
+    async with dispatching(api, cache, parallelism=2) as dispatcher:
+        await dispatcher.relieved()
+        dispatcher.submit(Transaction("ns/g", binds=tuple(Bind(f"ns/{name}", f"uid-{name}", "n") for name in names)))
+        await until(lambda: api.open_ == 2)
+        assert dispatcher.crowded()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await dispatcher.relieved()
+        waiting = asyncio.create_task(dispatcher.relieved())
+        assert api.gate is not None
+        api.gate.set()
+        async with asyncio.timeout(5):
+            await waiting
+        assert not dispatcher.crowded()
+        await until(lambda: dispatcher.in_flight == 0)
+        assert len(bound(api)) == 8
+
+
 def cordoned(name: str) -> Node:
     one = node(name)
     one.spec.unschedulable = True

@@ -51,6 +51,8 @@ class Hands:
         self.transactions: list[Transaction] = []
         self.paused: float | None = None
         self.full = False
+        self.asked = 0
+        self.relief = asyncio.Event()
         self.takes = True
         self._cache = cache
 
@@ -65,6 +67,10 @@ class Hands:
 
     def crowded(self) -> bool:
         return self.full
+
+    async def relieved(self) -> None:
+        self.asked += 1
+        await self.relief.wait()
 
     def paused_until(self) -> float | None:
         return self.paused
@@ -97,13 +103,13 @@ class Script:
 async def running(cache: Cache, decide: Any, **options: Any) -> AsyncIterator[tuple[Scheduler, Hands, list[Any]]]:
     hands = Hands(cache)
     reports: list[Any] = []
-    options = {"gap": 0.01, "period": 60.0} | options
 
     def report(verdicts: Any) -> tuple[None, ...]:
         reports.append(verdicts)
         return ()
 
-    scheduler = Scheduler(cache, lambda: POLICY, hands, report, metrics=metrics(), decide=decide, **options)
+    options = {"gap": 0.01, "period": 60.0, "metrics": metrics(), **options}
+    scheduler = Scheduler(cache, lambda: POLICY, hands, report, decide=decide, **options)
     stopping = asyncio.Event()
     task = asyncio.create_task(scheduler.run(stopping))
     try:
@@ -424,6 +430,36 @@ async def test_while_binds_wait_anyway_cycles_are_rarer_and_go_on_at_once_when_n
         hands.full = False
         await until(lambda: scheduler.cycles == 3)
         assert script.at[2] - script.at[1] < CROWDED_SECONDS * 0.9
+
+
+def two_binds() -> Generator[Transaction, None, None]:
+    yield Transaction("ns/g", (Bind("ns/a", "uid-a", "n"),))
+    yield Transaction("ns/g", (Bind("ns/b", "uid-b", "n"),))
+
+
+async def test_a_cycle_that_decides_more_than_can_be_sent_goes_no_faster_than_that() -> None:
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    async with running(cache, Script(two_binds())) as (scheduler, hands, _):
+        hands.full = True
+        await until(lambda: hands.asked == 1)
+        assert len(hands.transactions) == 1
+        hands.full = False
+        hands.relief.set()
+        await until(lambda: scheduler.cycles == 1)
+        assert (len(hands.transactions), hands.asked) == (2, 1)
+
+
+async def test_a_cycle_does_not_wait_for_longer_than_the_next_one_would() -> None:
+    """Where nothing can be sent for a while, what is urgent must not wait behind the end of this cycle."""
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    counted = metrics()
+    async with running(cache, Script(two_binds()), metrics=counted) as (scheduler, hands, _):
+        hands.full = True
+        began = time.monotonic()
+        await until(lambda: scheduler.cycles == 1)
+        assert CROWDED_SECONDS * 0.9 <= time.monotonic() - began < CROWDED_SECONDS * 4
+        assert (len(hands.transactions), hands.asked) == (2, 1)
+    assert counted.cycle._sum.get() < CROWDED_SECONDS / 2, "that time is not the cycle's"
 
 
 async def test_what_has_to_wait_is_not_told_as_done(caplog: pytest.LogCaptureFixture) -> None:
