@@ -299,7 +299,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "binds-of-the-cycle-forgotten", "kbatch/engine/reservation/ends.py",
-        "if length is not None:\n                    found.append", "if False:\n                    found.append",
+        "if length is not None:\n                    release =", "if False:\n                    release =",
         "what this cycle has started never ends",
     ),
     Mutant(
