@@ -18,8 +18,8 @@ from kbatch.model.tasks import Task, counted
 from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths, parse_quantity, parse_resources, scale
 
 _PLACEMENTS: Final = {each.value: each for each in Placement}
-_CHANGES: Final = 1 << 12
-"""So many changes of its groups a queue remembers: more than there are from cycle to cycle."""
+_CHANGES: Final = 1 << 9
+"""So many changes of its groups a queue remembers: more than there mostly are from cycle to cycle."""
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""

@@ -12,11 +12,11 @@ _MOST: Final = 1 << 18
 class Journal:
     """The keys of changed groups, each as often as it has changed between two readings of its sums.
 
-    At most so many of the last changes are kept.
+    At most so many of the last changes are kept; None: as many as by default.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        self._most = _MOST if most is None else most
         self._keys: list[str] = []
         self._dropped = 0
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kbatch.engine.carryover import backlog
-from kbatch.model import journal, node_index, tasks
+from kbatch.model import jobs, journal, node_index, tasks
 from tests.bench.churn import Churn
 
 LIVE: Final = 50
@@ -70,6 +70,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_IDLE_KEYS", 2)
     monkeypatch.setattr(node_index, "_FORGOTTEN", LIVE)
     monkeypatch.setattr(journal, "_MOST", LIVE)
+    monkeypatch.setattr(jobs, "_CHANGES", LIVE)
 
 
 @pytest.mark.usefixtures("small")
@@ -121,7 +122,8 @@ def test_nothing_is_kept_of_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _of_backlog(way: str) -> bool:
     """Whether this is a column of the backlog, or of the keys of changed groups: both keep some room."""
-    return way.startswith("memo.backlog") or way in {"model._groups.changes._keys", "model._nodes.changes._keys"}
+    kept = {"model._groups.changes._keys", "model._nodes.changes._keys", "model._groups.queues[].changes._keys"}
+    return way.startswith("memo.backlog") or way in kept
 
 
 def test_a_cycle_leaves_nothing_to_the_garbage_collector() -> None:
