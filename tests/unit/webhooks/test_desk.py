@@ -360,7 +360,7 @@ async def test_templates_that_could_not_be_checked_in_time_pass_with_a_warning()
     first = asyncio.create_task(rig.desk._offload.run("other", door.wait))
     try:
         with reviewing(time.monotonic(), "0s") as context:
-            assert await rig.desk.podgroup(templated("{{ x }}"), None, dry_run=False) == {}
+            assert await rig.desk.podgroup(templated("{{ x }}"), None, dry_run=False) == {"spec": {"minimum": 2}}
     finally:
         door.set()
     assert "could not be checked in time" in context.warnings[0]
@@ -527,7 +527,7 @@ async def test_a_large_group_is_read_beside_the_event_loop_and_answered_alike(mo
     for large in (False, True):
         with reviewing(time.monotonic(), "60s", large=large):
             answers.append(await rig.desk.podgroup(given, None, dry_run=False))
-    assert answers[0] == answers[1] == {"spec": {"minResources": {"cpu": "6"}}}
+    assert answers[0] == answers[1] == {"spec": {"minResources": {"cpu": "6"}, "minimum": 3}}
     assert threads == [True, True, False, False]
     broken = podgroup()
     broken["spec"] = {"minMember": "many"}
