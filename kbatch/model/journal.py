@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-_MOST: Final = 1 << 18
+_MOST: Final = 1 << 16
 """So many changes are kept by default; a reader that comes back later than that has to look at everything."""
 
 
