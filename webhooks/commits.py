@@ -29,8 +29,8 @@ from kbatch.kube.kinds import CONFIGMAPS, NAMESPACES, PODGROUPS, RESOURCEQUOTAS
 from kbatch.kube.lists import list_all
 from kbatch.metrics import LedgerMetrics
 from kbatch.model.promised import Groups
+from webhooks.cluster_view import ClusterView
 from webhooks.ledger import ENTRIES_KEY, FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, without
-from webhooks.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Ledgers:
 
     Args:
         api: the API server.
-        world: fed by the watches, in the same event loop.
+        view: fed by the watches, in the same event loop.
         namespace: kbatch's own, where the ledgers are.
         prefix: of their names.
         clock: monotonic seconds. now: milliseconds since the epoch.
@@ -120,7 +120,7 @@ class Ledgers:
     def __init__(
         self,
         api: Api,
-        world: World,
+        view: ClusterView,
         *,
         namespace: str,
         metrics: LedgerMetrics | None = None,
@@ -129,7 +129,7 @@ class Ledgers:
         now: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._api = api
-        self._world = world
+        self._view = view
         self._own = namespace
         self._metrics = metrics or LedgerMetrics(CollectorRegistry())
         self._metrics.entries.set_function(self._entries)
@@ -176,11 +176,11 @@ class Ledgers:
         """The namespace's account. One whose namespace lost its quotas meanwhile is begun anew: it may be another
         namespace of the same name.
         """
-        since = self._world.guarded.get(namespace, 0)
+        since = self._view.guarded.get(namespace, 0)
         account = self._accounts.get(namespace)
         if account is None or account.since != since:
             left = [
-                one for one in self._accounts.values() if one.busy is None and one.namespace not in self._world.guarded
+                one for one in self._accounts.values() if one.busy is None and one.namespace not in self._view.guarded
             ]
             for one in left:
                 del self._accounts[one.namespace]
@@ -225,14 +225,14 @@ class Ledgers:
             batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
             if account.version is None or fresh:
                 fresh = await self._read(account) or fresh
-            if not fresh and self._world.version < account.ledger.floor:
+            if not fresh and self._view.version < account.ledger.floor:
                 fresh = True
                 continue
             if fresh:
                 groups, quotas = await self._list(account.namespace)
             else:
-                groups = self._world.groups.get(account.namespace) or Groups()
-                quotas = self._world.quotas.get(account.namespace, ())
+                groups = self._view.groups.get(account.namespace) or Groups()
+                quotas = self._view.quotas.get(account.namespace, ())
             now = self._now()
             firm = [one for one in batch if not one.dry_run]
             withdrawn = frozenset(account.withdrawn - account.merged)
@@ -265,7 +265,7 @@ class Ledgers:
 
     async def _list(self, namespace: str) -> tuple[Groups, tuple[ResourceQuota, ...]]:
         """The groups and quotas as they are now. To be called after the ledger was read."""
-        known = self._world.groups.get(namespace)
+        known = self._view.groups.get(namespace)
         # A list tells nothing of groups that came and went. What was seen until now is in it, or is gone; what the
         # watch sees from here on may be younger than the list.
         seen = dict(known.seen) if known is not None else {}

@@ -1,12 +1,10 @@
 """What the webhook fills in on a PodGroup: only what the schema's own defaults cannot know. Pure.
 
-The API server has applied the schema's defaults before, and checks the schema after. So what cannot be read here is
-left as it is: the API server refuses it with a better message than ours.
+The API server has applied the schema's defaults before, and checks the schema after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +14,7 @@ from kbatch.model.minresources import from_templates, minimum_of
 from kbatch.resources import format_resources
 
 
-def defaults(spec: Mapping[str, Any], *, creating: bool, default_queue: str) -> dict[str, Any]:
+def defaults(spec: PodGroupSpec, *, creating: bool, default_queue: str) -> dict[str, Any]:
     """The fields of the spec to set, as they stand in a manifest; empty where there is nothing to do.
 
     Args:
@@ -24,18 +22,24 @@ def defaults(spec: Mapping[str, Any], *, creating: bool, default_queue: str) -> 
         creating: False on an update: what a user has taken away since stays away.
         default_queue: the queue of a group that names none.
     """
-    try:
-        group = msgspec.convert(dict(spec), PodGroupSpec)
-    except msgspec.ValidationError:
-        return {}
     filled: dict[str, Any] = {}
-    if not group.queue.strip():
+    if not spec.queue.strip():
         filled["queue"] = default_queue
-    if creating and group.min_resources is None:
-        derived = from_templates(group)
+    if creating and spec.min_resources is None:
+        derived = from_templates(spec)
         if derived:
             filled["minResources"] = format_resources(derived)
-    minimum = minimum_of(group)
-    if minimum != (group.min_member if group.minimum is None else group.minimum):
+    minimum = minimum_of(spec)
+    if minimum != (spec.min_member if spec.minimum is None else spec.minimum):
         filled["minimum"] = minimum
     return filled
+
+
+def with_defaults(spec: PodGroupSpec, filled: dict[str, Any]) -> PodGroupSpec:
+    """The spec with what is filled in."""
+    return msgspec.structs.replace(
+        spec,
+        queue=filled.get("queue", spec.queue),
+        min_resources=filled.get("minResources", spec.min_resources),
+        minimum=filled.get("minimum", spec.minimum),
+    )

@@ -9,10 +9,7 @@ gets its name here, in the API server's place.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from typing import Any, Final
-
-import msgspec
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL, SUSPENDED_ANNOTATION
 from kbatch.api.objects import Job
@@ -31,18 +28,14 @@ def generated_name(prefix: str) -> str:
     return prefix[: _LONGEST - _SUFFIX] + "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
 
 
-def delay(body: Mapping[str, Any], *, scheduler_name: str, new_name: str | None = None) -> dict[str, Any]:
+def delay(job: Job, *, scheduler_name: str, new_name: str | None = None) -> dict[str, Any]:
     """The changes to a Job that is being created, as a merge patch; empty where it is none of ours.
 
     Args:
-        body: the Job as it was sent, the API server's defaults applied.
+        job: as it was sent, the API server's defaults applied.
         scheduler_name: that of our pods.
         new_name: what a Job with generateName is to be called; None makes a name.
     """
-    try:
-        job = msgspec.convert(dict(body), Job)
-    except msgspec.ValidationError:
-        return {}
     metadata, template = job.metadata, job.spec.template
     waits_for_queue = bool((metadata.labels or {}).get(QUEUE_LABEL))
     group = (template.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")

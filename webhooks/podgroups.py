@@ -21,21 +21,12 @@ from kbatch.model.requests import effective_limit, effective_request
 from kbatch.model.template_budget import Budget
 from kbatch.model.templates import MOST_NESTING, MOST_SOURCES, TemplateError, render_member
 from kbatch.resources import QuantityError
+from webhooks.review import place_of
 
 MOST_AT_ONCE: Final = 5_000
 """Values of templates that are looked at in the event loop: about a millisecond."""
 
 _NAME: Final = re.compile(r"[a-z0-9.-]{1,253}", re.ASCII)
-
-
-def read_spec(body: Mapping[str, Any] | None) -> PodGroupSpec | None:
-    """The spec of a manifest; None where it cannot be read, which the API server's own schema then refuses better."""
-    if body is None:
-        return None
-    try:
-        return msgspec.convert(dict(body.get("spec") or {}), PodGroupSpec)
-    except msgspec.ValidationError:
-        return None
 
 
 def ask(spec: PodGroupSpec) -> Ask | None:
@@ -148,8 +139,8 @@ def _read(template: object) -> None:
     try:
         pod = msgspec.convert(template, PodTemplate)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).rpartition(" - at `$.")
-        raise TemplateError(place.rstrip("`"), what or str(error)) from None
+        place, what = place_of(error)
+        raise TemplateError(place[1:], what) from None
     if not pod.spec.containers:
         raise TemplateError("spec.containers", "a pod has at least one container")
     try:

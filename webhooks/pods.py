@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, IN_QUEUE_GATE
 from kbatch.api.objects import Pod, ResourceQuota
@@ -25,14 +23,6 @@ LONGEST_BURST: Final = 5.0
 """How long pods let through are added up before the quota's `used` is believed again: meanwhile others have ended."""
 _MOST_BURSTS: Final = 1000
 """So many are kept before those that are over are looked for: nobody may ask about their quotas again."""
-
-
-def read_pod(body: Mapping[str, Any]) -> Pod | None:
-    """The pod; None where it cannot be read, which the API server then refuses better."""
-    try:
-        return msgspec.convert(dict(body), Pod)
-    except msgspec.ValidationError:
-        return None
 
 
 def ask(pod: Pod) -> Ask | None:
@@ -50,12 +40,10 @@ def group_of(pod: Pod, scheduler_name: str) -> str:
     return (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION, "")
 
 
-def gated(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+def gated(pod: Pod) -> list[dict[str, str]]:
     """The pod's scheduling gates with ours among them."""
-    gates = [
-        gate for gate in (body.get("spec") or {}).get("schedulingGates") or () if gate.get("name") != IN_QUEUE_GATE
-    ]
-    return [*gates, {"name": IN_QUEUE_GATE}]
+    names = [gate.name for gate in pod.spec.scheduling_gates or () if gate.name != IN_QUEUE_GATE]
+    return [{"name": name} for name in (*names, IN_QUEUE_GATE)]
 
 
 def eats_into(

@@ -24,12 +24,12 @@ from kbatch.process.preflight import Preflight
 from kbatch.process.run import Runtime, before_stop
 from kbatch.process.run import main as run_process
 from kbatch.process.settings import ProcessSettings, flag
+from webhooks.admission import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Admission, Rules
+from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers
-from webhooks.desk import OFF, QUEUE, QUOTA_POLICIES, REFUSE, RESERVATION_POLICIES, Desk, Rules
 from webhooks.handlers import HANDLERS, make_registry, passes
 from webhooks.paths import Paths, PathSecretError
 from webhooks.server import ReviewServer
-from webhooks.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -84,10 +84,10 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     metrics = WebhookMetrics(runtime.registry, HANDLERS)
     requests = RequestMetrics(runtime.registry)
     async with Client(credentials, user_agent=runtime.user_agent, heard=Attempts(requests).heard) as client:
-        world = World(settings.scheduler_name)
+        view = ClusterView(settings.scheduler_name)
         api = Measured(client, requests)
-        ledgers = Ledgers(api, world, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
-        desk = Desk(_rules(settings), world, api, ledgers)
+        ledgers = Ledgers(api, view, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
+        admission = Admission(_rules(settings), view, api, ledgers)
         server = ReviewServer(
             address=settings.bind_address,
             port=settings.port,
@@ -95,10 +95,10 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
             paths=paths,
             handlers=HANDLERS,
             metrics=metrics,
-            passes=passes(desk),
+            passes=passes(admission),
         )
         informers = _informers(client, settings)
-        feed = Feed(informers, world.receive, WatchMetrics(runtime.registry))
+        feed = Feed(informers, view.receive, WatchMetrics(runtime.registry))
         # kopf learns the kinds once, at its start: one that came later it would answer with 404 for ever.
         preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=[informer.kind for informer in informers])
         runtime.health.ready("crds", preflight.check)
@@ -120,7 +120,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
             group.create_task(server.serve(), name="server")
             host = KopfHost(
                 name="webhook",
-                registry=make_registry(desk),
+                registry=make_registry(admission),
                 settings=kopf_settings,
                 credentials=credentials,
                 user_agent=runtime.user_agent,

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kbatch.model.phase import STARTED
 
 _WAITING: Final = "pending or in queue"
 _RUNNING: Final = "running"
-
-
-def name_of(body: Mapping[str, Any]) -> str:
-    """The name in a manifest; empty where it has none."""
-    metadata = body.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return name if isinstance(name, str) else ""
 
 
 def refusal(queue: str, phases: Iterable[str]) -> str | None:

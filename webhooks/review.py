@@ -1,17 +1,32 @@
-"""A review as it comes in: what must be right of it, and its parts as plain data."""
+"""The door: what an AdmissionReview says is read once, into typed objects, and what decides sees nothing else of it.
+
+The object as it was sent stays in here, for the patch: which fields of it there are, the typed object does not say.
+"""
 
 from __future__ import annotations
 
+import base64
 import gc
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kbatch.api.objects import Metadata
+from kbatch.api.names import GROUP, VERSION
+from kbatch.api.objects import Job, Metadata, Pod, PodGroup, PodGroupSpec
+
+USED_PART: Final = 0.7
+"""Of the time that the API server waits; the rest is for the way there and back."""
+LONGEST: Final = 5.0
+_TIMEOUT: Final = re.compile(r"(?P<seconds>[0-9]{1,2})s", re.ASCII)
+
+Changes: TypeAlias = dict[str, Any]
+"""A merge patch without removals; empty for nothing to change."""
+_Operation: TypeAlias = dict[str, Any]
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -22,124 +37,171 @@ class Resource(msgspec.Struct, frozen=True):
     resource: str
 
 
-class _Object(msgspec.Struct):
+class SubmittedGroup(msgspec.Struct):
+    """A PodGroup as it was submitted. Its status is not read: the API server keeps the one that it has."""
+
+    metadata: Metadata
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
+class Named(msgspec.Struct):
+    """Of an object only which it is: whatever else stands in a Queue, it may be deleted."""
+
     metadata: Metadata
 
 
-class Request(msgspec.Struct, rename="camel"):
-    """What a review says of itself; of the objects only their metadata."""
+Reviewed: TypeAlias = SubmittedGroup | PodGroup | Job | Pod | Named
 
+PODGROUPS: Final = Resource(GROUP, VERSION, "podgroups")
+QUEUES: Final = Resource(GROUP, VERSION, "queues")
+JOBS: Final = Resource("batch", "v1", "jobs")
+PODS: Final = Resource("", "v1", "pods")
+
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class _Request(msgspec.Struct, rename="camel"):
     uid: str
     resource: Resource
     operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
     user_info: dict[str, Any]
-    object: _Object | None = None
-    old_object: _Object | None = None
+    object: msgspec.Raw = _NULL
+    old_object: msgspec.Raw = _NULL
     namespace: str | None = None
-    name: str | None = None
     dry_run: bool | None = None
-    sub_resource: str | None = None
 
 
-class _Review(msgspec.Struct, rename="camel"):
-    """What must be right of an AdmissionReview for it to be handed on."""
-
+class _Envelope(msgspec.Struct, rename="camel"):
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
-    request: Request
+    request: _Request
 
 
-class _Parts(msgspec.Struct, rename="camel"):
-    """A review with what is asked still in pieces."""
-
-    api_version: str
-    kind: str
-    request: dict[str, msgspec.Raw]
+_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
+_NAMED: Final[msgspec.json.Decoder[Reviewed]] = msgspec.json.Decoder(Named)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NEW: Final[Mapping[Resource, msgspec.json.Decoder[Reviewed]]] = {
+    PODGROUPS: msgspec.json.Decoder(SubmittedGroup),
+    JOBS: msgspec.json.Decoder(Job),
+    PODS: msgspec.json.Decoder(Pod),
+    QUEUES: _NAMED,
+}
+_OLD: Final[Mapping[Resource, msgspec.json.Decoder[Reviewed]]] = {**_NEW, PODGROUPS: msgspec.json.Decoder(PodGroup)}
 
 
 class MalformedReviewError(ValueError):
     """The body is no admission review."""
 
 
-_CHECK: Final = msgspec.json.Decoder(_Review)
-_PARTS: Final = msgspec.json.Decoder(_Parts)
+class OtherResourceError(ValueError):
+    """The review is of another resource than is reviewed here."""
 
 
-def check_review(body: bytes) -> Request:
-    """What is asked, of a review that can be handed on.
+@dataclass(slots=True)
+class Review:
+    """One review, and what becomes of it.
 
-    Raises:
-        MalformedReviewError: it is no review; the message names the field.
+    `new` is the object as it is to be, None where it is deleted or cannot be read; `unreadable` says why then, with the
+    field. `old` is what it was, None too where that cannot be read. `large`: going through the objects takes so long
+    that it is to be done beside the event loop. Nobody waits for the answer after `deadline` (monotonic seconds).
+
+    The answer: `changes` to the object, `warnings` for the user, or `failed`, the defect that left it without one.
     """
-    try:
-        request = _CHECK.decode(body).request
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise MalformedReviewError(str(error) or type(error).__name__) from error
-    if request.object is None and request.old_object is None:
-        raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
-    return request
 
-
-def parse_review(body: bytes) -> dict[str, Any]:
-    """The review as plain data.
-
-    Raises:
-        MalformedReviewError: it is not one; the message names the field.
-    """
-    check_review(body)
-    return decoded(body)
-
-
-def decoded(body: bytes) -> dict[str, Any]:
-    """The same of a review that was checked.
-
-    Raises:
-        MalformedReviewError: something in it is too deep, or no JSON.
-    """
-    try:
-        plain: dict[str, Any] = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # deeper than what was looked at
-        raise MalformedReviewError(str(error) or type(error).__name__) from error
-    return plain
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A review that was checked. `large`: it was taken apart beside the event loop, and here is the plain data too."""
-
-    body: bytes
-    said: Request
+    resource: Resource
+    operation: str
+    uid: str = ""
+    namespace: str = ""
+    dry_run: bool = False
+    new: Reviewed | None = None
+    old: Reviewed | None = None
+    unreadable: str = ""
     large: bool = False
-    review: dict[str, Any] = field(default_factory=dict)
+    deadline: float = 0.0
+    changes: Changes = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    failed: Exception | None = None
+    _sent: msgspec.Raw = field(default_factory=msgspec.Raw)
+
+    def patch(self) -> str:
+        """The changes as they stand in an AdmissionReview; empty where the object has them already."""
+        operations = list(_operations(self._sent, self.changes))
+        return base64.b64encode(msgspec.json.encode(operations)).decode("ascii") if operations else ""
 
 
-def taken_apart(body: bytes) -> Received:
-    """A large review, in pieces between which others get the interpreter's lock; no piece holds it for long.
+def read_review(body: bytes, resource: Resource, *, deadline: float, large: bool = False) -> Review:
+    """What a body says.
 
-    Decoding holds that lock: of a review of 8 MiB in one piece, the event loop would wait for as long as if it decoded
-    itself. So the objects are decoded one by one. The collector would take more time than the decoding, and holds the
-    lock too.
+    A large one is read in pieces between which others get the interpreter's lock. Decoding holds it: of a review of
+    8 MiB in one piece, the event loop would wait for as long as if it decoded itself.
 
     Raises:
         MalformedReviewError: it is no review; the message names the field.
+        OtherResourceError: it is of another resource.
     """
-    said = check_review(body)
     try:
-        parts = _PARTS.decode(body)
-        asked: dict[str, Any] = {}
-        for name, part in parts.request.items():
-            time.sleep(0)  # lets go of the lock
-            with _collected_once():
-                asked[name] = msgspec.json.decode(part)
+        body.decode()  # what is skipped is not looked at
+        request = _ENVELOPE.decode(body).request
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedReviewError(str(error) or type(error).__name__) from error
-    review = {"apiVersion": parts.api_version, "kind": parts.kind, "request": asked}
-    return Received(body, said, large=True, review=review)
+    if request.resource != resource:
+        raise OtherResourceError(f"this is for {resource.resource} alone")
+    apart = _apart if large else nullcontext
+    new, unreadable = _read(request.object, _NEW[resource], "object", apart())
+    old, _ = _read(request.old_object, _OLD[resource], "oldObject", apart())
+    if new is None and old is None and not unreadable:
+        raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
+    return Review(
+        resource, request.operation, request.uid, request.namespace or "", bool(request.dry_run), new, old, unreadable,
+        large, deadline, _sent=request.object,
+    )  # fmt: skip
+
+
+def answered_until(arrived: float, timeout: str | None) -> float:
+    """Until when the answer to a review is waited for that arrived then, with the API server's time-out (`5s`)."""
+    match = _TIMEOUT.fullmatch(timeout or "")
+    return arrived + USED_PART * (min(float(match["seconds"]), LONGEST) if match else LONGEST)
+
+
+def _read(
+    raw: msgspec.Raw, decoder: msgspec.json.Decoder[Reviewed], name: str, apart: AbstractContextManager[None]
+) -> tuple[Reviewed | None, str]:
+    """An object, or why it cannot be read: the API server does not hold it to its schema before.
+
+    Raises:
+        MalformedReviewError: not even its metadata can be, which the API server would not send.
+    """
+    if raw == _NULL:
+        return None, ""
+    try:
+        with apart:
+            return decoder.decode(raw), ""
+    except msgspec.ValidationError as error:
+        place, what = place_of(error)
+        unreadable = f"{place[1:]}: {what}" if place else what
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise MalformedReviewError(str(error) or type(error).__name__) from error
+    try:
+        _NAMED.decode(raw)
+    except msgspec.ValidationError as error:
+        place, what = place_of(error)
+        raise MalformedReviewError(f"{what} - at `$.request.{name}{place}`") from error
+    return None, unreadable
+
+
+def place_of(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The field that an error is about, such as `.spec.queue` (empty: all of it), and what is wrong with it."""
+    what, _, place = str(error).partition(" - at `$")
+    return place.removesuffix("`"), what
 
 
 @contextmanager
-def _collected_once() -> Iterator[None]:
-    """What is made meanwhile is looked at by the garbage collector once, and not again and again while it grows."""
+def _apart() -> Iterator[None]:
+    """Others get the lock before and after. What is made meanwhile is looked at by the garbage collector once, and not
+    again and again while it grows: it would take more time than the decoding, and holds the lock too.
+    """
+    time.sleep(0)  # lets go of the lock
     if not gc.isenabled():
         yield
         return
@@ -150,3 +212,15 @@ def _collected_once() -> Iterator[None]:
         gc.collect(0)
     finally:
         gc.enable()
+
+
+def _operations(sent: msgspec.Raw, changes: Mapping[str, Any], path: str = "") -> Iterator[_Operation]:
+    """Changes as the operations of a JSON patch on the object that was sent."""
+    fields = _FIELDS.decode(sent)
+    for key, value in changes.items():
+        at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+        here = fields.get(key)
+        if isinstance(value, Mapping) and here is not None and memoryview(here)[0] == ord("{"):
+            yield from _operations(here, value, at)
+        elif here is None or msgspec.json.decode(here) != value:
+            yield {"op": "add", "path": at, "value": value}  # replaces what is there

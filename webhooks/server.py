@@ -28,8 +28,15 @@ from kbatch.process.certificates import CertificateError, Certificates
 from kbatch.process.offload import Offload
 from kbatch.process.run import ProcessError
 from webhooks.paths import Paths, PathSecretError
-from webhooks.review import MalformedReviewError, Received, Request, Resource, check_review, decoded, taken_apart
-from webhooks.review_context import encoded, reviewing, shown
+from webhooks.review import (
+    MalformedReviewError,
+    OtherResourceError,
+    Resource,
+    Review,
+    answered_until,
+    read_review,
+)
+from webhooks.review_context import reviewing
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
@@ -45,7 +52,7 @@ held in memory until it is whole. Others need no turn, so nobody holds them up b
 RELOAD_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 3.0
 
-Passes = Callable[[str, Request], bool]
+Passes = Callable[[Review], bool]
 
 
 class ReviewServer:
@@ -69,7 +76,7 @@ class ReviewServer:
         paths: Paths,
         handlers: Mapping[str, Resource],
         metrics: WebhookMetrics,
-        passes: Passes = lambda _handler, _request: False,
+        passes: Passes = lambda _: False,
     ) -> None:
         self.port = port
         self._address = address
@@ -141,15 +148,9 @@ async def _try(review: kopf.WebhookFn, handlers: Mapping[str, Resource]) -> None
             reviews of one that came a moment later (or that the API server that was asked did not know yet) for ever.
     """
     for handler, resource in handlers.items():
-        request = {
-            "uid": "",
-            "resource": {"group": resource.group, "version": resource.version, "resource": resource.resource},
-            "operation": "CONNECT",
-            "userInfo": {},
-            "object": {"metadata": {}},
-        }
         try:
-            await review({"request": request}, webhook=handler)  # type: ignore[typeddict-item]
+            with reviewing(Review(resource, "CONNECT")) as shown:
+                await review(shown, webhook=handler)
         except Exception as error:
             raise ProcessError(f"kopf does not review {resource.resource}: {error}") from error
 
@@ -188,63 +189,61 @@ class _Endpoint:
 
     async def _answered(self, request: web.Request, handler: str, arrived: float) -> tuple[str, web.Response]:
         try:
-            received = await self._received(request, handler)
-            said = received.said
-            if said.resource != self._handlers[handler]:
-                return "malformed", _refuse(404, f"{handler} is for {self._handlers[handler].resource} alone")
-            if self._passes(handler, said):
-                return "allowed", _reply(
-                    {
-                        "apiVersion": "admission.k8s.io/v1",
-                        "kind": "AdmissionReview",
-                        "response": {"uid": said.uid, "allowed": True},
-                    }
-                )
-            review = received.review if received.large else decoded(received.body)
+            review = await self._received(request, handler, arrived)
         except web.HTTPRequestEntityTooLarge:
             return "malformed", _refuse(413, f"a review has at most {MOST_BYTES} bytes")
         except TimeoutError:
             return "malformed", _refuse(408, f"the review did not arrive within {READ_SECONDS:g} s")
         except MalformedReviewError as error:
             return "malformed", _refuse(400, f"not an admission review: {error}")
-        asked = review["request"]
-        new, old = asked.get("object"), asked.get("oldObject")
-        review["request"] = {**asked, "object": shown(new), "oldObject": shown(old)}
+        except OtherResourceError as error:
+            return "malformed", _refuse(404, str(error))
+        if review.unreadable:
+            message = f"this cannot be read: {review.unreadable}"
+            return _reply(_answer_to(review, allowed=False, status={"code": 422, "message": message}))
+        if self._passes(review):
+            return _reply(_answer_to(review, allowed=True))
         try:
-            with reviewing(arrived, request.query.get("timeout"), new, old, large=received.large) as context:
-                answer: Any = await self._review(review, webhook=handler)  # type: ignore[arg-type]
+            with reviewing(review) as shown:
+                answer: Any = await self._review(shown, webhook=handler)
         except Exception as error:  # noqa: BLE001 - answered with a status, so that failurePolicy decides
             _log.exception("a review failed", exc_info=error)
             return "failed", _refuse(500, "the review failed")
-        if context.failed is not None:  # kopf has logged it
+        if review.failed is not None:  # kopf has logged it
             return "failed", _refuse(500, "the review failed")
-        if context.operations and answer["response"]["allowed"]:
-            answer["response"] |= {"patchType": "JSONPatch", "patch": encoded(context.operations)}
-        if context.warnings:
-            answer["response"]["warnings"] = context.warnings
-        return _outcome(answer["response"]), _reply(answer)
+        response = answer["response"]
+        if review.changes and response["allowed"]:
+            patch = await self._offload.run(handler, review.patch) if review.large else review.patch()
+            if patch:
+                response |= {"patchType": "JSONPatch", "patch": patch}
+        if review.warnings:
+            response["warnings"] = review.warnings
+        return _reply(answer)
 
-    async def _received(self, request: web.Request, handler: str) -> Received:
-        """What was sent. A large review is taken apart beside the event loop, one after the other.
+    async def _received(self, request: web.Request, handler: str, arrived: float) -> Review:
+        """What was sent. A large review is read beside the event loop, one after the other.
 
         Raises:
             HTTPRequestEntityTooLarge: it is longer than a review may be.
             MalformedReviewError: it is no review.
+            OtherResourceError: it is not for this handler.
             TimeoutError: it did not arrive.
         """
         length = request.content_length
         if length is not None and length > MOST_BYTES:
             raise web.HTTPRequestEntityTooLarge(max_size=MOST_BYTES, actual_size=length)
+        deadline = answered_until(arrived, request.query.get("timeout"))
+        read = partial(read_review, resource=self._handlers[handler], deadline=deadline)
         if length is not None and length <= LARGE_BYTES:
             async with asyncio.timeout(READ_SECONDS):
                 body = await request.read()
-            return Received(body, check_review(body))
+            return read(body)
         async with asyncio.timeout(READ_SECONDS) as reading, self._large:
             body = await request.read()
             reading.reschedule(None)  # it is here
             if len(body) <= LARGE_BYTES:
-                return Received(body, check_review(body))
-            return await self._offload.run(handler, partial(taken_apart, body))
+                return read(body)
+            return await self._offload.run(handler, partial(read, body, large=True))
 
 
 class _NoStrangers(logging.Filter):
@@ -258,14 +257,19 @@ class _NoStrangers(logging.Filter):
 _http_log.addFilter(_NoStrangers())
 
 
-def _outcome(response: Any) -> str:
-    if not response["allowed"]:
-        return "denied"
-    return "patched" if response.get("patch") else "allowed"
+def _answer_to(review: Review, **response: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": review.uid, **response},
+    }
 
 
-def _reply(answer: Any) -> web.Response:
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+def _reply(answer: Any) -> tuple[str, web.Response]:
+    """The answer, and the word for its outcome."""
+    response = answer["response"]
+    outcome = "denied" if not response["allowed"] else "patched" if response.get("patch") else "allowed"
+    return outcome, web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
 def _refuse(status: int, message: str) -> web.Response:

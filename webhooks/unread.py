@@ -5,7 +5,7 @@ hear that. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kbatch.api.names import (
     EXPECTED_SECONDS_ANNOTATION,
@@ -13,8 +13,9 @@ from kbatch.api.names import (
     LAST_CHECKPOINT_ANNOTATION,
     MAX_HOPS_ANNOTATION,
 )
-from kbatch.api.objects import Metadata
+from kbatch.api.objects import Job, Metadata
 from kbatch.model.annotations import MOST_HOPS, checkpoint_said, expected_said, hops_said, minimum_said
+from webhooks.review import SubmittedGroup
 
 _MOST_SHOWN = 64
 
@@ -36,21 +37,16 @@ _READ: Final[Mapping[str, tuple[Callable[[Metadata], object | None], str]]] = {
 """How each annotation is read, and what is said where that finds nothing."""
 
 
-def warnings(body: Mapping[str, Any]) -> Iterator[str]:
-    """Which annotations of an object, and of its pod template, say nothing: they cannot be read, or stand where nobody
-    reads them.
+def warnings(obj: SubmittedGroup | Job) -> Iterator[str]:
+    """Which annotations of an object, and of a Job's pod template, say nothing: they cannot be read, or stand where
+    nobody reads them.
     """
-    spec = body.get("spec")
-    template = spec.get("template") if isinstance(spec, Mapping) else None
-    for holder in (body, template):
-        metadata = holder.get("metadata") if isinstance(holder, Mapping) else None
-        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        if not isinstance(annotations, Mapping):
-            continue
-        misplaced = MAX_HOPS_ANNOTATION in annotations and body.get("kind") == "Job"
+    for metadata in (obj.metadata, obj.spec.template.metadata) if isinstance(obj, Job) else (obj.metadata,):
+        annotations = metadata.annotations or {}
+        misplaced = MAX_HOPS_ANNOTATION in annotations and isinstance(obj, Job)
         if misplaced:
             yield f"the annotation {MAX_HOPS_ANNOTATION} counts on a PodGroup only: here the pods may stand anywhere"
         for name, (read, without) in _READ.items():
-            value = annotations.get(name) if not (misplaced and name == MAX_HOPS_ANNOTATION) else None
-            if value is not None and (not isinstance(value, str) or read(Metadata(annotations={name: value})) is None):
-                yield f"the annotation {name} is {str(value)[:_MOST_SHOWN]!r}, which is {without}"
+            value = annotations.get(name)
+            if value is not None and read(metadata) is None and not (misplaced and name == MAX_HOPS_ANNOTATION):
+                yield f"the annotation {name} is {value[:_MOST_SHOWN]!r}, which is {without}"

@@ -23,9 +23,9 @@ from kbatch.kube.errors import ApiError, NoAnswerError
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Event, Upsert
 from tests.unit.webhooks.build import cores, group, quota
+from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.ledger import EXPIRY_MS, Claim, decode
-from webhooks.world import World
 
 REPLICAS: Final = 3
 _MOMENT: Final = 0.006
@@ -102,7 +102,7 @@ class Replica:
     """
 
     wire: Wire
-    world: World
+    view: ClusterView
     ledgers: Ledgers
     watched: int
     told: list[tuple[Any, ...]] = field(default_factory=list)
@@ -148,12 +148,12 @@ class Cluster:
 
     def _started(self) -> Replica:
         """A process that has just listed what there is."""
-        world, wire = World(), Wire()
-        world.receive(Batch((Upsert(quota(requests_cpu=str(self.hard))),), complete=True))
-        world.receive(Batch(tuple(Upsert(one) for one in self.groups.values()), complete=True))
+        view, wire = ClusterView(), Wire()
+        view.receive(Batch((Upsert(quota(requests_cpu=str(self.hard))),), complete=True))
+        view.receive(Batch(tuple(Upsert(one) for one in self.groups.values()), complete=True))
         api: Api = wire  # type: ignore[assignment]
-        ledgers = Ledgers(api, world, namespace="own", clock=self.loop.time, now=lambda: self.now)
-        return Replica(wire, world, ledgers, len(self.log))
+        ledgers = Ledgers(api, view, namespace="own", clock=self.loop.time, now=lambda: self.now)
+        return Replica(wire, view, ledgers, len(self.log))
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class Cluster:
 
     def _watch(self, number: str) -> None:
         replica = self.replicas[int(number)]
-        replica.world.receive(Batch((self.log[replica.watched],), complete=True))
+        replica.view.receive(Batch((self.log[replica.watched],), complete=True))
         replica.watched += 1
 
     def _late(self, number: str) -> None:
@@ -361,12 +361,12 @@ class Cluster:
         return (head, tuple(self._entries()), tuple(live))
 
     def _of(self, replica: Replica) -> tuple[Any, ...]:
-        world = replica.world.groups.get("ns")
+        groups = replica.view.groups.get("ns")
         known: tuple[Any, ...] = ()
-        if world is not None:
+        if groups is not None:
             known = (
-                tuple(sorted(world.live)),
-                tuple(sorted((token, _Version(str(version))) for token, version in world.seen.items())),
+                tuple(sorted(groups.live)),
+                tuple(sorted((token, _Version(str(version))) for token, version in groups.seen.items())),
             )
         accounts = []
         for account in replica.ledgers._accounts.values():
@@ -386,7 +386,7 @@ class Cluster:
             )
         return (
             known,
-            _Version(str(replica.world.version)),
+            _Version(str(replica.view.version)),
             len(self.log) - replica.watched,
             tuple(accounts),
             tuple(sorted(replica.reviews)),

@@ -9,7 +9,7 @@ from tests.mutation.mutant import Mutant
 _QUOTA: Final = "kbatch/model/quota.py"
 _LEDGER: Final = "webhooks/ledger.py"
 _COMMITS: Final = "webhooks/commits.py"
-_WORLD: Final = "webhooks/world.py"
+_VIEW: Final = "webhooks/cluster_view.py"
 _PROMISED: Final = "kbatch/model/promised.py"
 _PODS: Final = "webhooks/pods.py"
 
@@ -145,7 +145,7 @@ MUTANTS: Final = (
     # --- as they are written ------------------------------------------------------------------------------------------
     Mutant(
         "lagging-replica-decides", _COMMITS,
-        "if not fresh and self._world.version < account.ledger.floor:", "if False:",
+        "if not fresh and self._view.version < account.ledger.floor:", "if False:",
         "a replica grants what a group has that it has not seen",
     ),
     Mutant(
@@ -203,7 +203,7 @@ MUTANTS: Final = (
         "what a running group holds is kept for it once more",
     ),
     Mutant(
-        "ended-pod-counts-on", _WORLD,
+        "ended-pod-counts-on", _VIEW,
         "            sums.remove(ask)\n", "            pass\n",
         "a pod that has ended uses what its group was promised",
     ),

@@ -19,9 +19,9 @@ from kbatch.metrics import LedgerMetrics
 from kbatch.model.events import Delete, Upsert
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks import commits
+from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.ledger import EXPIRY_MS, Claim, decode
-from webhooks.world import World
 
 
 class Server:
@@ -105,22 +105,22 @@ class Replica:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.world = World()
+        self.view = ClusterView()
         self.tell(*server.quotas)
         self.now = 0
         self.registry = CollectorRegistry()
         self.ledgers = Ledgers(
-            server, self.world, namespace="own", now=lambda: self.now, metrics=LedgerMetrics(self.registry)
+            server, self.view, namespace="own", now=lambda: self.now, metrics=LedgerMetrics(self.registry)
         )
 
     def counted(self, name: str, outcome: str) -> float:
         return self.registry.get_sample_value(f"kbatch_webhook_ledger_{name}_total", {"outcome": outcome}) or 0.0
 
     def tell(self, *objects: Any) -> None:
-        self.world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+        self.view.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
 
     def forget(self, name: str) -> None:
-        self.world.receive(Batch((Delete(PodGroup, "ns", name),), complete=True))
+        self.view.receive(Batch((Delete(PodGroup, "ns", name),), complete=True))
 
     async def admit(self, name: str, cpu: int = 1, *, dry_run: bool = False) -> QuotaExceeded | None:
         return await self.ledgers.admit("ns", Claim(name, cores(cpu), f"token-{name}"), dry_run=dry_run)
@@ -312,7 +312,7 @@ async def test_grants_of_a_namespace_that_was_deleted_bind_none_of_its_name(serv
     assert server.granted() == {"b"}
     assert server.ledger["metadata"]["ownerReferences"][0]["uid"] == "second"
     # The first one saw the namespace's quotas go and come.
-    replica.world.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
+    replica.view.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
     replica.tell(*server.quotas)
     assert await replica.admit("c") is not None
     assert server.granted() == {"b"}
@@ -330,7 +330,7 @@ async def test_what_is_known_of_a_namespace_without_quotas_is_forgotten(server: 
     replica = Replica(server)
     assert await replica.admit("a") is None
     assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 1
-    replica.world.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
+    replica.view.receive(Batch((Delete(ResourceQuota, "ns", "quota"),), complete=True))
     replica.tell(quota(namespace="other", requests_cpu="10"))
     assert await replica.ledgers.admit("other", Claim("b", cores(1), "t"), dry_run=True) is None
     assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 0

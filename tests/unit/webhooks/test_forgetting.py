@@ -15,16 +15,16 @@ from kbatch.model.promised import Sums
 from kbatch.model.quota import Ask
 from tests.unit.webhooks.build import cores, group, quota
 from webhooks import pods
-from webhooks.world import World
+from webhooks.cluster_view import ClusterView
 
 
-def _containers(world: World) -> dict[str, Any]:
-    return {name: value for name, value in vars(world).items() if isinstance(value, dict | set) and value}
+def _containers(view: ClusterView) -> dict[str, Any]:
+    return {name: value for name, value in vars(view).items() if isinstance(value, dict | set) and value}
 
 
 @pytest.mark.parametrize("last", [PodGroup, ResourceQuota])
 def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
-    world, naming = World(), {GROUP_NAME_ANNOTATION: "g"}
+    view, naming = ClusterView(), {GROUP_NAME_ANNOTATION: "g"}
     for number in range(20):
         space = f"space{number}"
         for obj in (
@@ -32,40 +32,40 @@ def test_a_namespace_goes_with_its_groups_and_quotas(last: type[Any]) -> None:
             group("g", "4", namespace=space, token=f"token{number}", enqueued=True, phase="InQueue", minMember=2),
             msgspec.convert({"metadata": {"name": "p", "namespace": space, "annotations": naming}}, Pod),
         ):
-            world.receive(Batch((Upsert(obj),), complete=True))
+            view.receive(Batch((Upsert(obj),), complete=True))
         gone = [Delete(Pod, space, "p"), Delete(PodGroup, space, "g"), Delete(ResourceQuota, space, "quota")]
         for event in sorted(gone, key=lambda event: event.kind is last):
-            world.receive(Batch((event,), complete=True))
-    assert _containers(world) == {}
+            view.receive(Batch((event,), complete=True))
+    assert _containers(view) == {}
 
 
 def test_what_was_seen_is_as_new_as_the_last_list_or_the_newest_group() -> None:
-    world = World()
-    world.receive(Batch((Upsert(group("a", "4", version=5)),), complete=True, listed=(PodGroup, "70")))
-    assert world.version == 70
-    world.receive(Batch((Upsert(group("b", "4", version=75)),), complete=True))
-    world.receive(Batch((), complete=True, listed=(ResourceQuota, "90")))
-    assert world.version == 75
-    world.receive(Batch((Delete(PodGroup, "ns", "b"),), complete=True, listed=(PodGroup, "95")))
-    assert world.version == 95
+    view = ClusterView()
+    view.receive(Batch((Upsert(group("a", "4", version=5)),), complete=True, listed=(PodGroup, "70")))
+    assert view.version == 70
+    view.receive(Batch((Upsert(group("b", "4", version=75)),), complete=True))
+    view.receive(Batch((), complete=True, listed=(ResourceQuota, "90")))
+    assert view.version == 75
+    view.receive(Batch((Delete(PodGroup, "ns", "b"),), complete=True, listed=(PodGroup, "95")))
+    assert view.version == 95
 
 
 def test_groups_that_were_over_go_too() -> None:
-    world = World()
+    view = ClusterView()
     for event in (Upsert(group("g", "4", phase="Completed")), Upsert(group("g", "4", phase="Running"))):
-        world.receive(Batch((event,), complete=True))
-    assert world.lapsed.among("ns") == {"g": cores(4)}
-    world.lapsed.held("ns", "g")
-    world.receive(Batch((Delete(PodGroup, "ns", "g"),), complete=True))
-    assert _containers(world) == {}
-    assert not world.lapsed
+        view.receive(Batch((event,), complete=True))
+    assert view.lapsed.among("ns") == {"g": cores(4)}
+    view.lapsed.held("ns", "g")
+    view.receive(Batch((Delete(PodGroup, "ns", "g"),), complete=True))
+    assert _containers(view) == {}
+    assert not view.lapsed
 
 
 def test_the_tokens_of_a_namespace_with_quotas_stay() -> None:
-    world = World()
+    view = ClusterView()
     for event in (Upsert(quota(requests_cpu="10")), Upsert(group("g", "4", token="t")), Delete(PodGroup, "ns", "g")):
-        world.receive(Batch((event,), complete=True))
-    assert world.groups["ns"].seen == {"t": 1}
+        view.receive(Batch((event,), complete=True))
+    assert view.groups["ns"].seen == {"t": 1}
 
 
 def test_sums_name_only_what_is_left() -> None:

@@ -28,8 +28,8 @@ from kbatch.process.memory import YOUNG_BESIDE_KOPF
 from kbatch.resources import parse_quantity
 from tests.unit.webhooks.build import group, quota
 from tests.unit.webhooks.spoil import JUNK, spoil
+from tests.unit.webhooks.test_admission import Rig, deletion, pod, podgroup, review, reviewer
 from tests.unit.webhooks.test_certificates import PAIRS, mount
-from tests.unit.webhooks.test_desk import Rig, deletion, pod, podgroup, review, reviewer
 from webhooks.handlers import HANDLERS, JOBS, PODGROUPS, PODS, QUEUES, passes
 from webhooks.paths import Paths
 from webhooks.server import ReviewServer
@@ -91,7 +91,7 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
     certificates.reload()
     server = ReviewServer(
         address="127.0.0.1", port=0, certificates=certificates, paths=Paths(None), handlers=HANDLERS,
-        passes=passes(rig.desk), metrics=WebhookMetrics(CollectorRegistry()),
+        passes=passes(rig.admission), metrics=WebhookMetrics(CollectorRegistry()),
     )  # fmt: skip
     work = asyncio.create_task(server.serve())
     handing: Any = server(reviewer(rig))

@@ -19,7 +19,6 @@ from webhooks.podgroups import (
     new_templates,
     object_error,
     owning_job,
-    read_spec,
     template_error,
     too_large,
 )
@@ -178,9 +177,3 @@ def test_the_owning_job_is_the_controller_first() -> None:
 
     assert owning_job([owner("Job", "a"), owner("Job", "b", controller=True)]) == owner("Job", "b", controller=True)
     assert owning_job([owner("CronJob", "a"), owner("Job", "b", "example.com/v1")]) is None
-
-
-def test_what_is_no_spec_is_none() -> None:
-    assert read_spec({"spec": {"minMember": "two"}}) is None
-    assert read_spec(None) is None
-    assert read_spec({}) == PodGroupSpec()

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbatch.api.objects import Job, Pod, PodGroup
+from kbatch.api.objects import Job, Metadata, Pod, PodGroup, PodSpec, SchedulingGate
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.promised import Sums
 from kbatch.model.quota import Ask, Subject
 from tests.unit.webhooks.build import cores, group, quota
-from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of, read_pod
-from webhooks.world import World
+from webhooks.cluster_view import ClusterView
+from webhooks.pods import BURST_SECONDS, LONGEST_BURST, Used, eats_into, gated, group_of
 
 TEN = (quota(requests_cpu="10", pods="20"),)
 
@@ -84,8 +84,9 @@ def test_a_burst_without_end_is_measured_anew() -> None:
 
 def test_the_gate_is_there_once() -> None:
     ours = {"name": "kbatch.dev/in-queue"}
-    assert gated({"spec": {}}) == [ours]
-    assert gated({"spec": {"schedulingGates": [{"name": "a"}, ours]}}) == [{"name": "a"}, ours]
+    assert gated(Pod(metadata=Metadata())) == [ours]
+    gates = (SchedulingGate(name="a"), SchedulingGate(name=ours["name"]))
+    assert gated(Pod(metadata=Metadata(), spec=PodSpec(scheduling_gates=gates))) == [{"name": "a"}, ours]
 
 
 @pytest.mark.parametrize(("scheduler", "group"), [("kube-batch", "g"), ("other", "")])
@@ -93,23 +94,16 @@ def test_pods_of_other_schedulers_are_members_of_nothing(scheduler: str, group: 
     body: dict[str, Any] = {
         "metadata": {"annotations": {"scheduling.k8s.io/group-name": "g"}}, "spec": {"schedulerName": scheduler},
     }  # fmt: skip
-    pod = read_pod(body)
-    assert pod is not None
-    assert group_of(pod, "kube-batch") == group
-
-
-def test_what_is_no_pod_is_left_to_the_api_server() -> None:
-    assert read_pod({"spec": {}}) is None
-    assert read_pod({"metadata": {}, "spec": {"containers": 7}}) is None
+    assert group_of(msgspec.convert(body, Pod), "kube-batch") == group
 
 
 def test_what_is_left_of_all_promises_is_kept_up_as_objects_come_and_go() -> None:
     """The sum that is kept equals the one made anew, whatever happened in whatever order."""
     chance = random.Random(7)
-    world = World()
+    view = ClusterView()
 
     def one(event: Any) -> None:
-        world.receive(Batch((event,), complete=True))
+        view.receive(Batch((event,), complete=True))
 
     for _ in range(600):
         name = f"g{chance.randrange(4)}"
@@ -123,7 +117,7 @@ def test_what_is_left_of_all_promises_is_kept_up_as_objects_come_and_go() -> Non
                 one(Upsert(member(f"p{chance.randrange(6)}", name, chance.choice(["Pending", "Succeeded"]))))
             case _:
                 one(Delete(Pod, "ns", f"p{chance.randrange(6)}"))
-        groups = world.groups.get("ns")
+        groups = view.groups.get("ns")
         if groups is not None:
             assert groups.promised.total() == sums(*groups.left.values()).total()
             assert set(groups.left) <= {name for name, live in groups.live.items() if live.reserving}
@@ -143,19 +137,19 @@ def member(name: str, group: str, phase: str) -> Pod:
 
 
 def test_a_groups_own_pods_are_taken_off_what_it_was_promised() -> None:
-    world = World()
+    view = ClusterView()
 
     def see(*objects: Any) -> None:
-        world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+        view.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
 
     see(member("p0", "g", "Pending"), group("g", "6", enqueued=True, minMember=3))
-    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
     see(member("p1", "g", "Pending"), member("p2", "g", "Pending"))
-    assert world.groups["ns"].left == {}
+    assert view.groups["ns"].left == {}
     see(member("p2", "g", "Failed"))
-    assert world.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 2000}, {}, 1)}
     see(group("g", "6", enqueued=True, phase="Running", minMember=3))
-    assert world.groups["ns"].left == {}
+    assert view.groups["ns"].left == {}
 
 
 def job_for(group: str, pods: int, *, limits: bool = False) -> Job:
@@ -171,23 +165,23 @@ def job_for(group: str, pods: int, *, limits: bool = False) -> Job:
 
 def test_what_follows_from_the_jobs_that_name_a_group_is_promised_until_their_pods_exist() -> None:
     """Held or released: the group was made first, and says nothing of resources."""
-    world = World()
+    view = ClusterView()
 
     def see(*objects: Any) -> None:
-        world.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
+        view.receive(Batch(tuple(Upsert(one) for one in objects), complete=True))
 
     see(group("g", enqueued=True, minMember=3), job_for("g", 3, limits=True))
-    assert world.groups["ns"].left == {"g": Ask({"cpu": 6000}, {"cpu": 9000}, 3)}
-    assert world.groups["ns"].sums.total() == Ask({}, {}, 3), "admission holds nobody to what came after him"
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 6000}, {"cpu": 9000}, 3)}
+    assert view.groups["ns"].sums.total() == Ask({}, {}, 3), "admission holds nobody to what came after him"
     see(member("p0", "g", "Pending"))
-    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {"cpu": 9000}, 2)}
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 4000}, {"cpu": 9000}, 2)}
     see(job_for("g", 3))
-    assert world.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
+    assert view.groups["ns"].left == {"g": Ask({"cpu": 4000}, {}, 2)}
     see(member("p1", "g", "Pending"), member("p2", "g", "Pending"))
-    assert world.groups["ns"].left == {}
+    assert view.groups["ns"].left == {}
     see(group("other", enqueued=True, minMember=2))
-    assert world.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
+    assert view.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
     see(job_for("other", 2))
-    assert world.groups["ns"].left == {"other": Ask({"cpu": 4000}, {}, 2)}
-    world.receive(Batch((Delete(Job, "ns", "other-job"), Delete(PodGroup, "ns", "g")), complete=True))
-    assert world.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}
+    assert view.groups["ns"].left == {"other": Ask({"cpu": 4000}, {}, 2)}
+    view.receive(Batch((Delete(Job, "ns", "other-job"), Delete(PodGroup, "ns", "g")), complete=True))
+    assert view.groups["ns"].left == {"other": Ask({}, {}, 2, Subject(best_effort=True))}

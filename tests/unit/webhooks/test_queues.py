@@ -8,8 +8,8 @@ from kbatch.api.objects import PodGroup
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
 from tests.unit.webhooks.build import group
-from webhooks.queues import name_of, refusal
-from webhooks.world import World
+from webhooks.cluster_view import ClusterView
+from webhooks.queues import refusal
 
 
 @pytest.mark.parametrize(
@@ -29,33 +29,28 @@ def test_an_empty_queue_may_go() -> None:
     assert refusal("research", []) is None
 
 
-@pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"name": 3}}, {"metadata": []}])
-def test_what_has_no_name_has_none(body: dict[str, object]) -> None:
-    assert name_of(body) == ""
-
-
-def seen(*groups: PodGroup) -> World:
-    world = World()
-    world.receive(Batch(tuple(Upsert(one) for one in groups), complete=True))
-    return world
+def seen(*groups: PodGroup) -> ClusterView:
+    view = ClusterView()
+    view.receive(Batch(tuple(Upsert(one) for one in groups), complete=True))
+    return view
 
 
 def test_groups_of_all_namespaces_count_until_they_are_over_or_gone() -> None:
-    world = seen(
+    view = seen(
         group("a", queue="q", phase="Running"), group("a", queue="q", namespace="other"), group("b", queue="r"),
         group("done", queue="q", phase="Completed"), group("broken", queue="q", phase="Failed"),
     )  # fmt: skip
-    assert sorted(world.phases_in("q")) == ["", "Running"]
-    world.receive(Batch((Upsert(group("a", queue="q", phase="Completed")),), complete=True))
-    assert world.phases_in("q") == [""]
-    world.receive(Batch((Delete(PodGroup, "other", "a"), Delete(PodGroup, "ns", "never-seen")), complete=True))
-    assert world.phases_in("q") == []
-    assert world.phases_in("r") == [""]
+    assert sorted(view.phases_in("q")) == ["", "Running"]
+    view.receive(Batch((Upsert(group("a", queue="q", phase="Completed")),), complete=True))
+    assert view.phases_in("q") == [""]
+    view.receive(Batch((Delete(PodGroup, "other", "a"), Delete(PodGroup, "ns", "never-seen")), complete=True))
+    assert view.phases_in("q") == []
+    assert view.phases_in("r") == [""]
 
 
 def test_a_group_that_moves_counts_where_it_is_now() -> None:
-    world = seen(group("a", queue="q"), group("a", queue="r", phase="InQueue"))
-    assert (world.phases_in("q"), world.phases_in("r")) == ([], ["InQueue"])
+    view = seen(group("a", queue="q"), group("a", queue="r", phase="InQueue"))
+    assert (view.phases_in("q"), view.phases_in("r")) == ([], ["InQueue"])
 
 
 def test_a_group_whose_amounts_cannot_be_read_counts() -> None:

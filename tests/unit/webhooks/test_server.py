@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import io
 import itertools
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from kbatch.api.objects import Metadata, PodGroupSpec
 from kbatch.metrics import WebhookMetrics
 from kbatch.process.certificates import Certificates
 from kbatch.process.run import ProcessError
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
-from webhooks import review as reviewing
 from webhooks import server as serving
 from webhooks.paths import Paths
-from webhooks.review import MalformedReviewError, Resource, parse_review
-from webhooks.review_context import objects, warn
+from webhooks.review import PODGROUPS, MalformedReviewError, OtherResourceError, Review, SubmittedGroup, read_review
+from webhooks.review_context import current
 from webhooks.server import ReviewServer
 
 
@@ -61,13 +62,14 @@ class Rig:
             port=0,
             certificates=self.certificates,
             paths=paths or Paths(None),
-            handlers={"podgroup-defaults": Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")},
-            passes=lambda handler, request: request.namespace == "open",
+            handlers={"podgroup-defaults": PODGROUPS},
+            passes=lambda review: review.namespace == "open",
             metrics=WebhookMetrics(self.registry),
         )
         self.reviews: list[dict[str, Any]] = []
-        self.objects: list[Mapping[str, Any]] = []
+        self.read: list[Review] = []
         self.warnings: list[str] = []
+        self.changes: dict[str, Any] = {}
         self.unknown = False
         self.answer: dict[str, Any] | Exception = {"response": {"uid": "u-1", "allowed": True}}
 
@@ -77,9 +79,9 @@ class Rig:
                 raise LookupError("no handlers")
             return {}
         self.reviews.append(request)
-        self.objects.append(objects({}, None)[0])
-        for text in self.warnings:
-            warn(text)
+        self.read.append(current())
+        current().warnings += self.warnings
+        current().changes = self.changes
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -126,7 +128,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 async def test_a_review_reaches_the_handler_and_its_answer_comes_back(rig: Rig) -> None:
     assert await rig.post(json.dumps(review())) == (200, {"response": {"uid": "u-1", "allowed": True}})
-    assert rig.objects == [review()["request"]["object"]]
+    assert [one.new for one in rig.read] == [SubmittedGroup(Metadata(name="pg", namespace="ns"), PodGroupSpec())]
     # kopf sees which object it is, and need not copy the rest.
     assert rig.reviews[0]["request"]["object"] == {"metadata": {"name": "pg", "namespace": "ns"}}
     assert rig.reviews[0]["request"]["uid"] == "u-1"
@@ -219,8 +221,8 @@ async def test_outcomes_are_told_apart(rig: Rig) -> None:
 
 def large_review() -> bytes:
     """A change of an object that is as large as objects get, and full of small values."""
-    spec = {f"field-{number}": [number, str(number), {"a": None}] for number in range(60_000)}
-    changed = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": spec}
+    values = {f"field-{number}": [number, str(number), {"a": None}] for number in range(60_000)}
+    changed = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {"objects": [values]}}
     body = json.dumps(review(operation="UPDATE", object=changed, oldObject=changed)).encode()
     assert serving.MOST_BYTES // 2 < len(body) < serving.MOST_BYTES
     return body
@@ -238,17 +240,18 @@ async def longest_slice(work: Coroutine[Any, Any, Any]) -> float:
 
 
 async def test_large_reviews_are_taken_apart_beside_the_event_loop(rig: Rig) -> None:
-    body = large_review()
+    body, rig.changes = large_review(), {"spec": {"queue": "night"}}
     began = time.thread_time()
-    assert parse_review(body)["request"]["object"]
+    assert read_review(body, PODGROUPS, deadline=0.0).new
     whole = time.thread_time() - began
 
     async def ask() -> None:
-        assert (await rig.post(body))[0] == 200
+        status, answer = await rig.post(body)
+        assert (status, answer["response"]["patchType"]) == (200, "JSONPatch")
 
     await ask()  # what is made at the first time only
     assert await longest_slice(ask()) < whole / 3
-    assert rig.objects[-1] == json.loads(body)["request"]["object"]
+    assert rig.read[-1].large
 
 
 async def test_no_piece_of_a_large_review_takes_much_longer_than_its_largest_object(
@@ -257,12 +260,13 @@ async def test_no_piece_of_a_large_review_takes_much_longer_than_its_largest_obj
     """Decoding keeps the interpreter from the event loop also where another thread does it."""
     body, marks = large_review(), [time.thread_time()]
     monkeypatch.setattr(time, "sleep", lambda _: marks.append(time.thread_time()))
-    found = reviewing.taken_apart(body)
+    found = read_review(body, PODGROUPS, deadline=0.0, large=True)
     marks.append(time.thread_time())
     pieces = [after - before for before, after in itertools.pairwise(marks)]
-    assert len(pieces) > 5
+    assert len(pieces) == 5
     assert max(pieces) < 0.7 * sum(pieces)
-    assert found.review == json.loads(body)
+    assert isinstance(found.new, SubmittedGroup)
+    assert list(found.new.spec.objects or ()) == json.loads(body)["request"]["object"]["spec"]["objects"]
 
 
 async def test_a_large_body_that_is_no_review_is_answered_as_a_small_one_is(rig: Rig) -> None:
@@ -308,6 +312,48 @@ async def test_what_is_no_review_is_answered_with_400_and_reaches_nobody(
     assert word in answer["message"]
     assert not rig.reviews
     assert rig.counted("malformed") == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"minMember": "many"}, "this cannot be read: spec.minMember: Expected `int`, got `str`"),
+        ({"subGroups": [{"name": 1}]}, "this cannot be read: spec.subGroups[0].name: Expected `str`, got `int`"),
+        (7, "this cannot be read: spec: Expected `object`, got `int`"),
+    ],
+)
+async def test_an_object_that_cannot_be_read_is_refused_with_the_field(rig: Rig, spec: Any, message: str) -> None:
+    bad = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": spec}
+    for made in (review(object=bad), review(operation="UPDATE", object=bad, oldObject=review()["request"]["object"])):
+        status, answer = await rig.post(json.dumps(made))
+        refusal = {"uid": "u-1", "allowed": False, "status": {"code": 422, "message": message}}
+        assert (status, answer["response"], rig.reviews) == (200, refusal, [])
+    assert rig.counted("denied") == 2
+
+
+async def test_an_object_that_could_not_be_read_can_be_mended(rig: Rig) -> None:
+    bad = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {"minMember": "many"}}
+    await rig.post(json.dumps(review(operation="UPDATE", oldObject=bad)))
+    assert [(one.new is not None, one.old) for one in rig.read] == [(True, None)]
+
+
+async def test_a_status_that_is_sent_is_not_read(rig: Rig) -> None:
+    await rig.post(json.dumps(review(object={"metadata": {"name": "pg"}, "status": {"phase": 7}})))
+    assert [one.unreadable for one in rig.read] == [""]
+
+
+def test_a_patch_adds_only_what_is_not_there() -> None:
+    sent = {"metadata": {"name": "pg", "labels": {"a": "b"}}, "spec": {"queue": "q", "minimum": 2}}
+    made = read_review(json.dumps(review(object=sent)).encode(), PODGROUPS, deadline=0.0)
+    assert made.patch() == ""
+    made.changes = {"spec": {"queue": "q", "minimum": 2}}
+    assert made.patch() == ""
+    made.changes = {"spec": {"minimum": 3}, "metadata": {"annotations": {"x/y": "1"}, "labels": {"c/d": "e"}}}
+    assert json.loads(base64.b64decode(made.patch())) == [
+        {"op": "add", "path": "/spec/minimum", "value": 3},
+        {"op": "add", "path": "/metadata/annotations", "value": {"x/y": "1"}},
+        {"op": "add", "path": "/metadata/labels/c~1d", "value": "e"},
+    ]
 
 
 async def test_a_path_without_a_handler_is_404(rig: Rig) -> None:
@@ -390,15 +436,14 @@ JSON_VALUES = st.recursive(
     )
 )
 def test_any_change_to_a_review_leaves_it_right_or_is_refused(changes: dict[str, Any]) -> None:
-    with contextlib.suppress(MalformedReviewError):  # any other error fails the test
-        plain = parse_review(json.dumps(review(**changes)).encode())
-        assert isinstance(plain["request"]["uid"], str)
-        objects = [plain["request"].get("object"), plain["request"].get("oldObject")]
-        assert any(isinstance(one, dict) and isinstance(one["metadata"], dict) for one in objects if one is not None)
+    with contextlib.suppress(MalformedReviewError, OtherResourceError):  # any other error fails the test
+        made = read_review(json.dumps(review(**changes)).encode(), PODGROUPS, deadline=0.0)
+        assert isinstance(made.uid, str)
+        assert made.new or made.old or made.unreadable
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedReviewError):
-        parse_review(body)
+        read_review(body, PODGROUPS, deadline=0.0)

@@ -1,7 +1,7 @@
 """Where a review is decided: gather what the pure functions need, ask them, and turn their answer into changes.
 
 All of it but the rendering of templates and the reading of large groups happens in the process's own event loop, where
-`world` is fed: between two awaits nothing moves.
+`view` is fed: between two awaits nothing moves.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from kbatch.api.names import ADMITTED_ANNOTATION
-from kbatch.api.objects import Metadata, OwnerReference, PodGroupSpec
+from kbatch.api.objects import Job, Metadata, OwnerReference, Pod, PodGroup, PodGroupSpec
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube import writes
 from kbatch.kube.client import Api
@@ -30,17 +30,13 @@ from kbatch.model.quota import Ask
 from kbatch.process.offload import Offload, rendering_budget
 from kbatch.resources import format_resources
 from webhooks import jobs, podgroups, pods, queues, unread
+from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers, UndecidedError
-from webhooks.defaults import defaults
+from webhooks.defaults import defaults, with_defaults
 from webhooks.ledger import Claim
-from webhooks.review_context import deadline, is_large, warn
-from webhooks.world import World
+from webhooks.review import Changes, Named, Review, SubmittedGroup
 
 _log = logging.getLogger(__name__)
-
-Body = Mapping[str, Any]
-Changes = dict[str, Any]
-"""A merge patch; empty for nothing to change."""
 
 READ_SECONDS: Final = 2.0
 TEMPLATES_PART: Final = 0.5
@@ -75,58 +71,65 @@ class Rules:
     gate_pods: bool = False
 
 
-class Desk:
+class Admission:
     """Decides reviews.
 
     Args:
         rules: what was chosen.
-        world: fed in the same event loop.
+        view: fed in the same event loop.
         api: the API server.
         ledgers: for the policy Reject.
     """
 
-    def __init__(self, rules: Rules, world: World, api: Api, ledgers: Ledgers) -> None:
+    def __init__(self, rules: Rules, view: ClusterView, api: Api, ledgers: Ledgers) -> None:
         self._rules = rules
-        self._world = world
+        self._view = view
         self._api = api
         self._ledgers = ledgers
         self._used = pods.Used()
         self._offload = Offload("templates")
 
-    # --- PodGroups ----------------------------------------------------------------------------------------------------
-
-    async def podgroup(self, body: Body, old: Body | None, *, dry_run: bool) -> Changes:
-        """A PodGroup that is created (no `old`) or changed: what is filled in.
+    async def decide(self, review: Review) -> Changes:
+        """What is to be changed of the object under review.
 
         Raises:
             RefusedError: it is refused.
         """
-        _warn_of_annotations(body)
-        creating = old is None
-        given = body.get("spec")
-        if not isinstance(given, Mapping):
-            given = {}
-        metadata = _metadata(body)
+        match review.operation, review.new, review.old:
+            case "CREATE" | "UPDATE", SubmittedGroup() as group, _:
+                return await self._podgroup(group, review)
+            case "CREATE", Job() as job, _:
+                review.warnings += unread.warnings(job)
+                return jobs.delay(job, scheduler_name=self._rules.scheduler_name)
+            case "CREATE", Pod() as pod, _:
+                return await self._pod(pod, review)
+            case "DELETE", _, Named(metadata=metadata):
+                self._queue_deletion(metadata.name)
+        return {}
 
-        def read() -> tuple[Changes, PodGroupSpec | None, PodGroupSpec | None]:
-            filled = defaults(given, creating=creating, default_queue=self._rules.default_queue)
-            return filled, podgroups.read_spec({"spec": {**given, **filled}}), podgroups.read_spec(old)
+    # --- PodGroups ----------------------------------------------------------------------------------------------------
 
-        owner = metadata.namespace if metadata is not None else ""
-        filled, spec, before = await self._offload.run(owner, read) if is_large() else read()
-        if spec is None or metadata is None:
-            return _under("spec", filled)
-        error = await self._template_error(spec, before, metadata)
+    async def _podgroup(self, group: SubmittedGroup, review: Review) -> Changes:
+        review.warnings += unread.warnings(group)
+        creating, metadata = review.operation == "CREATE", group.metadata
+        old = review.old if not creating and isinstance(review.old, PodGroup) else None
+        before = None if old is None else old.spec
+        fill = partial(defaults, group.spec, creating=creating, default_queue=self._rules.default_queue)
+        filled = await self._offload.run(metadata.namespace, fill) if review.large else fill()
+        spec = with_defaults(group.spec, filled)
+        error = await self._template_error(spec, before, metadata, review)
         if error is not None:
             raise RefusedError(422, error)
         if creating and spec.min_resources is None:
             filled |= await self._from_owner(spec, metadata)
-        changes = _under("spec", filled)
-        if metadata.namespace in self._world.quotas and (old is None or _phase(old) not in OVER):
-            changes |= await self._within_quotas(spec, before, metadata, dry_run=dry_run)
+        changes = {"spec": filled} if filled else {}
+        if metadata.namespace in self._view.quotas and (old is None or old.status.phase not in OVER):
+            changes |= await self._within_quotas(spec, before, metadata, review)
         return changes
 
-    async def _template_error(self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata) -> str | None:
+    async def _template_error(
+        self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata, review: Review
+    ) -> str | None:
         """Why pods or objects cannot be made of what is new; None, and a warning, where that was not found out in time.
 
         Then the podgroup operator does: what it makes of a template is bounded by the same limits.
@@ -143,12 +146,14 @@ class Desk:
 
         if podgroups.are_plain(new, objects):
             return look()
-        seconds = (deadline() - time.monotonic()) * TEMPLATES_PART
+        seconds = (review.deadline - time.monotonic()) * TEMPLATES_PART
         try:
             async with asyncio.timeout(seconds):
                 return await self._offload.run(metadata.namespace, look)
         except TimeoutError:
-            warn("the templates could not be checked in time; the condition Stalled will say if pods cannot be made")
+            review.warnings.append(
+                "the templates could not be checked in time; the condition Stalled will say if pods cannot be made"
+            )
             return None
 
     async def _from_owner(self, spec: PodGroupSpec, metadata: Metadata) -> Changes:
@@ -173,19 +178,19 @@ class Desk:
         return format_resources(from_owner(spec, job) or {})
 
     async def _within_quotas(
-        self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata, *, dry_run: bool
+        self, spec: PodGroupSpec, before: PodGroupSpec | None, metadata: Metadata, review: Review
     ) -> Changes:
         asked = podgroups.ask(spec)
         if asked is None or not podgroups.grows(asked, podgroups.ask(before) if before is not None else None):
             return {}
-        reason = podgroups.too_large(self._world.quotas.get(metadata.namespace, ()), asked)
+        reason = podgroups.too_large(self._view.quotas.get(metadata.namespace, ()), asked)
         if reason is not None:
             reason = await self._still_too_large(metadata.namespace, asked, reason)
         if reason is not None:
             raise RefusedError(403, podgroups.refusal(metadata.name or metadata.generate_name, reason))
         if self._rules.quota_policy != REJECT:
             return {}
-        return await self._granted(asked, metadata, dry_run=dry_run)
+        return await self._granted(asked, metadata, review)
 
     async def _still_too_large(self, namespace: str, asked: Ask, reason: QuotaExceeded) -> QuotaExceeded | None:
         """The same by the quotas as they are now: the watch may be a moment behind an administrator who raised one."""
@@ -196,7 +201,7 @@ class Desk:
             return reason
         return podgroups.too_large(quotas, asked)
 
-    async def _granted(self, asked: Ask, metadata: Metadata, *, dry_run: bool) -> Changes:
+    async def _granted(self, asked: Ask, metadata: Metadata, review: Review) -> Changes:
         token = secrets.token_hex(6)
         noted: Changes = {"annotations": {ADMITTED_ANNOTATION: token}}
         name = metadata.name
@@ -207,10 +212,10 @@ class Desk:
             name = noted["name"] = jobs.generated_name(metadata.generate_name)
         if not podgroups.may_exist(name):
             return {}  # the API server refuses it
-        await self._admit(metadata.namespace, Claim(name, asked, token), dry_run=dry_run)
+        await self._admit(metadata.namespace, Claim(name, asked, token), review)
         return {"metadata": noted}
 
-    async def _admit(self, namespace: str, claim: Claim, *, dry_run: bool) -> None:
+    async def _admit(self, namespace: str, claim: Claim, review: Review) -> None:
         """Have the claim granted.
 
         Raises:
@@ -221,7 +226,7 @@ class Desk:
                 422, f"PodGroup {claim.name!r}: the names of its resources have more than {MOST_NAMES} characters"
             )
         try:
-            reason = await self._ledgers.admit(namespace, claim, dry_run=dry_run, deadline=deadline())
+            reason = await self._ledgers.admit(namespace, claim, dry_run=review.dry_run, deadline=review.deadline)
         except UndecidedError as error:
             raise RefusedError(
                 503, f"PodGroup {claim.name!r} could not be held against the quotas, try again: {error}"
@@ -231,84 +236,64 @@ class Desk:
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
-    def queue_deletion(self, body: Body) -> None:
-        """A Queue that is to be deleted.
-
-        Raises:
-            RefusedError: it still has groups.
-        """
-        name = queues.name_of(body)
+    def _queue_deletion(self, name: str) -> None:
         message = queues.refusal(name, self._phases_in(name))
         if message is not None:
             raise RefusedError(403, message)
 
     def _phases_in(self, queue: str) -> list[str]:
-        found = self._world.phases_in(queue)
+        found = self._view.phases_in(queue)
         # A group that was taken while no webhook answered may name none: it belongs to the default queue.
-        return found + self._world.phases_in("") if queue == self._rules.default_queue else found
+        return found + self._view.phases_in("") if queue == self._rules.default_queue else found
 
-    # --- Jobs and pods ------------------------------------------------------------------------------------------------
-
-    def job(self, body: Body) -> Changes:
-        """A batch Job that is created."""
-        _warn_of_annotations(body)
-        return jobs.delay(body, scheduler_name=self._rules.scheduler_name)
+    # --- pods ---------------------------------------------------------------------------------------------------------
 
     def guards_no_pod(self, namespace: str) -> bool:
         """Whether each new pod of the namespace can pass as it is: nothing is reserved there that it could use."""
         return not (self._rules.gate_pods or self._reserves(namespace) or self._may_revive(namespace))
 
     def _may_revive(self, namespace: str) -> bool:
-        rules, world = self._rules, self._world
-        return rules.quota_policy == REJECT and namespace in world.quotas and bool(world.lapsed.among(namespace))
+        rules, view = self._rules, self._view
+        return rules.quota_policy == REJECT and namespace in view.quotas and bool(view.lapsed.among(namespace))
 
-    async def readmit(self, body: Body, *, dry_run: bool) -> None:
-        """A pod that is created: if its group was over, the group comes to life again by it, and must fit once more.
-
-        Raises:
-            RefusedError: the group does not fit any more, or that could not be found out.
-        """
-        pod = pods.read_pod(body)
-        if pod is None or pod.spec.node_name or not self._may_revive(pod.metadata.namespace):
-            return
-        namespace, group = pod.metadata.namespace, pods.group_of(pod, self._rules.scheduler_name)
-        asked = self._world.lapsed.among(namespace).get(group)
-        if asked is not None:
-            await self._admit(namespace, Claim(group, asked, secrets.token_hex(6)), dry_run=dry_run)
-            if not dry_run:
-                self._world.lapsed.held(namespace, group)
-
-    def _reserves(self, namespace: str) -> bool:
-        if self._rules.reservations == OFF or namespace not in self._world.quotas:
-            return False
-        groups = self._world.groups.get(namespace)
-        return groups is not None and bool(groups.left)
-
-    def pod(self, body: Body, *, dry_run: bool) -> Changes:
-        """A pod that is created.
-
-        Raises:
-            RefusedError: it would use what others were promised.
-        """
-        pod = pods.read_pod(body)
-        if pod is None or pod.spec.node_name:
+    async def _pod(self, pod: Pod, review: Review) -> Changes:
+        if pod.spec.node_name:
             return {}
-        group = pods.group_of(pod, self._rules.scheduler_name)
-        namespace = pod.metadata.namespace
-        let_in = not group or key_of(namespace, group) in self._world.enqueued
+        namespace, group = pod.metadata.namespace, pods.group_of(pod, self._rules.scheduler_name)
+        if self._may_revive(namespace):
+            await self._revive(namespace, group, review)
+        let_in = not group or key_of(namespace, group) in self._view.enqueued
         gate = self._rules.gate_pods and not let_in
         if self._reserves(namespace):
             asked = pods.ask(pod)
-            reason = None if asked is None else self._guarded(namespace, group, asked, dry_run)
+            reason = None if asked is None else self._guarded(namespace, group, asked, review.dry_run)
             if reason is not None:
                 if self._rules.reservations != GATE or let_in:  # nobody would lift the gate, or he would at once
                     raise RefusedError(403, pods.refusal(reason))
                 gate = True
-        return {"spec": {"schedulingGates": pods.gated(body)}} if gate else {}
+        return {"spec": {"schedulingGates": pods.gated(pod)}} if gate else {}
+
+    async def _revive(self, namespace: str, group: str, review: Review) -> None:
+        """If the pod's group was over, it comes to life again by it, and must fit once more.
+
+        Raises:
+            RefusedError: it does not fit any more, or that could not be found out.
+        """
+        asked = self._view.lapsed.among(namespace).get(group)
+        if asked is not None:
+            await self._admit(namespace, Claim(group, asked, secrets.token_hex(6)), review)
+            if not review.dry_run:
+                self._view.lapsed.held(namespace, group)
+
+    def _reserves(self, namespace: str) -> bool:
+        if self._rules.reservations == OFF or namespace not in self._view.quotas:
+            return False
+        groups = self._view.groups.get(namespace)
+        return groups is not None and bool(groups.left)
 
     def _guarded(self, namespace: str, group: str, asked: Ask, dry_run: bool) -> QuotaExceeded | None:
-        groups = self._world.groups[namespace]
-        quotas = self._world.quotas.get(namespace, ())
+        groups = self._view.groups[namespace]
+        quotas = self._view.quotas.get(namespace, ())
         now = time.monotonic()
         own = groups.left.get(group)
         if len(groups.left) == (own is not None):
@@ -317,24 +302,3 @@ class Desk:
         if reason is None and not dry_run:
             self._used.let_through(quotas, asked, now)
         return reason
-
-
-def _warn_of_annotations(body: Body) -> None:
-    for text in unread.warnings(body):
-        warn(text)
-
-
-def _metadata(body: Body) -> Metadata | None:
-    try:
-        return msgspec.convert(dict(body.get("metadata") or {}), Metadata)
-    except msgspec.ValidationError:
-        return None
-
-
-def _phase(body: Body) -> str:
-    status = body.get("status")
-    return str(status.get("phase", "")) if isinstance(status, Mapping) else ""
-
-
-def _under(key: str, changes: Changes) -> Changes:
-    return {key: changes} if changes else {}

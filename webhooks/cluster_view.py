@@ -26,7 +26,7 @@ from webhooks.lapsed import Lapsed
 _log = logging.getLogger(__name__)
 
 
-class World:
+class ClusterView:
     """Everything, by namespace; of Jobs those whose pods `scheduler_name` schedules. `receive` is a feed's receiver."""
 
     def __init__(
