@@ -26,10 +26,10 @@ from kbatch.model.bad_nodes import avoided
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.model.phase import ADMITTED, OVER, Phase, derive
 from kbatch.process.workqueue import WorkQueue
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
 from operators.podgroup.ended import Ended
 from operators.podgroup.event_notes import Nobody, Recorder, Teller
-from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.jobs import Jobs
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects

@@ -15,7 +15,7 @@ from kbatch.kube.client import Api
 from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import json_patch
 from kbatch.model.finished import MOST_CHARACTERS, NONE, Ranges, finished_of, number_of
-from operators.podgroup.groups import FIELD_MANAGER
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.world import Member, Stage
 

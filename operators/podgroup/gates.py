@@ -10,7 +10,7 @@ from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import PODS, split_key
 from kbatch.kube.writes import json_patch, strategic_patch
-from operators.podgroup.groups import FIELD_MANAGER
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.world import Member, Stage
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.kube.decoding import decoder
 from kbatch.kube.kinds import PODGROUPS
 from kbatch.kube.writes import merge_patch
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.world import World
-
-FIELD_MANAGER: Final = "kbatch-podgroup"
 
 
 async def patch_group(

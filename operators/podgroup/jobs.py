@@ -24,8 +24,9 @@ from kbatch.kube.kinds import JOBS, PODGROUPS, key_of
 from kbatch.kube.writes import create, merge_patch
 from kbatch.model.jobs_release import Step, group_for, named_group, patch, step, wants_group
 from kbatch.resources import QuantityError, parse_resources
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
-from operators.podgroup.groups import FIELD_MANAGER, patch_group
+from operators.podgroup.groups import patch_group
 from operators.podgroup.world import World
 
 MISSED_SECONDS: Final = 10.0

@@ -21,8 +21,9 @@ from kbatch.model.finished import finished_of
 from kbatch.model.members import REST_SECONDS, Plan, State, plan
 from kbatch.model.phase import ADMITTED, Phase
 from kbatch.process.offload import Offload, rendering_budget
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
-from operators.podgroup.groups import FIELD_MANAGER, patch_group
+from operators.podgroup.groups import patch_group
 from operators.podgroup.manifest import Manifest, manifests_of
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.reconcile import Stalled, number, retries_left

@@ -22,8 +22,8 @@ from kbatch.model.objects import GroupObject, objects_of
 from kbatch.model.phase import ADMITTED, OVER, Phase
 from kbatch.model.templates import TemplateError
 from kbatch.process.offload import Offload, rendering_budget
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
-from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.reconcile import Stalled
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from kbatch.kube.kinds import CONFIGMAPS
 from kbatch.kube.writes import as_dict, merge_patch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Unreadable, Upsert
-from operators.queue.status import FIELD_MANAGER
+from operators.queue import FIELD_MANAGER
 
 _log = logging.getLogger(__name__)
 

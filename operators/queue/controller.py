@@ -21,7 +21,8 @@ from kbatch.metrics import QueueMetrics, ReconcileMetrics
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert
 from kbatch.resources import CPU, Resources
-from operators.queue.status import FIELD_MANAGER, Report, manifest, reports, same
+from operators.queue import FIELD_MANAGER
+from operators.queue.status import Report, manifest, reports, same
 
 _log = logging.getLogger(__name__)
 

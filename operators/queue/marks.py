@@ -22,7 +22,7 @@ from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Unreadable, Upsert
 from kbatch.model.quota import concerns_pods
 from kbatch.process.workqueue import WorkQueue
-from operators.queue.status import FIELD_MANAGER
+from operators.queue import FIELD_MANAGER
 
 _log = logging.getLogger(__name__)
 

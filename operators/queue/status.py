@@ -21,9 +21,6 @@ from kbatch.model.jobs import QueueRecord
 from kbatch.model.shares import dominant_share
 from kbatch.resources import PODS, Resources, format_resources, positive
 
-FIELD_MANAGER: Final = "kbatch-queue"
-"""Of all that the operator writes."""
-
 _COUNTER: Final = {
     "InQueue": "inqueue",
     "Running": "running",

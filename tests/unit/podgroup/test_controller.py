@@ -19,9 +19,9 @@ from kbatch.kube.events import Regarding
 from kbatch.kube.informer import Batch
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Upsert
+from operators.podgroup import FIELD_MANAGER
 from operators.podgroup import controller as controlling
 from operators.podgroup.controller import Controller
-from operators.podgroup.groups import FIELD_MANAGER
 from operators.podgroup.patience import NONE, Patience
 from operators.podgroup.reconcile import Observed
 from tests.unit.podgroup.build import NOW, condition, group, job, pod

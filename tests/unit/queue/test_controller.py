@@ -20,9 +20,9 @@ from kbatch.model import division_again
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.division import dividing
 from kbatch.model.events import Delete, Event, Upsert
+from operators.queue import FIELD_MANAGER
 from operators.queue import controller as controlling
 from operators.queue.controller import Controller
-from operators.queue.status import FIELD_MANAGER
 from tests.unit.engine import worlds
 from tests.unit.queue.test_status import group, node, queue
 
