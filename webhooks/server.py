@@ -88,6 +88,9 @@ class ReviewServer:
         self.listening = asyncio.Event()
         """Set while the port is open."""
         self._handed: concurrent.futures.Future[kopf.WebhookFn] = concurrent.futures.Future()
+        self._review: kopf.WebhookFn  # what was handed over; nothing is answered before
+        self._large = asyncio.Semaphore(MOST_LARGE)
+        self._offload = Offload("reviews")
 
     def check(self) -> str | None:
         """None while the port is open."""
@@ -106,11 +109,10 @@ class ReviewServer:
         Raises:
             ProcessError: kopf did not find one of them.
         """
-        review = await asyncio.wrap_future(self._handed)
-        await _try(review, self._handlers)
-        endpoint = _Endpoint(review, self._handlers, self._certificates, self._paths, self._passes, self._metrics)
+        self._review = await asyncio.wrap_future(self._handed)
+        await _try(self._review, self._handlers)
         app = web.Application(client_max_size=MOST_BYTES)
-        app.add_routes([web.post(path, endpoint.answer) for path in ("/{handler}", "/{handler}/{token}")])
+        app.add_routes([web.post(path, self._answer) for path in ("/{handler}", "/{handler}/{token}")])
         runner = web.AppRunner(
             app, handle_signals=False, access_log=None, shutdown_timeout=_DRAIN_SECONDS, logger=_http_log
         )
@@ -139,44 +141,7 @@ class ReviewServer:
             _log.warning("the secret of the paths is not taken: %s", error)
         self._metrics.certificate_expiry.set(self._certificates.expires or 0.0)
 
-
-async def _try(review: kopf.WebhookFn, handlers: Mapping[str, Resource]) -> None:
-    """Ask kopf about each handler once, with a review of no effect.
-
-    Raises:
-        ProcessError: kopf did not find one of the kinds. It looks for them once, at its start: it would refuse the
-            reviews of one that came a moment later (or that the API server that was asked did not know yet) for ever.
-    """
-    for handler, resource in handlers.items():
-        try:
-            with reviewing(Review(resource, "CONNECT")) as shown:
-                await review(shown, webhook=handler)
-        except Exception as error:
-            raise ProcessError(f"kopf does not review {resource.resource}: {error}") from error
-
-
-class _Endpoint:
-    """Answers single requests."""
-
-    def __init__(
-        self,
-        review: kopf.WebhookFn,
-        handlers: Mapping[str, Resource],
-        certificates: Certificates,
-        paths: Paths,
-        passes: Passes,
-        metrics: WebhookMetrics,
-    ) -> None:
-        self._review = review
-        self._handlers = handlers
-        self._certificates = certificates
-        self._paths = paths
-        self._passes = passes
-        self._metrics = metrics
-        self._large = asyncio.Semaphore(MOST_LARGE)
-        self._offload = Offload("reviews")
-
-    async def answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.Response:
         handler, token = request.match_info["handler"], request.match_info.get("token", "")
         peer = request.get_extra_info("peercert")
         if handler not in self._handlers or not (self._certificates.knows(peer) and self._paths.opens(handler, token)):
@@ -244,6 +209,21 @@ class _Endpoint:
             if len(body) <= LARGE_BYTES:
                 return read(body)
             return await self._offload.run(handler, partial(read, body, large=True))
+
+
+async def _try(review: kopf.WebhookFn, handlers: Mapping[str, Resource]) -> None:
+    """Ask kopf about each handler once, with a review of no effect.
+
+    Raises:
+        ProcessError: kopf did not find one of the kinds. It looks for them once, at its start: it would refuse the
+            reviews of one that came a moment later (or that the API server that was asked did not know yet) for ever.
+    """
+    for handler, resource in handlers.items():
+        try:
+            with reviewing(Review(resource, "CONNECT")) as shown:
+                await review(shown, webhook=handler)
+        except Exception as error:
+            raise ProcessError(f"kopf does not review {resource.resource}: {error}") from error
 
 
 class _NoStrangers(logging.Filter):
