@@ -300,11 +300,3 @@ async def cancelled(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
-
-
-async def sleep_until_stop(stopping: asyncio.Event, seconds: float) -> bool:
-    """Wait so long, or until a stop is asked for; whether it was."""
-    with contextlib.suppress(asyncio.TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stopping.wait()
-    return stopping.is_set()
