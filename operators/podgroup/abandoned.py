@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from operators.podgroup.world import Member, Stage
+from operators.podgroup.member_index import Member, Stage
 
 GIVE_UP_SECONDS: Final = 300.0
 

@@ -31,11 +31,11 @@ from operators.podgroup.abandoned import GIVE_UP_SECONDS, Abandoned
 from operators.podgroup.ended import Ended
 from operators.podgroup.event_notes import Nobody, Recorder, Teller
 from operators.podgroup.jobs import Jobs
+from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.members import Members
 from operators.podgroup.objects import NONE, Objects
 from operators.podgroup.patience import Patience
 from operators.podgroup.reconcile import OwnStatus, facts, observe, reconcile, standing, unknown_controllers, withdrawn
-from operators.podgroup.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -85,15 +85,15 @@ class Controller:
         within: Callable[[str], bool] = lambda _: True,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        self.world = World(scheduler_name)
+        self.index = MemberIndex(scheduler_name)
         self.queue = WorkQueue(gap=GAP_SECONDS)
         self._api = api
         self._metrics = metrics
         self._now = now
         self._teller = Teller(recorder or Nobody(), now())
-        self._jobs = Jobs(api, self.world, self._teller)
+        self._jobs = Jobs(api, self.index, self._teller)
         self._objects = Objects(api, self._teller, object_kinds or {})
-        self._members = Members(api, self.world, self._teller, backoff=member_backoff, lift_gates=lift_gates)
+        self._members = Members(api, self.index, self._teller, backoff=member_backoff, lift_gates=lift_gates)
         self._failures: dict[str, int] = {}
         self._patience = Patience() if patience is None else patience
         self._abandoned = Abandoned(give_up_after)
@@ -120,7 +120,7 @@ class Controller:
                 self._members.heard(key_of(event.obj.metadata.namespace, event.obj.metadata.name), gone=False)
         elif event.kind is Pod:
             self._members.heard(key_of(event.namespace, event.name), gone=isinstance(event, Delete))
-        for key in self.world.apply(event):
+        for key in self.index.apply(event):
             self.queue.add(key)
         self._tell_missed(event)
 
@@ -128,7 +128,7 @@ class Controller:
         if isinstance(event, Upsert):
             if isinstance(event.obj, Job):
                 key = key_of(event.obj.metadata.namespace, event.obj.metadata.name)
-                self._teller.missed(key, event.obj if key in self.world.missed else None)
+                self._teller.missed(key, event.obj if key in self.index.missed else None)
         elif event.kind is Job:
             self._teller.missed(key_of(event.namespace, event.name), None)
 
@@ -136,14 +136,14 @@ class Controller:
         """Something happened to a group, which has this version now. Unless an informer told of it, look at it soon."""
         if not self._within(split_key(key)[0]):
             return
-        known = self.world.groups.get(key)
+        known = self.index.groups.get(key)
         if known is None or older(known.metadata.resource_version, version):
             self.queue.add(key, HEARD_SECONDS)
 
     def resync(self) -> None:
         """Want work on each group: what is written is compared with what should be, though nothing happened."""
         self._keeps_finished = True  # the CRDs may be new by now
-        for key in self.world.groups:
+        for key in self.index.groups:
             self.queue.add(key)
 
     # --- the work -----------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class Controller:
         Raises:
             KubeError: a write failed.
         """
-        group = self.world.groups.get(key)
+        group = self.index.groups.get(key)
         if group is None:
             self._forget(key)
             await self._members.let_end(key, None)
@@ -203,7 +203,7 @@ class Controller:
             return "gone"
         tried, stalled = self._members.stalled(key, group)
         waits: list[float] = []
-        observed = observe(self.world, group, abandoned=self._is_abandoned(key, group, waits))
+        observed = observe(self.index, group, abandoned=self._is_abandoned(key, group, waits))
         # The objects first: the status says which exist, and no pod comes before them.
         kept = NONE
         if group.spec.objects or group.status.objects:
@@ -232,8 +232,8 @@ class Controller:
             raise kept.error
         # The status first: whoever watches a group sees that it is in queue before its first pod comes.
         phase = Phase(wanted.phase)
-        self._teller.waits(group, phase, list(self.world.makers(key)), waits)
-        known = self.world.groups.get(key, group)
+        self._teller.waits(group, phase, list(self.index.makers(key)), waits)
+        known = self.index.groups.get(key, group)
         if known.metadata.uid != group.metadata.uid:  # made anew meanwhile: what was found is of the one before
             self.queue.add(key)
             return result
@@ -254,7 +254,7 @@ class Controller:
         return "written" if changed or made else result
 
     def remembered(self) -> int:
-        """How many groups and pods anything is remembered of besides what stands in `world`; none when all are gone."""
+        """How many groups and pods anything is remembered of besides what stands in `index`; none when all are gone."""
         return (
             len(self._members)
             + len(self._jobs)
@@ -277,16 +277,16 @@ class Controller:
 
     def _is_abandoned(self, key: str, group: PodGroup, waits: list[float]) -> bool:
         """Whether its pods' controllers have given it up; `waits`: seconds after which to ask again."""
-        if group.status.phase in OVER or not unknown_controllers(self.world, group):
+        if group.status.phase in OVER or not unknown_controllers(self.index, group):
             self._abandoned.forget(key)
             return False
-        left = self._abandoned.left(key, self.world.members(key))
+        left = self._abandoned.left(key, self.index.members(key))
         if left is not None and left > 0:
             waits.append(left)
         return left is not None and left <= 0
 
     def _makes_pods(self, key: str, group: PodGroup) -> bool:
-        return any(self.world.makers(key)) or _templated(group)
+        return any(self.index.makers(key)) or _templated(group)
 
     async def _write(self, key: str, group: PodGroup, wanted: OwnStatus) -> str:
         metadata = {"namespace": group.metadata.namespace, "name": group.metadata.name}
@@ -301,7 +301,7 @@ class Controller:
         except ApiError as error:
             self._metrics.writes.labels("PodGroup", _result(error)).inc()
             if error.status == 404:
-                self.world.drop_group(key, group.metadata.uid)
+                self.index.drop_group(key, group.metadata.uid)
                 return "gone"
             without = _as_kept(wanted, group)
             if without != wanted and error.lacks(".status.finished"):
@@ -311,7 +311,7 @@ class Controller:
         self._metrics.writes.labels("PodGroup", "ok").inc()
         # Known at once, not only when the watch tells: else the next pod's event would compare with the old status.
         answered = decoder(PodGroup).decode(answer)
-        self.world.answered(answered)
+        self.index.answered(answered)
         if wanted.finished and not answered.status.finished:
             self._not_kept()
             self.queue.add(key)
@@ -319,7 +319,7 @@ class Controller:
         for node in sorted(avoided(wanted.node_failures, limit) - avoided(group.status.node_failures or (), limit)):
             self._teller.bad_node(group, node)
         if wanted.phase != group.status.phase:
-            self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.world.makers(key)))
+            self._teller.phase(group, group.status.phase, Phase(wanted.phase), list(self.index.makers(key)))
         return "written"
 
     def _not_kept(self) -> None:

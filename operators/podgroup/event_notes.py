@@ -20,7 +20,7 @@ from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
 from kbatch.model.phase import OVER, STARTED, Phase
-from operators.podgroup.world import Maker
+from operators.podgroup.member_index import Maker
 
 _CAME_TO_RUN: Final = STARTED | {Phase.COMPLETED}
 

@@ -12,12 +12,10 @@ from typing import Any, Final
 from kbatch.api.names import FINISHED_FINALIZER
 from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
-from kbatch.kube.kinds import PODS, split_key
-from kbatch.kube.writes import json_patch
+from kbatch.kube.kinds import split_key
 from kbatch.model.finished import MOST_CHARACTERS, NONE, Ranges, finished_of, number_of
-from operators.podgroup import FIELD_MANAGER
-from operators.podgroup.podwrites import PodWrites, Sent, all_of
-from operators.podgroup.world import Member, Stage
+from operators.podgroup.member_index import Member, Stage
+from operators.podgroup.podwrites import PodWrites, Sent, all_of, remove_entry
 
 _NONE: Final[Mapping[str, Ranges]] = {}
 
@@ -42,30 +40,15 @@ class Finalizers:
         """
         finished = finished_of(group.status.finished) if group is not None else _NONE
         changes: list[Coroutine[Any, Any, object]] = [
-            self._take_off(pod, one)
+            remove_entry(
+                self._api, self._writes, pod, one.uid, f"/metadata/finalizers/{one.finalizer}", FINISHED_FINALIZER
+            )
             for pod, one in members.items()
             if one.finalizer >= 0
             and ((not keeps and one.stage is Stage.SUCCEEDED) or _may_go(pod, one, group, finished))
             and self._writes.unseen(pod) is not Sent.CHANGE
         ]
         return await all_of(changes)
-
-    async def _take_off(self, pod: str, member: Member) -> None:
-        place = f"/metadata/finalizers/{member.finalizer}"
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": member.uid},
-            {"op": "test", "path": place, "value": FINISHED_FINALIZER},
-            {"op": "remove", "path": place},
-        ]
-        namespace, name = split_key(pod)
-        await self._writes.send(
-            pod,
-            Sent.CHANGE,
-            lambda: json_patch(
-                self._api, PODS, namespace=namespace, name=name, operations=operations, field_manager=FIELD_MANAGER
-            ),
-            over=(404, 409, 422),
-        )
 
 
 def _may_go(pod: str, member: Member, group: PodGroup | None, finished: Mapping[str, Ranges]) -> bool:

@@ -9,10 +9,10 @@ from typing import Any, Final
 from kbatch.api.names import IN_QUEUE_GATE
 from kbatch.kube.client import Api
 from kbatch.kube.kinds import PODS, split_key
-from kbatch.kube.writes import json_patch, strategic_patch
+from kbatch.kube.writes import strategic_patch
 from operators.podgroup import FIELD_MANAGER
-from operators.podgroup.podwrites import PodWrites, Sent, all_of
-from operators.podgroup.world import Member, Stage
+from operators.podgroup.member_index import Member, Stage
+from operators.podgroup.podwrites import PodWrites, Sent, all_of, remove_entry
 
 _STALE_SECONDS: Final = 2.0
 
@@ -41,7 +41,9 @@ class Gates:
             KubeError: a write failed.
         """
         changes: list[Coroutine[Any, Any, object]] = [
-            self._remove_gate(pod, one)
+            remove_entry(
+                self._api, self._writes, pod, one.uid, f"/spec/schedulingGates/{one.gate}", IN_QUEUE_GATE, key="/name"
+            )
             for pod, one in members.items()
             if one.gate >= 0 and one.stage is Stage.PENDING and not self._writes.unseen(pod)
         ]
@@ -57,23 +59,6 @@ class Gates:
         else:
             changes += [self._remove_condition(pod, one) for pod, one in stale.items() if not self._writes.unseen(pod)]
         return await all_of(changes)
-
-    async def _remove_gate(self, pod: str, member: Member) -> None:
-        place = f"/spec/schedulingGates/{member.gate}"
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": member.uid},
-            {"op": "test", "path": f"{place}/name", "value": IN_QUEUE_GATE},
-            {"op": "remove", "path": place},
-        ]
-        namespace, name = split_key(pod)
-        await self._writes.send(
-            pod,
-            Sent.CHANGE,
-            lambda: json_patch(
-                self._api, PODS, namespace=namespace, name=name, operations=operations, field_manager=FIELD_MANAGER
-            ),
-            over=(404, 409, 422),
-        )
 
     async def _remove_condition(self, pod: str, member: Member) -> None:
         """The API server leaves SchedulingGated standing when the last gate is gone; it is no longer true."""

@@ -11,18 +11,18 @@ from kbatch.kube.decoding import decoder
 from kbatch.kube.kinds import PODGROUPS
 from kbatch.kube.writes import merge_patch
 from operators.podgroup import FIELD_MANAGER
-from operators.podgroup.world import World
+from operators.podgroup.member_index import MemberIndex
 
 
 async def patch_group(
     api: Api,
-    world: World,
+    index: MemberIndex,
     group: PodGroup,
     *,
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> None:
-    """Merge a change into a group, with its version as precondition; the world knows the answer at once.
+    """Merge a change into a group, with its version as precondition; the index knows the answer at once.
 
     Raises:
         KubeError: it could not be changed; it was changed by somebody else meanwhile, say.
@@ -41,4 +41,4 @@ async def patch_group(
         patch=change,
         field_manager=FIELD_MANAGER,
     )
-    world.answered(decoder(PodGroup).decode(answer))
+    index.answered(decoder(PodGroup).decode(answer))

@@ -27,7 +27,7 @@ from kbatch.resources import QuantityError, parse_resources
 from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
 from operators.podgroup.groups import patch_group
-from operators.podgroup.world import World
+from operators.podgroup.member_index import MemberIndex
 
 MISSED_SECONDS: Final = 10.0
 """For so long a group may come after the Job that names it before the Job's user is told that it is missing."""
@@ -46,9 +46,11 @@ class _Missing:
 class Jobs:
     """Acts on the Jobs of groups."""
 
-    def __init__(self, api: Api, world: World, teller: Teller, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, api: Api, index: MemberIndex, teller: Teller, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._api = api
-        self._world = world
+        self._index = index
         self._teller = teller
         self._clock = clock
         self._missing: dict[str, _Missing] = {}
@@ -66,7 +68,7 @@ class Jobs:
         for job in self._of(key):
             if key_of(job.metadata.namespace, job.metadata.name) != key:
                 continue
-            if job.metadata.deletion_timestamp is not None or not wants_group(job, self._world.scheduler_name):
+            if job.metadata.deletion_timestamp is not None or not wants_group(job, self._index.scheduler_name):
                 continue
             try:
                 manifest = group_for(job)
@@ -81,7 +83,7 @@ class Jobs:
                 if error.status in {400, 403, 422}:
                     self._teller.job_trouble(job, "PodGroupRefused", f"no PodGroup can be made: {error.message}")
                 raise
-            self._world.put_group(decoder(PodGroup).decode(answer))
+            self._index.put_group(decoder(PodGroup).decode(answer))
             return True
         return False
 
@@ -142,7 +144,7 @@ class Jobs:
             if error.status == 404:
                 return False
             raise
-        self._world.put_job(decoder(Job).decode(answer))
+        self._index.put_job(decoder(Job).decode(answer))
         self._teller.job_step(job, wanted, group)
         return True
 
@@ -151,7 +153,7 @@ class Jobs:
 
         But for its priority: a Job's template cannot change there, and who gives the group another means it.
         """
-        if not wants_group(job, self._world.scheduler_name):
+        if not wants_group(job, self._index.scheduler_name):
             return False
         try:
             wanted = group_for(job)["spec"]
@@ -161,11 +163,11 @@ class Jobs:
         if _same(group, wanted):
             return False
         spec = {"minResources": None, **{key: value for key, value in wanted.items() if key != "priorityClassName"}}
-        await patch_group(self._api, self._world, group, spec=spec)
+        await patch_group(self._api, self._index, group, spec=spec)
         return True
 
     def _of(self, key: str) -> list[Job]:
-        return [maker.job for maker in self._world.makers(key) if maker.job is not None]
+        return [maker.job for maker in self._index.makers(key) if maker.job is not None]
 
 
 def _same(group: PodGroup, wanted: dict[str, Any]) -> bool:

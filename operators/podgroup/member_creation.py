@@ -25,9 +25,9 @@ from operators.podgroup import FIELD_MANAGER
 from operators.podgroup.event_notes import Teller
 from operators.podgroup.groups import patch_group
 from operators.podgroup.manifest import Manifest, manifests_of
+from operators.podgroup.member_index import Member, MemberIndex, Stage
 from operators.podgroup.podwrites import PodWrites, Sent, all_of
 from operators.podgroup.reconcile import Stalled, number, retries_left
-from operators.podgroup.world import Member, Stage, World
 
 AT_ONCE: Final = 200
 """Pods of one group that are made before it is looked at again."""
@@ -85,7 +85,7 @@ class Making:
     def __init__(
         self,
         api: Api,
-        world: World,
+        index: MemberIndex,
         teller: Teller,
         writes: PodWrites,
         *,
@@ -93,7 +93,7 @@ class Making:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
-        self._world = world
+        self._index = index
         self._teller = teller
         self._writes = writes
         self._backoff = backoff
@@ -170,7 +170,7 @@ class Making:
             waits += [since + delay - now for since in memory.failed.values() if since + delay > now]
         if wanted.retried:
             count = str(replaced + wanted.retried)
-            await patch_group(self._api, self._world, group, annotations={REPLACED_ANNOTATION: count})
+            await patch_group(self._api, self._index, group, annotations={REPLACED_ANNOTATION: count})
         for name in wanted.remove:
             memory.present.pop(name, None)
         removals: list[Coroutine[Any, Any, object]] = [
@@ -220,7 +220,7 @@ class Making:
         memory.pause = min(_LONGEST_BACKOFF, 2 * memory.pause) if known else _FORBIDDEN_SECONDS
         made = await self._offload.run(
             group.metadata.namespace,
-            lambda: manifests_of(group, wanted.create[:AT_ONCE], self._world.scheduler_name, budget=rendering_budget()),
+            lambda: manifests_of(group, wanted.create[:AT_ONCE], self._index.scheduler_name, budget=rendering_budget()),
         )
         if made.error:
             self._stall(memory, group, "TemplateError", made.error)
@@ -249,7 +249,7 @@ class Making:
         if error is None:
             return
         if error.reason == "AlreadyExists":
-            if pod not in self._world.named_members(key):  # a pod of that name which is not the group's
+            if pod not in self._index.named_members(key):  # a pod of that name which is not the group's
                 self._stall(memory, group, "PodNameTaken", f"pod {name} exists and does not belong to the group")
             return
         self._writes.forget(pod)

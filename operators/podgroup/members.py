@@ -12,9 +12,9 @@ from operators.podgroup.event_notes import Teller
 from operators.podgroup.finalizers import Finalizers
 from operators.podgroup.gates import Gates
 from operators.podgroup.member_creation import Making
+from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.podwrites import UNSEEN_SECONDS, PodWrites
 from operators.podgroup.reconcile import Stalled
-from operators.podgroup.world import World
 
 
 class Members:
@@ -28,19 +28,19 @@ class Members:
     def __init__(
         self,
         api: Api,
-        world: World,
+        index: MemberIndex,
         teller: Teller,
         *,
         backoff: float = 10.0,
         lift_gates: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._world = world
+        self._index = index
         self._writes = PodWrites(clock)
         self._lift_gates = lift_gates
         self._gates = Gates(api, self._writes, clock)
         self._finalizers = Finalizers(api, self._writes)
-        self._making = Making(api, world, teller, self._writes, backoff=backoff, clock=clock)
+        self._making = Making(api, index, teller, self._writes, backoff=backoff, clock=clock)
 
     def __len__(self) -> int:
         """Groups and pods of which anything is remembered."""
@@ -66,7 +66,7 @@ class Members:
         Raises:
             KubeError: a write failed.
         """
-        return await self._finalizers.take_off(group, self._world.named_members(key), keeps=keeps)
+        return await self._finalizers.take_off(group, self._index.named_members(key), keeps=keeps)
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> tuple[int, float | None]:
         """Bring the group's pods in line; how many writes that took, and in how many seconds to look again.
@@ -74,7 +74,7 @@ class Members:
         Raises:
             KubeError: a write failed; what it was for is asked for again.
         """
-        members = self._world.named_members(key)
+        members = self._index.named_members(key)
         written, waits = 0, list[float]()
         if phase in ADMITTED and self._lift_gates:
             written += await self._gates.lift(key, members, waits)

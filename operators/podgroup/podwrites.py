@@ -12,7 +12,11 @@ from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
+from kbatch.kube.client import Api
 from kbatch.kube.errors import ApiError
+from kbatch.kube.kinds import PODS, split_key
+from kbatch.kube.writes import json_patch
+from operators.podgroup import FIELD_MANAGER
 
 PARALLEL: Final = 32
 """Writes for pods on the wire at one time, of all groups together."""
@@ -88,6 +92,27 @@ class PodWrites:
                 break
             del self._sent[oldest]  # nobody asks for it any more: a pod that was gone before
         self._sent[pod] = what, now + UNSEEN_SECONDS
+
+
+async def remove_entry(
+    api: Api, writes: PodWrites, pod: str, uid: str, place: str, value: str, *, key: str = ""
+) -> None:
+    """Take an entry out of a list of a pod, at a JSON pointer, if it is (or has, as `key`) this value still.
+
+    Raises:
+        KubeError: it was not taken.
+    """
+    namespace, name = split_key(pod)
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": place + key, "value": value},
+        {"op": "remove", "path": place},
+    ]
+
+    def remove() -> Awaitable[object]:
+        return json_patch(api, PODS, namespace=namespace, name=name, operations=operations, field_manager=FIELD_MANAGER)
+
+    await writes.send(pod, Sent.CHANGE, remove, over=(404, 409, 422))
 
 
 async def all_of(changes: Sequence[Coroutine[Any, Any, object]]) -> int:

@@ -78,7 +78,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
         give_up_after=settings.give_up_after,
         within=Scope(settings.namespaces, settings.scheduler_name).holds,
     )
-    JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.world.missed)))
+    JobMetrics(runtime.registry).outside.set_function(lambda: float(len(controller.index.missed)))
 
     async def resync() -> None:
         while True:
@@ -86,7 +86,7 @@ def assemble(ground: Ground[PodGroupSettings]) -> Operator:
             controller.resync()
 
     async def work() -> None:
-        _log.info("synced: %d PodGroups", len(controller.world.groups))
+        _log.info("synced: %d PodGroups", len(controller.index.groups))
         await controller.run(settings.workers)
 
     return Operator(

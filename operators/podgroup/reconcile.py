@@ -30,7 +30,7 @@ from kbatch.model.finished import NONE, Ranges, finished_of, number_of, without_
 from kbatch.model.members import NOTHING_FINISHED
 from kbatch.model.phase import OVER, GroupFacts, MemberCounts, Phase, RoleFacts, derive
 from kbatch.resources import Resources, format_resources, total
-from operators.podgroup.world import Maker, Member, Stage, World
+from operators.podgroup.member_index import Maker, Member, MemberIndex, Stage
 
 _HOLDING: Final = frozenset({Stage.BOUND, Stage.RUNNING})
 
@@ -109,26 +109,26 @@ class OwnStatus:
         return status
 
 
-def observe(world: World, group: PodGroup, *, abandoned: bool = False) -> Observed:
-    """What the world says about a group. `abandoned`: controllers that are no Jobs are known to make no more pods."""
+def observe(index: MemberIndex, group: PodGroup, *, abandoned: bool = False) -> Observed:
+    """What the index says about a group. `abandoned`: controllers that are no Jobs are known to make no more pods."""
     key = key_of(group.metadata.namespace, group.metadata.name)
-    members = tuple(world.members(key))
-    makers = _makers(world, group, key, members)
+    members = tuple(index.members(key))
+    makers = _makers(index, group, key, members)
     known = [maker for maker in makers.values() if maker is not None]
     others = {uid for uid, maker in makers.items() if maker is None} if abandoned else set[str]()
     gave_up = _gave_up(group, {uid: maker for uid, maker in makers.items() if uid not in others}, members, others)
-    finished, gone = _finished(world, group, key)
+    finished, gone = _finished(index, group, key)
     return Observed(members, gave_up, any(not maker.ended for maker in known), finished=finished, gone=gone)
 
 
-def _finished(world: World, group: PodGroup, key: str) -> tuple[Mapping[str, Ranges], dict[str, int]]:
+def _finished(index: MemberIndex, group: PodGroup, key: str) -> tuple[Mapping[str, Ranges], dict[str, int]]:
     """Of the roles with templates which members have ended well, and how many of these have no pod any more."""
     roles = [role.name for role in group.spec.sub_groups or () if role.template is not None]
     if not roles:
         return NOTHING_FINISHED, {}
     name, known = group.metadata.name, finished_of(group.status.finished)
     made: dict[str, list[str]] = {role: [] for role in roles}
-    for pod, member in world.named_members(key).items():
+    for pod, member in index.named_members(key).items():
         if member.stage is Stage.SUCCEEDED and member.controller == group.metadata.uid and member.role in made:
             made[member.role].append(split_key(pod)[1])
     found: dict[str, Ranges] = {}
@@ -226,24 +226,24 @@ def allocated(members: Iterable[Member]) -> Resources:
     return total(member.request for member in members if member.stage in _HOLDING)
 
 
-def _makers(world: World, group: PodGroup, key: str, members: tuple[Member, ...]) -> dict[str, Maker | None]:
+def _makers(index: MemberIndex, group: PodGroup, key: str, members: tuple[Member, ...]) -> dict[str, Maker | None]:
     """Who makes members besides the group's own templates, by uid: the Jobs whose template names the group, the Job
     that owns it, the controllers of its pods. None for a controller that is no Job.
     """
-    makers: dict[str, Maker | None] = {maker.uid: maker for maker in world.makers(key)}
+    makers: dict[str, Maker | None] = {maker.uid: maker for maker in index.makers(key)}
     for uid in {member.controller for member in members} - {"", group.metadata.uid}:
-        makers[uid] = world.maker(uid)
+        makers[uid] = index.maker(uid)
     for owner in group.metadata.owner_references:
-        maker = world.maker(owner.uid)
+        maker = index.maker(owner.uid)
         if maker is not None:
             makers[owner.uid] = maker
     return makers
 
 
-def unknown_controllers(world: World, group: PodGroup) -> bool:
+def unknown_controllers(index: MemberIndex, group: PodGroup) -> bool:
     """Whether any of its pods has a controller that is no Job: nobody says when it stops."""
     key = key_of(group.metadata.namespace, group.metadata.name)
-    return None in _makers(world, group, key, tuple(world.members(key))).values()
+    return None in _makers(index, group, key, tuple(index.members(key))).values()
 
 
 def _gave_up(

@@ -23,7 +23,7 @@ from kbatch.api.objects import (
     SubGroup,
 )
 from kbatch.model.events import Upsert
-from operators.podgroup.world import World
+from operators.podgroup.member_index import MemberIndex
 
 NOW = "2026-11-21T12:00:00Z"
 
@@ -103,9 +103,9 @@ def condition(type_: str, status: str = "True", reason: str = "r", message: str 
     return Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=since)
 
 
-def world(*objects: Pod | Job | PodGroup) -> World:
-    """A world in which these were seen, in this order."""
-    seen = World()
+def index(*objects: Pod | Job | PodGroup) -> MemberIndex:
+    """An index in which these were seen, in this order."""
+    seen = MemberIndex()
     for one in objects:
         seen.apply(Upsert(one))
     return seen

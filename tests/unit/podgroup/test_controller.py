@@ -133,7 +133,7 @@ async def test_the_schedulers_conditions_are_never_sent(api: FakeApi, controller
 async def test_a_group_that_is_gone_is_forgotten(api: FakeApi, controller: Controller) -> None:
     controller.hint(Upsert(group()))
     assert await controller.reconcile("ns/pg") == "gone"
-    assert "ns/pg" not in controller.world.groups
+    assert "ns/pg" not in controller.index.groups
     assert await controller.reconcile("ns/pg") == "gone"
 
 
@@ -303,13 +303,13 @@ async def test_of_a_job_that_went_past_its_queue_its_user_is_told_once(api: Fake
     for _ in range(2):
         controller.hint(Upsert(missed))
     assert told == [("Job", "job", "Warning", "PassedByQueue")]
-    assert controller.world.missed == {"ns/job": "j"}
+    assert controller.index.missed == {"ns/job": "j"}
     controller.hint(Upsert(job(named="")))  # one that names no queue
-    assert controller.world.missed == {}
+    assert controller.index.missed == {}
     controller.hint(Upsert(missed))
     controller.hint(Delete(Job, "ns", "job"))
     assert len(told) == 2
-    assert (controller.world.missed, controller.remembered()) == ({}, 0)
+    assert (controller.index.missed, controller.remembered()) == ({}, 0)
 
 
 async def test_of_a_group_that_is_given_up_it_is_told_what_it_lost_not_how_long_it_waits(api: FakeApi) -> None:

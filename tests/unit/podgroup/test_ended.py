@@ -12,7 +12,7 @@ from kbatch.api.objects import Job, Pod, PodGroup, timestamp_us
 from kbatch.kube.errors import ApiError
 from operators.podgroup.ended import Ended
 from operators.podgroup.reconcile import observe
-from tests.unit.podgroup.build import condition, group, job, pod, world
+from tests.unit.podgroup.build import condition, group, index, job, pod
 
 END = (timestamp_us("2026-01-01T00:00:00Z") or 0) / 1_000_000
 
@@ -42,7 +42,7 @@ class Rig:
         """Whether it was deleted (0), else in how many seconds to look again; None: never."""
         waits: list[float] = []
         of = of or self.group
-        if await self.ended.remove("ns/pg", of, observe(world(*objects, of), of), waits):
+        if await self.ended.remove("ns/pg", of, observe(index(*objects, of), of), waits):
             return 0
         return waits[0] if waits else None
 

@@ -17,8 +17,8 @@ from kbatch.kube.errors import ApiError
 from kbatch.metrics import ReconcileMetrics
 from kbatch.model.events import Delete, Upsert
 from operators.podgroup.controller import Controller
+from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.podwrites import PARALLEL, UNSEEN_SECONDS, PodWrites, Sent
-from operators.podgroup.world import World
 from tests.unit.podgroup.build import NOW, condition, group, pod
 
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c"}]}}
@@ -28,7 +28,7 @@ class Server:
     """Takes every write; statuses are laid over the group as it was seen last. Groups in `gone` are not found."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.index = MemberIndex()
         self.pods: dict[str, Any] = {}
         self.gone: set[str] = set()
         self.version = 100
@@ -43,7 +43,7 @@ class Server:
             return json.dumps(body).encode()
         if method == "DELETE" or "/pods/" in path:
             return b"{}"
-        held = msgspec.to_builtins(self.world.groups[f"ns/{name}"])
+        held = msgspec.to_builtins(self.index.groups[f"ns/{name}"])
         held["metadata"]["resourceVersion"] = str(self.version)
         held["status"] = {**held["status"], **body["status"]}
         return json.dumps(held).encode()
@@ -60,7 +60,7 @@ def server() -> Server:
 @pytest.fixture
 def controller(server: Server) -> Controller:
     made = Controller(server, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
-    server.world = made.world
+    server.index = made.index
     return made
 
 
@@ -98,7 +98,7 @@ async def test_groups_that_lived_and_are_deleted_leave_nothing(server: Server, c
         await work(controller)
         await work(controller)
     assert controller.remembered() == 0
-    assert not [name for name, held in vars(controller.world).items() if isinstance(held, dict) and held]
+    assert not [name for name, held in vars(controller.index).items() if isinstance(held, dict) and held]
 
 
 async def test_a_group_that_a_write_does_not_find_is_forgotten_though_no_watch_tells_of_it(
@@ -133,7 +133,7 @@ async def test_an_answer_that_comes_after_the_group_was_deleted_brings_it_back_n
     controller.hint(Upsert(group(1)))
     await work(controller)
     await work(controller)
-    assert not controller.world.groups
+    assert not controller.index.groups
     assert controller.remembered() == 0
 
 
@@ -173,17 +173,17 @@ async def test_a_group_that_is_made_anew_while_its_name_is_worked_on_gets_no_pod
     class Meanwhile(Server):
         async def request(self, method: str, path: str, *, body: Any = None, **more: Any) -> bytes:
             answer = await super().request(method, path, body=body, **more)
-            if path.endswith("/g/status") and self.world.groups["ns/g"].metadata.uid != "anew":
+            if path.endswith("/g/status") and self.index.groups["ns/g"].metadata.uid != "anew":
                 made.hint(Delete(PodGroup, "ns", "g"))
                 made.hint(Upsert(anew))
             return answer
 
     server = Meanwhile()
     made = Controller(server, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
-    server.world = made.world
+    server.index = made.index
     made.hint(Upsert(templated("g")))
     await made.reconcile("ns/g")
-    assert made.world.groups["ns/g"].metadata.uid == "anew"
+    assert made.index.groups["ns/g"].metadata.uid == "anew"
     assert server.pods == {}
     await work(made)
     assert server.pods == {}, "it is not in queue"

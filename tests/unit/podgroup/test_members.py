@@ -22,9 +22,9 @@ from operators.podgroup import member_creation
 from operators.podgroup.event_notes import Nobody, Teller
 from operators.podgroup.manifest import manifest_of, manifests_of
 from operators.podgroup.member_creation import AT_ONCE
+from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.members import Members
 from operators.podgroup.reconcile import observe, reconcile, retries_left
-from operators.podgroup.world import World
 from tests.unit.podgroup.build import NOW, condition, group, pod
 
 TEMPLATE: dict[str, Any] = {
@@ -36,8 +36,8 @@ TEMPLATE: dict[str, Any] = {
 class Server:
     """Makes and deletes pods; `told` is what the watch will say, when `tell` is called."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, index: MemberIndex) -> None:
+        self.index = index
         self.pods: dict[str, dict[str, Any]] = {}
         self.writes: list[tuple[str, str, Any]] = []
         self.refuse: dict[str, ApiError] = {}
@@ -57,7 +57,7 @@ class Server:
             self.pods.pop(name, None)
             return b"{}"
         if "podgroups" in path:
-            held = self.world.groups["ns/pg"]
+            held = self.index.groups["ns/pg"]
             held = msgspec.convert(msgspec.to_builtins(held), PodGroup)
             held.metadata.annotations = {**(held.metadata.annotations or {}), **body["metadata"]["annotations"]}
             held.metadata.resource_version = str(int(held.metadata.resource_version) + 1)
@@ -88,19 +88,19 @@ class Rig:
     """A group ns/pg with one role, its members, and a clock that only the test moves."""
 
     def __init__(self, least: int = 2, most: int | None = None, template: Mapping[str, Any] = TEMPLATE) -> None:
-        self.world = World()
-        self.server = Server(self.world)
+        self.index = MemberIndex()
+        self.server = Server(self.index)
         self.now = 1000.0
         self.told = Told()
-        self.members = Members(self.server, self.world, Teller(self.told, NOW), clock=lambda: self.now)
+        self.members = Members(self.server, self.index, Teller(self.told, NOW), clock=lambda: self.now)
         of = group(1, uid="uid-pg")
         role = SubGroup(name="w", min_member=least, max_member=most, template=dict(template))
         of.spec = PodGroupSpec(min_member=1, sub_groups=(role,))
-        self.world.apply(Upsert(of))
+        self.index.apply(Upsert(of))
 
     @property
     def group(self) -> PodGroup:
-        return self.world.groups["ns/pg"]
+        return self.index.groups["ns/pg"]
 
     def see(self, phase: str = "Pending", *, node: str = "", only: str = "", **status: Any) -> None:
         """The watch tells of the pods that exist, in this phase."""
@@ -111,7 +111,7 @@ class Rig:
                 self.event(Upsert(msgspec.convert(plain, Pod)))
 
     def event(self, event: Upsert | Delete) -> None:
-        self.world.apply(event)
+        self.index.apply(event)
         if isinstance(event, Upsert):
             self.members.heard(f"ns/{event.obj.metadata.name}", gone=False)
         else:
@@ -260,10 +260,10 @@ async def test_a_group_without_retries_left_fails_and_lets_go_of_the_rest(rig: R
     await rig.keep()
     rig.see("Running", node="n")
     rig.see("Failed", node="n", only="pg-w-1")
-    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase != "Failed"
+    assert reconcile(rig.group, observe(rig.index, rig.group), NOW).phase != "Failed"
     rig.group.metadata.annotations = {REPLACED_ANNOTATION: "6"}
     assert retries_left(rig.group) == 0
-    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase == "Failed"
+    assert reconcile(rig.group, observe(rig.index, rig.group), NOW).phase == "Failed"
     await rig.keep(Phase.FAILED)
     assert rig.server.sent("DELETE") == ["pg-w-0"]
 
@@ -277,7 +277,7 @@ async def test_a_member_that_others_ended_costs_no_retry(rig: Rig) -> None:
     assert rig.server.sent("DELETE") == ["pg-w-0"]
     assert REPLACED_ANNOTATION not in (rig.group.metadata.annotations or {})
     rig.group.metadata.annotations = {REPLACED_ANNOTATION: "6"}
-    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase != "Failed"
+    assert reconcile(rig.group, observe(rig.index, rig.group), NOW).phase != "Failed"
 
 
 async def test_it_grows_while_its_pods_find_room_and_rests_after_losing_one() -> None:
@@ -391,7 +391,7 @@ async def test_pauses_are_short_again_after_the_spec_has_changed() -> None:
         rig.now += 40
     mended = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
     mended.metadata.generation, mended.metadata.resource_version = 2, "50"
-    rig.world.apply(Upsert(mended))
+    rig.index.apply(Upsert(mended))
     assert (await rig.keep())[1] == 1
 
 
@@ -414,7 +414,7 @@ async def test_what_only_the_user_can_mend_stalls_the_group_until_it_is_mended(w
     mended.spec.sub_groups = (SubGroup(name="w", min_member=2, template=TEMPLATE),)
     mended.metadata.generation = 2
     mended.metadata.resource_version = "50"
-    rig.world.apply(Upsert(mended))
+    rig.index.apply(Upsert(mended))
     await rig.keep()
     assert rig.members.stalled("ns/pg", rig.group) == (True, None)
 
@@ -440,15 +440,15 @@ def plain_rig(*pods: Pod) -> Rig:
     rig = Rig()
     of = group(2, uid="uid-pg")
     of.status = PodGroupStatus(phase="Pending", conditions=(condition("Enqueued"),))
-    rig.world.apply(Upsert(of))
+    rig.index.apply(Upsert(of))
     for one in pods:
-        rig.world.apply(Upsert(one))
+        rig.index.apply(Upsert(one))
     return rig
 
 
 async def test_the_gate_goes_when_the_group_is_in_queue_and_other_gates_stay() -> None:
     rig = plain_rig(gated("a", "theirs", IN_QUEUE_GATE), gated("b", IN_QUEUE_GATE), gated("c", "theirs"), pod("d"))
-    rig.world.groups["ns/pg"].spec.sub_groups = None
+    rig.index.groups["ns/pg"].spec.sub_groups = None
     assert (await rig.keep(Phase.PENDING))[0] == 0
     assert (await rig.keep())[0] == 2
     patches = {path.rpartition("/")[2]: body for _, path, body in rig.server.writes}
@@ -488,7 +488,7 @@ def test_nobody_is_told_by_default() -> None:
 
 async def test_gates_stay_where_they_are_not_this_process_s_business() -> None:
     rig = plain_rig(gated("b", IN_QUEUE_GATE))
-    rig.world.groups["ns/pg"].spec.sub_groups = None
+    rig.index.groups["ns/pg"].spec.sub_groups = None
     rig.members._lift_gates = False
     assert (await rig.keep())[0] == 0
     assert rig.server.writes == []
@@ -506,7 +506,7 @@ def with_finished(rig: Rig, indexes: str) -> None:
     kept = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
     kept.status.finished = (FinishedRole(name="w", indexes=indexes),)
     kept.metadata.resource_version = str(int(kept.metadata.resource_version) + 1)
-    rig.world.apply(Upsert(kept))
+    rig.index.apply(Upsert(kept))
 
 
 async def test_a_member_goes_once_the_status_keeps_that_it_ended_well_and_is_not_made_again() -> None:
@@ -515,7 +515,7 @@ async def test_a_member_goes_once_the_status_keeps_that_it_ended_well_and_is_not
     assert {tuple(one["metadata"]["finalizers"]) for one in rig.server.pods.values()} == {("kbatch.dev/finished",)}
     rig.see("Running", node="n")
     rig.see("Succeeded", node="n", only="pg-w-1")
-    wanted = reconcile(rig.group, observe(rig.world, rig.group), NOW)
+    wanted = reconcile(rig.group, observe(rig.index, rig.group), NOW)
     assert wanted.manifest()["finished"] == [{"name": "w", "indexes": "1"}]
     assert await rig.members.let_end("ns/pg", rig.group) == 0, "nobody would know that it ended well"
     with_finished(rig, "1")
@@ -527,10 +527,10 @@ async def test_a_member_goes_once_the_status_keeps_that_it_ended_well_and_is_not
 
     rig.gone("pg-w-1")
     assert await rig.keep(Phase.RUNNING) == (0, None)
-    found = reconcile(rig.group, observe(rig.world, rig.group), NOW)
+    found = reconcile(rig.group, observe(rig.index, rig.group), NOW)
     assert (found.succeeded, found.running, found.sub_groups[0].succeeded) == (1, 2, 1)
     rig.see("Succeeded", node="n")
-    assert reconcile(rig.group, observe(rig.world, rig.group), NOW).phase == "Completed"
+    assert reconcile(rig.group, observe(rig.index, rig.group), NOW).phase == "Completed"
 
 
 async def test_of_members_that_did_not_end_well_there_is_nothing_to_keep() -> None:
@@ -565,7 +565,7 @@ async def test_a_member_of_a_role_that_is_no_more_goes_for_nobody_keeps_how_it_e
     changed = msgspec.convert(msgspec.to_builtins(rig.group), PodGroup)
     changed.spec.sub_groups = (SubGroup(name="v", min_member=1, template=dict(TEMPLATE)),)
     changed.metadata.resource_version = "2"
-    rig.world.apply(Upsert(changed))
-    assert "finished" not in reconcile(rig.group, observe(rig.world, rig.group), NOW).manifest()
+    rig.index.apply(Upsert(changed))
+    assert "finished" not in reconcile(rig.group, observe(rig.index, rig.group), NOW).manifest()
     assert await rig.members.let_end("ns/pg", rig.group) == 2
     assert patched(rig) == ["pg-w-0", "pg-w-1"]

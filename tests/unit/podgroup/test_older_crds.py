@@ -48,7 +48,7 @@ async def test_members_that_ended_well_are_let_go_and_the_status_is_not_written_
 ) -> None:
     server = OldServer(refuses=refuses)
     controller = Controller(server, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
-    server.world = controller.world
+    server.index = controller.index
     controller.hint(Upsert(templated("g")))
     await work(controller)
     for name, phase in (("g-w-0", "Succeeded"), ("g-w-1", "Running")):
@@ -63,7 +63,7 @@ async def test_members_that_ended_well_are_let_go_and_the_status_is_not_written_
     first, second, *others = [one.get("finished") for one in server.statuses]
     assert (first, second) == (None, [{"name": "w", "indexes": "0"}])
     assert others in ([], [None]), "it is not asked for again"
-    assert controller.world.groups["ns/g"].status.succeeded == 1
+    assert controller.index.groups["ns/g"].status.succeeded == 1
     assert [one.levelname for one in caplog.records] == ["ERROR"]
     assert "older release" in caplog.text
 
@@ -72,7 +72,7 @@ async def test_what_was_kept_before_is_not_erased_and_is_kept_again_when_the_ser
     """One of several API servers knows the new CRD a moment later than the others."""
     server = OldServer()
     controller = Controller(server, ReconcileMetrics(CollectorRegistry()), now=lambda: NOW)
-    server.world = controller.world
+    server.index = controller.index
     controller.hint(Upsert(templated("g")))
     await work(controller)
     seen = msgspec.convert({**server.pods["g-w-0"], "status": {"phase": "Succeeded"}}, Pod)
@@ -90,4 +90,4 @@ async def test_what_was_kept_before_is_not_erased_and_is_kept_again_when_the_ser
     controller.resync()
     await work(controller)
     assert [one.get("finished") for one in server.statuses] == [[{"name": "w", "indexes": "0"}]]
-    assert controller.world.groups["ns/g"].status.finished == (FinishedRole(name="w", indexes="0"),)
+    assert controller.index.groups["ns/g"].status.finished == (FinishedRole(name="w", indexes="0"),)

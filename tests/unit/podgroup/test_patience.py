@@ -6,9 +6,9 @@ import pytest
 
 from kbatch.api.objects import Condition, Job, Pod, PodGroup
 from kbatch.model.events import Upsert
+from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.patience import FLOOD, Delays, Patience
 from operators.podgroup.reconcile import observe, reconcile
-from operators.podgroup.world import World
 from tests.unit.podgroup import build
 from tests.unit.podgroup.build import NOW, condition, job, pod
 
@@ -27,7 +27,7 @@ class Life:
     def __init__(self, *seen: Pod | Job | PodGroup, made: bool = False) -> None:
         self.now = 100.0
         self.patience = Patience(Delays(), lambda: self.now)
-        self.world = World()
+        self.index = MemberIndex()
         self.made = made
         self.written: list[tuple[float, str, int, int]] = []
         """When, the phase, how many run and how many wait."""
@@ -35,12 +35,12 @@ class Life:
 
     def see(self, *seen: Pod | Job | PodGroup) -> None:
         for one in seen:
-            self.world.apply(Upsert(one))
+            self.index.apply(Upsert(one))
         self.look()
 
     def say(self, *conditions: str) -> None:
         """The scheduler writes that these are true."""
-        before = self.world.groups["ns/pg"]
+        before = self.index.groups["ns/pg"]
         said = tuple(condition(type_) for type_ in conditions)
         own = tuple(one for one in before.status.conditions or () if one.type not in {"Enqueued", "Scheduled"})
         before.status.conditions = (*own, *said)
@@ -52,10 +52,10 @@ class Life:
             self.look()
 
     def look(self) -> None:
-        found = self.world.groups.get("ns/pg")
+        found = self.index.groups.get("ns/pg")
         if found is None:
             return
-        observed = observe(self.world, found)
+        observed = observe(self.index, found)
         wanted = reconcile(found, observed, NOW)
         status = found.status
         if (wanted.phase, wanted.running, wanted.pending, wanted.failed) == (
@@ -157,27 +157,27 @@ def test_pods_are_released_and_held_back_by_a_phase_that_stands() -> None:
 
 def test_what_would_be_forgotten_is_written_at_once() -> None:
     patience = Patience(Delays(), lambda: 0.0)
-    world = World()
+    index = MemberIndex()
     runs = group(2, phase="Running")
-    world.apply(Upsert(runs))
+    index.apply(Upsert(runs))
     for member in members(3, "Running", "n"):
-        world.apply(Upsert(member))
+        index.apply(Upsert(member))
     left = []
     for last in (pod("p3", "Running", node="n"), pod("p3", "Failed", node="n")):
-        world.apply(Upsert(last))
-        seen = observe(world, runs)
+        index.apply(Upsert(last))
+        seen = observe(index, runs)
         left.append(patience.left("ns/pg", runs, seen, reconcile(runs, seen, NOW), makes_pods=True))
     assert left[0] > 0 >= left[1], "a failed pod may be gone before its node is remembered"
 
 
 def test_single_pods_wait_longer_while_many_start() -> None:
     patience = Patience(Delays(), lambda: 0.0)
-    world = World()
+    index = MemberIndex()
     single, gang = group(1), group(2)
-    world.apply(Upsert(single))
+    index.apply(Upsert(single))
     for name in "ab":
-        world.apply(Upsert(pod(name, node="n")))
-    observed = observe(world, single)
+        index.apply(Upsert(pod(name, node="n")))
+    observed = observe(index, single)
     wanted = reconcile(single, observed, NOW)
     assert patience.left("ns/pg", single, observed, wanted, makes_pods=False) <= TOLD
     for number in range(FLOOD + 1):

@@ -9,11 +9,11 @@ from kbatch.api.conditions import merge
 from kbatch.api.objects import Condition, Job, NodeFailures, Pod, PodCondition, PodGroup, PodGroupStatus, SubGroupStatus
 from operators.podgroup.abandoned import Abandoned
 from operators.podgroup.reconcile import Observed, OwnStatus, Stalled, minimum, observe, reconcile, standing
-from tests.unit.podgroup.build import NOW, condition, group, job, pod, world
+from tests.unit.podgroup.build import NOW, condition, group, index, job, pod
 
 
 def status(of: PodGroup, *objects: Pod | Job) -> OwnStatus:
-    return reconcile(of, observe(world(*objects, of), of), NOW)
+    return reconcile(of, observe(index(*objects, of), of), NOW)
 
 
 def test_a_new_group_is_pending_and_says_so() -> None:
@@ -117,7 +117,7 @@ def test_a_controller_that_is_no_job_gives_up_when_it_has_made_nothing_for_a_tim
     assert status(of, failed).phase == "Pending"
 
     def given_up(*objects: Pod | Job) -> str:
-        return reconcile(of, observe(world(*objects, of), of, abandoned=True), NOW).phase
+        return reconcile(of, observe(index(*objects, of), of, abandoned=True), NOW).phase
 
     assert given_up(failed) == "Failed"
     assert given_up(failed, pod("b", controller="replica-set"), pod("c", controller="replica-set")) == "Pending"
@@ -129,7 +129,7 @@ def test_for_how_long_a_controller_may_still_make_pods() -> None:
     abandoned = Abandoned(60, clock=lambda: now)
 
     def left(*pods: Pod) -> float | None:
-        return abandoned.left("ns/pg", world(*pods, group()).members("ns/pg"))
+        return abandoned.left("ns/pg", index(*pods, group()).members("ns/pg"))
 
     failed, done, more = pod("a", "Failed"), pod("b", "Succeeded"), pod("c", "Failed")
     assert left() is None
@@ -242,7 +242,7 @@ def test_a_status_that_was_written_and_read_back_is_what_is_wanted() -> None:
     read_back.conditions = (condition("Enqueued"), *(read_back.conditions or ()))
     again = group(1, roles={"a": 1}, phase="Running", conditions=(condition("Enqueued"),))
     again.status = read_back
-    later = reconcile(again, observe(world(*objects, again), again), "2027-01-01T00:00:00Z")
+    later = reconcile(again, observe(index(*objects, again), again), "2027-01-01T00:00:00Z")
     assert later == standing(again.status)
 
 

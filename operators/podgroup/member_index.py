@@ -88,7 +88,7 @@ class Maker:
     job: Job | None = None
 
 
-class World:
+class MemberIndex:
     """All that was seen, by `namespace/name`; of Jobs and pods those that `scheduler_name` schedules."""
 
     def __init__(self, scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> None:

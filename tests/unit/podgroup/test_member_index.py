@@ -9,12 +9,12 @@ import pytest
 
 from kbatch.api.objects import Job, Pod, PodGroup
 from kbatch.model.events import Delete, Unreadable, Upsert
-from operators.podgroup.world import Stage, World
-from tests.unit.podgroup.build import group, job, pod, world
+from operators.podgroup.member_index import MemberIndex, Stage
+from tests.unit.podgroup.build import group, index, job, pod
 
 
 def test_every_event_names_the_groups_it_touches() -> None:
-    seen = World()
+    seen = MemberIndex()
     assert seen.apply(Upsert(group())) == {"ns/pg"}
     assert seen.apply(Upsert(pod("a"))) == {"ns/pg"}
     assert seen.apply(Upsert(pod("b", named=""))) == set()
@@ -28,7 +28,7 @@ def test_every_event_names_the_groups_it_touches() -> None:
 
 
 def test_an_owner_touches_the_groups_it_owns() -> None:
-    seen = world(group(owner="j"))
+    seen = index(group(owner="j"))
     assert seen.apply(Upsert(job("j", named=""))) == {"ns/pg"}
     seen.drop_group("ns/pg")
     assert seen.apply(Upsert(job("j", named=""))) == set()
@@ -38,28 +38,28 @@ def test_the_order_of_events_does_not_matter() -> None:
     things: tuple[PodGroup | Pod | Job, ...] = (group(), pod("a", node="n"), pod("b"), job())
     pictures = set()
     for order in itertools.permutations(things):
-        seen = world(*order)
+        seen = index(*order)
         members = sorted((member.stage.name, member.role) for member in seen.members("ns/pg"))
         pictures.add((tuple(members), tuple(maker.uid for maker in seen.makers("ns/pg")), tuple(seen.groups)))
     assert len(pictures) == 1
 
 
 def test_nothing_is_left_of_what_is_gone() -> None:
-    seen = world(group(owner="j"), pod("a"), job("j"))
+    seen = index(group(owner="j"), pod("a"), job("j"))
     for event in (Delete(Pod, "ns", "a"), Delete(Job, "ns", "job"), Delete(PodGroup, "ns", "pg")):
         seen.apply(event)
     assert all(not kept for name, kept in vars(seen).items() if name != "scheduler_name")
 
 
 def test_a_pod_that_can_no_longer_be_read_is_no_member() -> None:
-    seen = world(pod("a"))
+    seen = index(pod("a"))
     assert seen.apply(Unreadable(Pod, "ns", "a", "uid-a", "", "bad")) == {"ns/pg"}
     assert not list(seen.members("ns/pg"))
 
 
 def test_a_request_that_cannot_be_counted_hides_no_pod(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        seen = world(pod("a", node="n", cpu="lots"))
+        seen = index(pod("a", node="n", cpu="lots"))
     (member,) = seen.members("ns/pg")
     assert (member.stage, member.request) == (Stage.BOUND, {})
     assert "ns/a" in caplog.text
@@ -69,13 +69,13 @@ def test_a_request_that_cannot_be_counted_hides_no_pod(caplog: pytest.LogCapture
 
 
 def test_an_older_version_of_a_group_does_not_undo_a_newer_one() -> None:
-    seen = world(group(3, version="20"))
+    seen = index(group(3, version="20"))
     assert seen.apply(Upsert(group(2, version="19"))) == set()
     assert seen.groups["ns/pg"].spec.min_member == 3
     assert seen.apply(Upsert(group(4, version="100"))) == {"ns/pg"}
 
 
 def test_a_group_made_anew_is_not_dropped_with_the_old_one() -> None:
-    seen = world(group(uid="new"))
+    seen = index(group(uid="new"))
     assert seen.drop_group("ns/pg", "old") == set()
     assert seen.drop_group("ns/pg", "new") == {"ns/pg"}
