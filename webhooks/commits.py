@@ -31,6 +31,7 @@ from kbatch.metrics import LedgerMetrics
 from kbatch.model.promised import Groups
 from webhooks.cluster_view import ClusterView
 from webhooks.ledger import ENTRIES_KEY, FLOOR_KEY, MOST_BYTES, Claim, Ledger, decode, encode, settle, without
+from webhooks.review import Named
 
 _log = logging.getLogger(__name__)
 
@@ -54,28 +55,13 @@ class UndecidedError(Exception):
         self.why = why
 
 
-class _Owner(msgspec.Struct):
-    uid: str = ""
+class _Stored(Named):
+    """A ledger. Of other objects no more is decoded than which they are."""
 
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-
-
-class _Head(msgspec.Struct):
-    """Of an object, what says which one it is. The rest is not decoded."""
-
-    metadata: _Metadata
-
-
-class _Stored(_Head):
     data: dict[str, str] | None = None
 
 
-_HEAD: Final = msgspec.json.Decoder(_Head)
+_NAMED: Final = msgspec.json.Decoder(Named)
 _STORED: Final = msgspec.json.Decoder(_Stored)
 
 
@@ -296,7 +282,7 @@ class Ledgers:
         if not account.owner:
             path = NAMESPACES.path(name=account.namespace)
             payload = await self._api.request("GET", path, attempts=2, timeout_seconds=_REQUEST_SECONDS)
-            account.owner = _HEAD.decode(payload).metadata.uid
+            account.owner = _NAMED.decode(payload).metadata.uid
         path = CONFIGMAPS.path(self._own, self._name(account))
         try:
             payload = await self._api.request("GET", path, attempts=2, timeout_seconds=_REQUEST_SECONDS)
@@ -308,7 +294,7 @@ class Ledgers:
         stored = _STORED.decode(payload)
         floor = (stored.metadata.annotations or {}).get(FLOOR_KEY)
         account.version = stored.metadata.resource_version
-        ours = account.owner in {owner.uid for owner in stored.metadata.owner_references or ()}
+        ours = account.owner in {owner.uid for owner in stored.metadata.owner_references}
         account.ledger = decode((stored.data or {}).get(ENTRIES_KEY, "") if ours else "", floor)
         return not ours
 
@@ -341,7 +327,7 @@ class Ledgers:
                 return False
             raise
         else:
-            account.version = _HEAD.decode(payload).metadata.resource_version
+            account.version = _NAMED.decode(payload).metadata.resource_version
             account.ledger = ledger
             outcome = "ok"
             return True
