@@ -20,35 +20,25 @@ from operators.podgroup.podwrites import PodWrites, Sent, all_of, remove_entry
 _NONE: Final[Mapping[str, Ranges]] = {}
 
 
-class Finalizers:
-    """Takes finalizers off; remembers nothing."""
+async def let_end(
+    api: Api, writes: PodWrites, group: PodGroup | None, members: Mapping[str, Member], *, keeps: bool
+) -> int:
+    """Take the finalizers off a group's pods of which the end is kept, or nothing is to be kept; how many writes.
 
-    def __init__(self, api: Api, writes: PodWrites) -> None:
-        self._api = api
-        self._writes = writes
+    `group` is as the API server has it, None where it is gone; `keeps`: whether the API server can keep how they ended.
 
-    async def take_off(self, group: PodGroup | None, members: Mapping[str, Member], *, keeps: bool) -> int:
-        """Let the members go whose end is kept, or of which nothing is to be kept; how many writes.
-
-        Args:
-            group: as the API server has it; None: it is gone.
-            members: the pods that name it.
-            keeps: whether the API server can keep how they ended.
-
-        Raises:
-            KubeError: a write failed.
-        """
-        finished = finished_of(group.status.finished) if group is not None else _NONE
-        changes: list[Coroutine[Any, Any, object]] = [
-            remove_entry(
-                self._api, self._writes, pod, one.uid, f"/metadata/finalizers/{one.finalizer}", FINISHED_FINALIZER
-            )
-            for pod, one in members.items()
-            if one.finalizer >= 0
-            and ((not keeps and one.stage is Stage.SUCCEEDED) or _may_go(pod, one, group, finished))
-            and self._writes.unseen(pod) is not Sent.CHANGE
-        ]
-        return await all_of(changes)
+    Raises:
+        KubeError: a write failed.
+    """
+    finished = finished_of(group.status.finished) if group is not None else _NONE
+    changes: list[Coroutine[Any, Any, object]] = [
+        remove_entry(api, writes, pod, one.uid, f"/metadata/finalizers/{one.finalizer}", FINISHED_FINALIZER)
+        for pod, one in members.items()
+        if one.finalizer >= 0
+        and ((not keeps and one.stage is Stage.SUCCEEDED) or _may_go(pod, one, group, finished))
+        and writes.unseen(pod) is not Sent.CHANGE
+    ]
+    return await all_of(changes)
 
 
 def _may_go(pod: str, member: Member, group: PodGroup | None, finished: Mapping[str, Ranges]) -> bool:

@@ -9,7 +9,7 @@ from kbatch.api.objects import PodGroup
 from kbatch.kube.client import Api
 from kbatch.model.phase import ADMITTED, Phase
 from operators.podgroup.event_notes import Teller
-from operators.podgroup.finalizers import Finalizers
+from operators.podgroup.finalizers import let_end
 from operators.podgroup.gates import Gates
 from operators.podgroup.member_creation import Making
 from operators.podgroup.member_index import MemberIndex
@@ -35,11 +35,11 @@ class Members:
         lift_gates: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._api = api
         self._index = index
         self._writes = PodWrites(clock)
         self._lift_gates = lift_gates
         self._gates = Gates(api, self._writes, clock)
-        self._finalizers = Finalizers(api, self._writes)
         self._making = Making(api, index, teller, self._writes, backoff=backoff, clock=clock)
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Members:
         Raises:
             KubeError: a write failed.
         """
-        return await self._finalizers.take_off(group, self._index.named_members(key), keeps=keeps)
+        return await let_end(self._api, self._writes, group, self._index.named_members(key), keeps=keeps)
 
     async def keep(self, key: str, group: PodGroup, phase: Phase) -> tuple[int, float | None]:
         """Bring the group's pods in line; how many writes that took, and in how many seconds to look again.
