@@ -8,6 +8,7 @@ import contextlib
 import io
 import itertools
 import json
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -26,6 +27,7 @@ from kbatch.process.certificates import Certificates
 from kbatch.process.run import ProcessError
 from tests.examples import examples
 from tests.unit.webhooks.test_certificates import PAIRS, mount
+from webhooks import review as reading
 from webhooks import server as serving
 from webhooks.paths import Paths
 from webhooks.review import PODGROUPS, MalformedReviewError, OtherResourceError, Review, SubmittedGroup, read_review
@@ -354,6 +356,12 @@ def test_a_patch_adds_only_what_is_not_there() -> None:
         {"op": "add", "path": "/metadata/annotations", "value": {"x/y": "1"}},
         {"op": "add", "path": "/metadata/labels/c~1d", "value": "e"},
     ]
+
+
+def test_what_was_sent_is_seen_at_the_door_alone() -> None:
+    folder = Path(reading.__file__).parent
+    seeing = {path.name for path in folder.glob("*.py") if re.search(r"\bRaw\b|\._sent\b", path.read_text("utf-8"))}
+    assert seeing == {"review.py"}
 
 
 async def test_a_path_without_a_handler_is_404(rig: Rig) -> None:
