@@ -222,9 +222,10 @@ class CandidatePool:
                     continue  # whoever asks, in this cycle
                 if not self._counts(model):
                     continue
-                shared = _only_pod(model) and model.key not in self._session.failed
-                job = self._session.job(model.key)
-                own = kinds if shared else dict[int, None]()
+                if _only_pod(model) and model.key not in self._session.failed:
+                    self._add_only(found, model, kinds)
+                    continue
+                job, own = self._session.job(model.key), dict[int, None]()
                 for _ in working_out(job):
                     if self._session.due(_PIECE_OF_TURNS):
                         yield TURN
@@ -232,11 +233,18 @@ class CandidatePool:
                     if self._session.due():
                         yield TURN
                     if task.key not in self._gone and task.key not in job.evicted:
-                        self._add(found, job, task, own, shared=shared)
-                if not shared:
-                    found.jobs.append((job, list(own)))
+                        self._add(found, job, task, own, shared=False)
+                found.jobs.append((job, list(own)))
             found.kinds = list(kinds)
         return found
+
+    def _add_only(self, part: _Part, model: Job, kinds: dict[int, None]) -> None:
+        """The pod of a group that has just one. Most candidates are such."""
+        for task in model.tasks.values():
+            if task.holds and not task.assumed and task.key not in self._gone:
+                job = self._session.job(model.key)
+                if task.key not in job.evicted:
+                    self._add(part, job, task, kinds, shared=True)
 
     def _counts(self, job: Job) -> bool:
         """Whether any pod of a group stands where candidates are wanted."""

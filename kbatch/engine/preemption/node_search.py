@@ -8,14 +8,15 @@ as a set; who is refused then stays too, and so on for a few rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.placement.ranking import When
-from kbatch.engine.preemption.candidate_index import LEAST, CandidateIndex
+from kbatch.engine.preemption.candidate_index import CandidateIndex
 from kbatch.engine.preemption.candidate_table import gives_of
 from kbatch.engine.preemption.candidates import Candidate, Cost
+from kbatch.engine.preemption.fewest import fewest, fewest_lowering
 from kbatch.engine.preemption.polling import Poll, Victim, evict
 from kbatch.engine.session.statement import Statement
 from kbatch.model.tasks import Task
@@ -47,6 +48,8 @@ class NodeSearch:
         self._allowed = context.rankings.static(task.cls)[0]
         self._votes: dict[int, tuple[int | None, Resources]] = {}
         """What was said of the kinds of pods before any has gone: that is the same for each node."""
+        self._shares: dict[str, Resources | None] = {}
+        """By queue what it has above its share, likewise."""
         self._kept_out = self._fit.kept_out()
         """The rows that pods keep this one from, before any has gone."""
         self._heeded: dict[int, bool] = {}
@@ -85,8 +88,8 @@ class NodeSearch:
         short = {name: gap for name, gap in gaps.items() if gap > 0}
         if not short or not self._index.exact or not self._allowed[row]:
             return ()
+        each: list[Candidate] = []
         willing: list[Candidate] = []
-        lowering: list[Candidate] = []
         for candidate in self._index.on(row):
             if candidate.job is self._own or not self._helps(candidate, short):
                 continue
@@ -98,16 +101,27 @@ class NodeSearch:
                 continue
             if vote[0] != self._index.rank(candidate):
                 return ()
-            (lowering if vote[1] else willing).append(candidate)
-        count = _fewest(willing, short)
-        if lowering:
-            # Where those who lower no queue below its share fail, the others may go too, and then one of them does.
-            below = (*self._index.bound([*willing, *lowering], 1)[:1], 1, LEAST)
-            possible = _fewest([*willing, *lowering], short)
-            if count is None:
-                return below if possible is not None else None
-            return min(self._index.bound(willing, count), below)
-        return self._index.bound(willing, count) if count is not None else None
+            each.append(candidate)
+            if not vote[1]:
+                willing.append(candidate)
+        count = fewest(each, short)
+        if count is None:
+            return None
+        lowered = fewest_lowering(each, short, self._poll.preemptor.lacks, self._above)
+        alone = fewest(willing, short) if not lowered else None
+        least = self._index.bound(willing, alone) if alone is not None else None
+        if not lowered and len(willing) == len(each):
+            return least
+        # Where those who lower no queue below its share fail, the others may go too, and then one of them does.
+        rank, _, *others = self._index.bound(each, count)
+        below = (rank, max(1, lowered), *others)
+        return below if least is None else min(least, below)
+
+    def _above(self, queue: str) -> Resources | None:
+        """What the queue has above its share, before any has gone."""
+        if queue not in self._shares:
+            self._shares[queue] = self._poll.above_share(queue)
+        return self._shares[queue]
 
     def _is_heeded(self, candidate: Candidate) -> bool:
         """Whether the pod may be let onto a node because the candidate goes, room aside."""
@@ -314,14 +328,3 @@ class NodeSearch:
         """Whether the limits leave the row to the task. How many pods they allow is not for the row to mend."""
         rows = self._statement.rows(self._task, waits=True)
         return rows is None or bool(rows[row])
-
-
-def _fewest(candidates: Sequence[Candidate], short: Mapping[str, int]) -> int | None:
-    """How many of these must go at least to close the gaps; None: all of them together do not."""
-    fewest = 1
-    for name, gap in short.items():
-        gives = [gives_of(candidate.task.cls if candidate.task is not None else None, name) for candidate in candidates]
-        if sum(gives) < gap:
-            return None
-        fewest = max(fewest, -(-gap // max(gives)))
-    return fewest

@@ -56,6 +56,10 @@ class Poll:
             return None, {}
         return rank, self._consent.deficit(self.evictor.ballot, self.preemptor, unit)
 
+    def above_share(self, queue: str) -> Resources | None:
+        """What may go of the queue at most without its being below its share; see `Consent.above_share`."""
+        return self._consent.above_share(self.evictor.ballot, self.preemptor, queue)
+
     def bearable(self, deficit: Resources, besides: Sequence[Victim]) -> bool:
         """Whether all that donors would lack in the end is at most what the preemptor gains, dimension by dimension."""
         gains = self.preemptor.request

@@ -102,6 +102,15 @@ class Consent:
                     found[name] = amount - max(0, above)
         return found
 
+    def above_share(self, ballot: str, preemptor: Preemptor, queue: str) -> Resources | None:
+        """What the queue holds beyond what it deserves, in what the preemptor lacks: of units that go without a
+        `deficit` none of it, together, is more. Below 0 where it lacks some itself. None: it keeps its share anyhow.
+        """
+        donor = self._session.queues.get(queue) if ballot == "reclaimable" else None
+        if donor is None:
+            return None
+        return {name: donor.allocated.get(name, 0) - donor.deserved.get(name, 0) for name in preemptor.lacks}
+
     def too_young(self, job: JobState) -> bool:
         """Whether the group is within its minRuntimeSeconds."""
         group = job.job.group
