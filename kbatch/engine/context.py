@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog, Entry
 from kbatch.engine.carryover.holdings import Holdings
+from kbatch.engine.carryover.lone_pods import LonePods
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.foreknown import Foreknown
@@ -40,6 +41,7 @@ class CycleContext:
         hourly: how often groups may be evicted as wholes.
         foreknown: where `allocate` will place minimums, as far as `reclaim` has found it out.
         holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
+        lone_pods: the candidates for eviction that are alone in their groups, likewise.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
     """
@@ -56,6 +58,7 @@ class CycleContext:
     foreknown: Foreknown
     planned: PlannedStarts | None = None
     holdings: Holdings = field(default_factory=Holdings)
+    lone_pods: LonePods = field(default_factory=LonePods)
     reached: dict[Hashable, bool] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 

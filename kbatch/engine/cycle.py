@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from kbatch.api.objects import PodDisruptionBudget
 from kbatch.engine.carryover.awake import Awake, backlog_of
 from kbatch.engine.carryover.holdings import Holdings
+from kbatch.engine.carryover.lone_pods import LonePods
 from kbatch.engine.carryover.memo import Memo
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
 from kbatch.engine.context import CycleContext
@@ -134,6 +135,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         Foreknown(session),
         PlannedStarts(session, plans, memo.ends) if plans is not None else None,
         memo.holdings if memo.holdings is not None else Holdings(),
+        memo.lone_pods if memo.lone_pods is not None else LonePods(),
     )
 
 
@@ -198,6 +200,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)
+    after.lone_pods = context.lone_pods.keep(session.queues)
     after.ends = context.planned.ends.left() if context.planned is not None else None
     awake.leave(after, session)
     queues = session.standings()

@@ -634,7 +634,8 @@ class Plugin:
         queue and priority. Pods for which that and this are equal get the same vote at any moment. By default each has
         its own.
 
-        One vote then serves for all of them. Only where `votes_by_class`.
+        One vote then serves for all of them. The answer is kept while the group stays as it is, in later cycles too, so
+        it must depend on nothing else that changes. Only where `votes_by_class`.
         """
         return unit.job.key
 

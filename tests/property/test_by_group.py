@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -12,16 +13,20 @@ from hypothesis import strategies as st
 from kbatch.engine import Policy
 from kbatch.engine.carryover.giving import Level, Levels, Share
 from kbatch.engine.carryover.holdings import Holdings, QueueHoldings
+from kbatch.engine.carryover.lone_pods import LonePod
 from kbatch.engine.plugin import Holder
+from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Column
 from tests.property.test_engine import POLICIES, World, relaxed, worlds
 from tests.property.test_memo import coupled
 from tests.property.test_search_shortcuts import mortal
-from tests.unit.engine.worlds import Simulation
+from tests.property.test_victims_help import contested
+from tests.unit.engine.worlds import Simulation, priority_class
 
-_FOLLOW, _TOGETHER = Levels.follow, Holdings.together
+_FOLLOW, _TOGETHER, _ADD_LONE = Levels.follow, Holdings.together, CandidatePool._add_lone
 
 
 def _amounts(levels: Mapping[int, Level]) -> dict[int, list[dict[str, int]]]:
@@ -75,6 +80,22 @@ def _comparing(model: ClusterModel) -> Callable[..., Mapping[str, Column]]:
         return found
 
     return together
+
+
+def _add_lone(pool: CandidatePool, part: Any, model: Job, lone: LonePod, kinds: dict[int, None]) -> None:
+    assert lone == pool._lone_of(model) or pool._session.job(model.key).evicted
+    _ADD_LONE(pool, part, model, lone, kinds)
+
+
+@relaxed
+@given(st.one_of(worlds(), mortal(), contested()), st.sampled_from(POLICIES), st.data())
+def test_pods_that_are_alone_in_their_groups(found: World, by: Policy, data: st.DataObject) -> None:
+    sim = Simulation(found.model(), by)
+    with mock.patch.object(CandidatePool, "_add_lone", _add_lone):
+        for _ in range(5):
+            sim.settle()
+            sim.tick()
+            sim.model.apply(Upsert(priority_class(data.draw(st.sampled_from(["low", "high"])), 50)))
 
 
 @relaxed

@@ -29,6 +29,11 @@ class ByGroup(Generic[_T]):
     def __iter__(self) -> Iterator[_T]:
         return (known.what for known in self._known.values())
 
+    def of(self, key: str) -> _T | None:
+        """What is known of a group; None: nothing."""
+        known = self._known.get(key)
+        return known.what if known is not None else None
+
     def clear(self) -> None:
         """Nothing is known of any."""
         self._known.clear()

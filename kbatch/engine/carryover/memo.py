@@ -10,6 +10,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.carryover.backlog import Backlog
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.carryover.known_ends import KnownEnds
+from kbatch.engine.carryover.lone_pods import LonePods
 from kbatch.engine.placement.feasibility import Trial
 
 
@@ -40,6 +41,7 @@ class Memo:
         backlog: the groups that wait to come in queue, as the cycle of this stamp left them; another cycle that has
             taken it over since has changed it.
         holdings: what the groups of queues hold; it says itself what of that is still so.
+        lone_pods: the candidates for eviction that are alone in their groups, likewise.
         ends: when pods are expected to end, which says itself what of that is still so; None: nobody has asked.
         opinion: `Outcome.opinion` of that cycle.
     """
@@ -56,5 +58,6 @@ class Memo:
     idle: tuple[int, int | None] | None = None
     backlog: tuple[Backlog, int] | None = None
     holdings: Holdings | None = None
+    lone_pods: LonePods | None = None
     ends: KnownEnds | None = None
     opinion: int | None = None

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.carryover.by_group import ByGroup
+from kbatch.engine.carryover.lone_pods import LonePod
 from kbatch.engine.context import CycleContext
 from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
@@ -32,7 +34,7 @@ from kbatch.engine.preemption.candidates import (
 )
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.shrinking import working_out
-from kbatch.model.jobs import Job
+from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import Task
 
@@ -80,6 +82,7 @@ class CandidatePool:
 
     def __init__(self, context: CycleContext, ballot: str, among: Mask | None = None) -> None:
         self._among = among
+        self._context = context
         self._session = context.session
         self._consent = context.consent
         self._ballot = ballot
@@ -125,7 +128,7 @@ class CandidatePool:
             parts[name] = yield from self._part(name, (donors.only.job,))
         for record in donors.queues:
             name = f"queue {record.name}"
-            parts[name] = yield from self._part(name, record.holders.values())
+            parts[name] = yield from self._part(name, record.holders.values(), record)
         own = preemptor.job.key if donors.only is None else ""
         found: dict[int, int] = {}
         groups: list[tuple[Candidate, int]] = []
@@ -198,7 +201,7 @@ class CandidatePool:
                 unit = whole(job)
                 rank = consent.rank(ballot, preemptor, unit) if unit is not None else None
                 if unit is not None and rank is not None:
-                    groups.append((Candidate(job, None, order_of(unit), -1), rank))
+                    groups.append((Candidate(model, self._session.job, None, order_of(unit), -1), rank))
 
     def _ask(self, preemptor: Preemptor, kind: int, found: dict[int, int]) -> None:
         candidate = next(iter(self._kinds[kind].values()), None)
@@ -208,24 +211,29 @@ class CandidatePool:
         if rank is not None:
             found[kind] = rank
 
-    def _part(self, name: str, jobs: Iterable[Job]) -> Generator[Turn, None, _Part]:
+    def _part(self, name: str, jobs: Iterable[Job], record: QueueRecord | None = None) -> Generator[Turn, None, _Part]:
+        """What these groups (all that hold something in the queue of the record, if there is one) could give."""
         found = self._parts.get(name)
         if found is None:
             found = self._parts[name] = _Part()
             kinds: dict[int, None] = {}
+            known = (yield from self._lone(record)) if record is not None else None
             for model in jobs:
                 if self._session.due():
                     yield TURN
+                lone = known.of(model.key) if known is not None else None
+                if lone is not None and model.key not in self._session.failed:
+                    self._add_lone(found, model, lone, kinds)
+                    continue
                 if model.disruption == "Never" or model.holding == 0:
                     continue
                 if model.gang and model.disruption != "Never" and not may_give(model):
                     continue  # whoever asks, in this cycle
                 if not self._counts(model):
                     continue
-                if _only_pod(model) and model.key not in self._session.failed:
-                    self._add_only(found, model, kinds)
-                    continue
-                job, own = self._session.job(model.key), dict[int, None]()
+                shared = _only_pod(model) and model.key not in self._session.failed
+                job = self._session.job(model.key)
+                own = kinds if shared else dict[int, None]()
                 for _ in working_out(job):
                     if self._session.due(_PIECE_OF_TURNS):
                         yield TURN
@@ -233,18 +241,41 @@ class CandidatePool:
                     if self._session.due():
                         yield TURN
                     if task.key not in self._gone and task.key not in job.evicted:
-                        self._add(found, job, task, own, shared=False)
-                found.jobs.append((job, list(own)))
+                        key = self._consent.vote_key(self._ballot, job, task, shared=shared)
+                        self._add(found, model, task, own, order_of_pod(job, task), key)
+                if not shared:
+                    found.jobs.append((job, list(own)))
             found.kinds = list(kinds)
         return found
 
-    def _add_only(self, part: _Part, model: Job, kinds: dict[int, None]) -> None:
-        """The pod of a group that has just one. Most candidates are such."""
-        for task in model.tasks.values():
-            if task.holds and not task.assumed and task.key not in self._gone:
-                job = self._session.job(model.key)
-                if task.key not in job.evicted:
-                    self._add(part, job, task, kinds, shared=True)
+    def _lone(self, record: QueueRecord) -> Generator[Turn, None, ByGroup[LonePod | None] | None]:
+        """What is known of the only pods of the queue's groups; None: it depends on more than that."""
+        if not self._consent.keys_stand(self._ballot) or self._session.counts_lost_work:
+            return None
+        lone_pods = self._context.lone_pods
+        for _ in lone_pods.following(record, self._ballot, self._lone_of):
+            if self._session.due():
+                yield TURN
+        return lone_pods.of(record, self._ballot)
+
+    def _lone_of(self, model: Job) -> LonePod | None:
+        if model.disruption == "Never" or not _only_pod(model):
+            return None
+        job = self._session.job(model.key)
+        tasks = holding(job)
+        if len(tasks) != 1 or job.evicted:
+            return None
+        key = self._consent.vote_key(self._ballot, job, tasks[0], shared=True)
+        return LonePod(tasks[0], order_of_pod(job, tasks[0]), key)
+
+    def _add_lone(self, part: _Part, model: Job, lone: LonePod, kinds: dict[int, None]) -> None:
+        task, among = lone.task, self._among
+        if among is not None:
+            row = self._session.nodes.row.get(task.node, -1)
+            if row < 0 or not among[row]:
+                return
+        if task.key not in self._gone and not self._session.evicts(model.key, task):
+            self._add(part, model, task, kinds, lone.order, lone.key)
 
     def _counts(self, job: Job) -> bool:
         """Whether any pod of a group stands where candidates are wanted."""
@@ -253,16 +284,18 @@ class CandidatePool:
             return True
         return any(task.node in row_of and among[row_of[task.node]] for task in job.tasks.values() if task.holds)
 
-    def _add(self, part: _Part, job: JobState, task: Task, kinds: dict[int, None], *, shared: bool) -> None:
-        key = self._consent.vote_key(self._ballot, job, task, shared=shared)
+    def _add(
+        self, part: _Part, model: Job, task: Task, kinds: dict[int, None], order: tuple[Any, ...], key: Hashable
+    ) -> None:
         kind = self._numbers.setdefault(key, len(self._numbers))
         if kind == len(self._kinds):
             self._kinds.append({})
-        candidate = Candidate(job, task, order_of_pod(job, task), kind, self._session.nodes.row.get(task.node, -1))
+        row = self._session.nodes.row.get(task.node, -1)
+        candidate = Candidate(model, self._session.job, task, order, kind, row)
         self._kinds[kind][task.key] = candidate
         self._candidates[task.key] = candidate
         kinds[kind] = None
-        if candidate.row >= 0:
+        if row >= 0:
             part.candidates.append(candidate)
 
     def _table_of(self, names: frozenset[str]) -> Generator[Turn, None, _Indexed]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,19 +19,26 @@ Cost: TypeAlias = tuple[Any, ...]
 
 @dataclass(eq=False, slots=True)
 class Candidate:
-    """A possible unit: one task, or (None) whatever its job still holds.
+    """A possible unit: one task, or (None) whatever its group still holds.
 
     Attributes:
+        model: the group. state_of: says how the session sees it, by its key; few candidates are looked at so closely.
         order: its place among its like, of one rank; see `order_of`.
         kind: tasks of one kind get the same votes.
         row: of the node on which the task stands.
     """
 
-    job: JobState
+    model: Job
+    state_of: Callable[[str], JobState]
     task: Task | None
     order: tuple[Any, ...]
     kind: int
     row: int = -1
+
+    @property
+    def job(self) -> JobState:
+        """The group as the session sees it."""
+        return self.state_of(self.model.key)
 
     def unit(self) -> Unit | None:
         """The unit as it is now; None where nothing of it is left."""

@@ -42,7 +42,7 @@ def fewest_lowering(
         most, by_queue = 0, dict[str, int]()
         for candidate in candidates:
             amount = gives_of(candidate.task.cls if candidate.task is not None else None, name)
-            by_queue[candidate.job.queue] = by_queue.get(candidate.job.queue, 0) + amount
+            by_queue[candidate.model.queue] = by_queue.get(candidate.model.queue, 0) + amount
             most = max(most, amount)
         left = gap
         for queue, amount in by_queue.items():

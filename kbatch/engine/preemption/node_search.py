@@ -55,7 +55,7 @@ class NodeSearch:
         self._heeded: dict[int, bool] = {}
         """By class of candidates whether it could help that one goes, besides by the room that it gives."""
         self._heeds = context.rankings.heeds
-        self._own = None if poll.preemptor.intra else poll.preemptor.job
+        self._own = None if poll.preemptor.intra else poll.preemptor.job.job
         """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
         self._sets = _SETS
         self._spent = self._lowers = False
@@ -91,7 +91,7 @@ class NodeSearch:
         each: list[Candidate] = []
         willing: list[Candidate] = []
         for candidate in self._index.on(row):
-            if candidate.job is self._own or not self._helps(candidate, short):
+            if candidate.model is self._own or not self._helps(candidate, short):
                 continue
             vote = self._votes.get(candidate.kind)
             if vote is None:
@@ -147,7 +147,7 @@ class NodeSearch:
         done = self._spent = False
         short, told, own = self._short(row), self._votes.get, self._own
         for candidate in candidates:
-            if candidate.job is own:
+            if candidate.model is own:
                 continue
             if not victims and candidate.task is not None:  # most are told apart from here, so it must be quick
                 known = told(candidate.kind)
@@ -224,7 +224,7 @@ class NodeSearch:
 
     def _in_the_way(self, row: int, candidates: Iterable[Candidate], *, below: bool) -> list[Victim] | None:
         alone = [
-            each for each in candidates if each.job is not self._own and self._ask(each, (), below=below) is not None
+            each for each in candidates if each.model is not self._own and self._ask(each, (), below=below) is not None
         ]
         for order in (alone, sorted(alone, key=self._size, reverse=True)):
             left = list(order)

@@ -80,6 +80,10 @@ class Consent:
         least = tuple(sorted(job.job.min_resources.items()))  # what is surplus depends on it
         return job.queue, job.priority, job.bound, job.minimum, job.job.shadow, least, task.cls.needs, pod, keys
 
+    def keys_stand(self, ballot: str) -> bool:
+        """Whether the `vote_key` of the only pod of a group stays the same while the group does."""
+        return not self.guards and self._session.voting.by_class(ballot)
+
     def may_follow(self, job: JobState, other: JobState) -> bool:
         """Whether the job may take the place of one that has outlived its lifetime; only one that itself stays may."""
         endless = job.job.group is None or job.job.group.spec.lifetime_seconds is None

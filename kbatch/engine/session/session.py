@@ -272,6 +272,16 @@ class Session:
             found = self._jobs[key] = self._state(self.model.jobs[key])
         return found
 
+    def evicts(self, key: str, task: Task) -> bool:
+        """Whether this session evicts a pod of a group, as things are."""
+        found = self._jobs.get(key)
+        return found is not None and task.key in found.evicted
+
+    @property
+    def counts_lost_work(self) -> bool:
+        """Whether anybody in the cluster says when work was saved."""
+        return self._lost_work is not None
+
     def _state(self, job: Job) -> JobState:
         state = JobState(job, job.queue, dict(job.bound), lost_work=self._lost_work)
         if job.ends:

@@ -12,6 +12,10 @@ from kbatch.engine.state.jobs import JobState
 from tests.unit.engine.worlds import group, node, pod, queue, world
 
 
+def _never_asked(key: str) -> JobState:
+    raise AssertionError(key)
+
+
 def _candidates(found: Sequence[tuple[str, str]]) -> list[Candidate]:
     """Pods of groups of these queues that ask for so much."""
     names = dict.fromkeys(name for name, _ in found)
@@ -19,7 +23,7 @@ def _candidates(found: Sequence[tuple[str, str]]) -> list[Candidate]:
     pods = [pod(f"g{at}-0", cpu, of=f"g{at}", on="n") for at, (_, cpu) in enumerate(found)]
     model = world(node("n", "100"), [queue(name) for name in names], groups, pods)
     jobs = sorted(model.jobs.values(), key=lambda job: job.key)
-    return [Candidate(JobState(job, job.queue, {}), next(iter(job.tasks.values())), (), 0, 0) for job in jobs]
+    return [Candidate(job, _never_asked, next(iter(job.tasks.values())), (), 0, 0) for job in jobs]
 
 
 @pytest.mark.parametrize(
