@@ -27,6 +27,7 @@ from kbatch.engine.carryover.memo import Memo, Stated
 from kbatch.engine.carryover.unschedulable import classes_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
+from kbatch.engine.diagnosis.without_nominations import WithoutNominations
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Trial
 from kbatch.engine.placement.gang import placing, why_apart
@@ -55,6 +56,8 @@ class Shortages:
         self._before = before.shortages
         self._found: dict[object, Stated] = {}
         self._nominated = [job for job in session.live() if job.nominated]
+        self._rows = [(task.cls, row) for other in self._nominated for task, row in other.nominated.values()]
+        self._without = WithoutNominations(context, self._rows)
 
     def of(self, job: JobState) -> Generator[Turn, None, Reason]:
         """Why there is no room for what the job's minimum lacks."""
@@ -102,10 +105,23 @@ class Shortages:
 
     def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
         """Reserved, where the job would fit but for what others are nominated to."""
-        session = self._session
-        rows = [(task.cls, row) for other in self._nominated for task, row in other.nominated.values()]
+        rows = self._rows
         if not rows:
             return None
+        fits = self._without.fits(job)
+        if fits is None:
+            fits = yield from self._tried_without(job)
+        if fits:
+            for other in self._nominated:
+                kept = total(task.cls.request for task, _ in other.nominated.values())
+                for name in job.asks:
+                    if kept.get(name):
+                        return Reserved(other.name, name, kept[name])
+        return None
+
+    def _tried_without(self, job: JobState) -> Generator[Turn, None, bool]:
+        """Whether it can be placed where nobody is nominated."""
+        session, rows = self._session, self._rows
         for cls, row in rows:
             session.room.pipeline(cls, row, -1)
         statement = Statement(session, job)
@@ -117,13 +133,7 @@ class Shortages:
         finally:
             for cls, row in rows:
                 session.room.pipeline(cls, row)
-        if fits:
-            for other in self._nominated:
-                kept = total(task.cls.request for task, _ in other.nominated.values())
-                for name in job.asks:
-                    if kept.get(name):
-                        return Reserved(other.name, name, kept[name])
-        return None
+        return fits
 
     def keep(self, memo: Memo) -> None:
         """Put into the next cycle's memo what may hold then."""

@@ -19,10 +19,10 @@ def could_fit(rankings: NodeRankings, job: JobState) -> bool:
     still, and tells mostly where nearly all is taken.
     """
     counts = counts_of(job)
-    return _would_do(rankings.in_sum, counts, job) and _would_do(rankings.most, counts, job)
+    return would_do(rankings.in_sum, counts, job) and would_do(rankings.most, counts, job)
 
 
-def _would_do(most: Callable[[TaskClass], int], counts: Sequence[tuple[TaskClass, str, int]], job: JobState) -> bool:
+def would_do(most: Callable[[TaskClass], int], counts: Sequence[tuple[TaskClass, str, int]], job: JobState) -> bool:
     """Whether so many pods of each class at most would make up the minimum."""
     placeable: dict[str, int] = {}
     for cls, role, count in counts:
