@@ -77,7 +77,9 @@ def fitting_on(cls: TaskClass, allowed: Mask, free: _Free, most: int) -> Column:
     """How many pods of the class, up to `most`, each row would hold, were no others placed."""
     fitting = np.where(allowed, np.int64(most), np.int64(0))
     for name, amount in cls.needs:
-        np.minimum(fitting, np.maximum(free[name], 0) // amount, out=fitting)
+        column = free[name]
+        if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
+            np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
     return fitting
 
 

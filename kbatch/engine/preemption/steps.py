@@ -153,6 +153,8 @@ def lacking(context: CycleContext, tasks: Sequence[Task]) -> frozenset[str]:
             if name in short:
                 continue
             free = room.future[name]
+            if np.count_nonzero(allowed & (free >= amount)) >= len(run):
+                continue  # there is room on as many rows
             fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
             if fitting < len(run):
                 short.add(name)
