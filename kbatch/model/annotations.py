@@ -30,7 +30,8 @@ def minimum_said(metadata: Metadata) -> int | None:
 
 def expected_said(metadata: Metadata) -> int | None:
     """For how long pods are expected to run, in microseconds, above 0; None where it says nothing that can be read."""
-    text = (metadata.annotations or {}).get(EXPECTED_SECONDS_ANNOTATION)
+    annotations = metadata.annotations
+    text = annotations.get(EXPECTED_SECONDS_ANNOTATION) if annotations else None
     return seconds_of(text) if text is not None else None
 
 

@@ -49,11 +49,10 @@ class Expected:
         self._learned = learned
         self._groups = model.jobs
         self._jobs: Mapping[str, AnyObject] = model.objects.get(Job, {})
-        self._of_group: dict[str, int | None] = {}
 
     def end(self, task: Task) -> int | None:
         """When a pod that holds a node is expected to end: always after now. None: nobody knows."""
-        now, job = self._now, self._job_of(task.pod)
+        now, job = self._now, self._job_of(task.pod) if self._jobs else None
         start = now if task.assumed else min(task.started, now)
         said, limit = self._estimate(task, job), _deadline(task.pod)
         if said is not None and limit is None and job is None:
@@ -96,7 +95,7 @@ class Expected:
 
     def of_group(self, group: Group) -> int | None:
         """For how long the pods of a group run that are not made yet, in microseconds; None: nobody knows."""
-        said = expected_said(group.group.metadata) if group.group is not None else None
+        said = group.expected
         lengths = []
         for pod in [each.template.pod for each in group.to_come]:
             known = [length for length in (expected_said(pod.metadata) or said, _deadline(pod)) if length is not None]
@@ -107,7 +106,7 @@ class Expected:
 
     def length(self, task: Task) -> int | None:
         """For how long a pod would run that started now, in microseconds; None: nobody knows."""
-        job = self._job_of(task.pod)
+        job = self._job_of(task.pod) if self._jobs else None
         said, deadline = self._estimate(task, job), _deadline(task.pod)
         if deadline is None and job is None:
             return said
@@ -125,11 +124,8 @@ class Expected:
             own = expected_said(job.metadata)
         if own is not None or not task.job:
             return own
-        if task.job not in self._of_group:
-            known = self._groups.get(task.job)
-            group = known.group if known is not None else None
-            self._of_group[task.job] = expected_said(group.metadata) if group is not None else None
-        return self._of_group[task.job]
+        group = self._groups.get(task.job)
+        return group.expected if group is not None else None
 
     def _job_of(self, pod: Pod) -> Job | None:
         """The batch Job that made the pod; None where none did, or it is not known any more."""

@@ -50,7 +50,7 @@ class GroupIndex:
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self.exclusive: set[str] = set()
-        self.changes: Final = Journal()
+        self.changes: Final = Journal(alive=self.jobs)
         self._default_queue: Final = default_queue
         self._others: Final = others
         self._selections: Final = selections
@@ -246,10 +246,12 @@ class GroupIndex:
         if job.queue:
             queue = self.queues[job.queue]
             queue.changed(job.key)
-            if job.counted is not None:
-                queue.count(*job.counted[1:], -1)
-            job.counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
-            queue.count(*job.counted[1:], 1)
+            counted = (job.queue, job.allocated, job.request, parts_of(job, self._selections))
+            if counted != job.counted:  # mostly it is the status of its PodGroup alone that has changed
+                if job.counted is not None:
+                    queue.count(*job.counted[1:], -1)
+                job.counted = counted
+                queue.count(*counted[1:], 1)
             if job.ending is not None:
                 queue.count_ending(job.ending, -1)
             job.ending = (job.allocated, job.charged) if job.ends else None

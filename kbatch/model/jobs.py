@@ -10,6 +10,7 @@ from kbatch.api import conditions
 from kbatch.api.objects import Condition, LabelSelector, PodGroup, Queue, timestamp_us
 from kbatch.api.placement import Placement
 from kbatch.model.ages import Ages
+from kbatch.model.annotations import expected_said
 from kbatch.model.finished import finished_of, without_pods
 from kbatch.model.journal import Journal
 from kbatch.model.makers import Template, ToCome, of_roles
@@ -19,7 +20,7 @@ from kbatch.resources import PODS, QuantityError, Resources, add, in_millionths,
 
 _PLACEMENTS: Final = {each.value: each for each in Placement}
 _CHANGES: Final = 1 << 9
-"""So many changes of its groups a queue remembers: more than there mostly are from cycle to cycle."""
+"""So many changes of its groups a queue remembers at least: more than there mostly are from cycle to cycle."""
 
 Parts = dict[tuple[Selection, ...], tuple[Resources, Resources]]
 """What is held, and what is held and asked for, by the selections that a node may suit."""
@@ -57,6 +58,7 @@ class Job:
         queue: its queue's name. Of an orphan: the label of its oldest pod, else the queue of the PodGroup that it had,
             as far as this process has seen it, else the default queue.
         priority, proven: see `kbatch.model.priorities`.
+        expected: for how long its pods are expected to run, by what its PodGroup says; microseconds.
         barred: its queue is not open to its namespace: it keeps what it holds, and asks for nothing.
         waiting: unplaced tasks, in no order. holding, succeeded, failed: counts.
         gone: by role the members that have succeeded, as its status keeps them, and have no pod any more; they are in
@@ -73,6 +75,7 @@ class Job:
     shadow: bool
     created: int = 0
     group: PodGroup | None = None
+    expected: int | None = None
     minimum: int = 1
     roles: tuple[Role, ...] = ()
     queue: str = ""
@@ -351,6 +354,7 @@ class Job:
         else:
             self.min_quota, self.min_resources, self.roles, self.minimum, self.templates = {}, {}, (), 1, ()
         self.group = group
+        self.expected = expected_said(group.metadata) if group is not None else None
 
 
 @dataclass(eq=False, slots=True)
@@ -391,7 +395,10 @@ class QueueRecord:
     parts: Parts = field(default_factory=dict)
     ages: Ages = field(default_factory=Ages)
     generation: int = 0
-    changes: Journal = field(default_factory=lambda: Journal(_CHANGES))
+    changes: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.changes = Journal(_CHANGES, self.jobs)
 
     def changed(self, key: str) -> None:
         """A group of it has changed, has come or is gone."""

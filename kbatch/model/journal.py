@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Final
 
 _MOST: Final = 1 << 16
 """So many changes are kept by default; a reader that comes back later than that has to look at everything."""
+_NOTHING: Final = ()
 
 
 class Journal:
     """The keys of changed groups, each as often as it has changed between two readings of its sums.
 
-    At most so many of the last changes are kept; None: as many as by default.
+    At most so many of the last changes are kept; None: as many as by default. Where there are more groups (`alive`), as
+    many as there are: to look at everything costs that much.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, alive: Sized = _NOTHING) -> None:
         self._most = _MOST if most is None else most
+        self._alive = alive
         self._keys: list[str] = []
         self._dropped = 0
 
@@ -28,8 +31,9 @@ class Journal:
     def note(self, key: str) -> None:
         """The group has changed, has come or is gone."""
         self._keys.append(key)
-        if len(self._keys) > self._most:
-            dropped = self._most // 2
+        count = len(self._keys)
+        if count > self._most and count > len(self._alive):
+            dropped = count // 2
             del self._keys[:dropped]
             self._dropped += dropped
 
