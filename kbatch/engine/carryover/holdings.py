@@ -50,19 +50,15 @@ class Held:
 
     def add(self, places: Collection[_Place], sign: int) -> None:
         """Count these pods (1), or no longer (-1)."""
+        if len(places) == 1:
+            self._add_one(*next(iter(places)), sign)
+            return
         alike: dict[int, tuple[_Needs, list[int]]] = {}  # by the identity of what they ask for: that of their class
         for row, needs in places:
-            at = self._place.get(row)
-            if at is None:
-                at = self._place[row] = self.count
-                if at == len(self._rows):
-                    self._grow()
-                self._rows[at] = row
-                self.count += 1
             found = alike.get(id(needs))
             if found is None:
                 found = alike[id(needs)] = needs, []
-            found[1].append(at)
+            found[1].append(self._at(row))
         for needs, rows in alike.values():
             for name, amount in needs:
                 self.sums[name] = self.sums.get(name, 0) + sign * amount * len(rows)
@@ -78,6 +74,30 @@ class Held:
             for row in sorted({row for row, _ in places}):
                 if not self._amounts[PODS][self._place[row]]:
                     self._drop(row, self._place[row])
+
+    def _add_one(self, row: int, needs: _Needs, sign: int) -> None:
+        """`add`, for one pod."""
+        at, sums, amounts = self._at(row), self.sums, self._amounts
+        for name, amount in needs:
+            more = sign * amount
+            sums[name] = sums.get(name, 0) + more
+            column = amounts.get(name)
+            if column is None:
+                column = amounts[name] = np.zeros(len(self._rows), np.int64)
+            column[at] += more
+        if sign < 0 and not amounts[PODS][at]:
+            self._drop(row, at)
+
+    def _at(self, row: int) -> int:
+        """The place of a row, a new one if it has none."""
+        at = self._place.get(row)
+        if at is None:
+            at = self._place[row] = self.count
+            if at == len(self._rows):
+                self._grow()
+            self._rows[at] = row
+            self.count += 1
+        return at
 
     def add_to(self, columns: Mapping[str, Column], sign: int) -> None:
         """Add it to columns over all rows (1), or take it off (-1); other dimensions are left out."""
@@ -160,12 +180,17 @@ class QueueHoldings:
         if not held.count:
             del self.held[group.holder]
         for name, amount in group.units:
-            units = self._units.setdefault((group.holder, name), {})
-            units[amount] = units.get(amount, 0) + sign
-            if not units[amount]:
-                del units[amount]
-                if not units:
-                    del self._units[group.holder, name]
+            kind = group.holder, name
+            units = self._units.get(kind)
+            if units is None:
+                units = self._units[kind] = {}
+            count = units.get(amount, 0) + sign
+            if count:
+                units[amount] = count
+                continue
+            del units[amount]
+            if not units:
+                del self._units[kind]
         for each in sums:
             if group.holder in each.holders:
                 each.count(group.places, sign)

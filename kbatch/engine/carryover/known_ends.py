@@ -6,7 +6,7 @@ Ends that depend on more (binds under way, Jobs, what was learned) are worked ou
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -118,8 +118,11 @@ class KnownEnds:
             f"@{name}" for name in nodes
             if f"@{name}" in self._of or ((record := model.nodes.get(name)) is not None and record.foreign)
         )  # fmt: skip
-        some = self.near if now < self.horizon else self._of_pod.values()
-        over = [release.task.job or f"@{release.task.node}" for release in some if release.at <= now]
+        if now < self.horizon:
+            late: Iterable[Release] = self.near[: bisect_right(self.near, now, key=_at)]
+        else:
+            late = [release for release in self._of_pod.values() if release.at <= now]
+        over = [release.task.job or f"@{release.task.node}" for release in late]
         return dict.fromkeys(chain(groups, foreign, self._fleeting, over))
 
     def _take_over(self, found: Mapping[str, tuple[Release, ...]], fleeting: set[str]) -> None:
@@ -168,6 +171,8 @@ def _tasks(model: ClusterModel, members: Mapping[str, Job], name: str) -> Sequen
     """The pods of a group that hold a node; behind an @ those of other schedulers on a node."""
     job = members.get(name)
     if job is not None:
-        return [task for task in job.tasks.values() if task.holds] if job.holding else ()
+        if not job.holding:
+            return ()
+        return [task for task in job.tasks.values() if task.node and not (task.terminal or task.terminating)]
     record = model.nodes.get(name[1:]) if name[0] == "@" else None
     return [task for task in record.tasks.values() if not task.job] if record is not None else ()

@@ -27,7 +27,10 @@ def filling(
     job = statement.job
     for moment in when:
         mark = len(statement)
-        yield from _place(rankings, statement, moment)
+        if len(job.waiting) == 1 and not job.job.roles:
+            _place_only(rankings, statement, moment)
+        else:
+            yield from _place(rankings, statement, moment)
         if moment in search and job.missing():
             yield from arranging(rankings, statement, moment, mark)
         if not job.missing():
@@ -56,6 +59,18 @@ def _place(rankings: NodeRankings, statement: Statement, when: When) -> Generato
             more = min(len(kind.tasks), wanted_of(statement.job).of(kind.role))
             if more and (yield from fill(rankings, statement, kind, more, when)):
                 again = True
+
+
+def _place_only(rankings: NodeRankings, statement: Statement, when: When) -> None:
+    """`_place`, of a job whose only kind is one pod, without roles."""
+    job, waits = statement.job, when is When.LATER
+    task = job.waiting[0]
+    if task.key in job.placed or task.key in job.nominated or not job.missing():
+        return
+    fit = rankings.for_job(task.cls, when, job)
+    rows = fit.choose(1, statement.rows(task, waits=waits))
+    if rows:
+        statement.place((task,), rows, waits=waits)
 
 
 def fill(

@@ -79,6 +79,7 @@ class NodeRanking:
         self.stepwise = bool(self._predicates or self._far_predicates or self._far_scores)
         self._allowed, self._static_score = placement.static(cls, way)
         self._every = placement.every
+        self._needs = [(name, np.int64(amount)) for name, amount in cls.needs]
         self._cursor = len(self._room.log)
         self._ahead: list[int] = []
         self._taken = 0
@@ -150,11 +151,11 @@ class NodeRanking:
         room = self._room
         at: Index | slice = slice(None) if whole else index
         ok: Mask = self._allowed[at].copy()
-        for name, amount in self.cls.needs:
-            need: Column | int = amount if extra is None else amount * (extra + 1)
-            if self.when is When.NOW:
-                ok &= room.idle[name][at] >= need
-            ok &= room.future[name][at] >= need
+        now = self.when is When.NOW
+        for name, amount in self._needs:
+            need: Column | np.int64 = amount if extra is None else amount * (extra + 1)
+            free = room.future[name][at]
+            ok &= (np.minimum(free, room.idle[name][at]) if now else free) >= need
         late = self.when is When.LATER
         rows = Rows(room, index, self.cls, extra, whole=whole, later=late, placement=self._way, coming=coming)
         if self.own_nodes and (opened or extra is not None):

@@ -45,9 +45,13 @@ class Ends:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
         key = job.key
         if key not in self._lengths:
-            lengths = [self._expected.length(task) for task in job.waiting]
-            known = [length for length in lengths if length is not None]
-            self._lengths[key] = max(known, default=None) if len(known) == len(lengths) else None
+            waiting = job.waiting
+            if len(waiting) == 1:
+                self._lengths[key] = self._expected.length(waiting[0])
+            else:
+                lengths = [self._expected.length(task) for task in waiting]
+                known = [length for length in lengths if length is not None]
+                self._lengths[key] = max(known, default=None) if len(known) == len(lengths) else None
         return self._lengths[key]
 
     def after(self, job: JobState, start: int) -> int | None:

@@ -96,9 +96,11 @@ class PlannedStarts:
             self.behind = False
             return
         waits = waits or job is None
-        until = None if waits or job is None else self.ends.after(job, self.session.now)
         minded = [start for start in self.starts.values() if self.minds(start, job, None)]
-        those = tuple(start for start in minded if until is None or self.minds(start, job, until))
+        those = tuple(minded)
+        until = self.ends.after(job, self.session.now) if minded and not waits and job is not None else None
+        if until is not None:  # who is gone in time delays nobody
+            those = tuple([start for start in minded if start.at is None or until > start.at])
         self.hurried, self.behind = len(those) < len(minded), bool(minded)
         mark = (waits, len(self.session.leaving), tuple([start.mark for start in those])) if those else ()
         if mark != self.mark:

@@ -129,10 +129,11 @@ class JobState:
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
-        more = self.job.minimum - self.bound - len(self.placed) - len(self.nominated)
-        if self.job.roles:
+        job = self.job
+        more = job.minimum - self.bound - len(self.placed) - len(self.nominated)
+        if job.roles:
             more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles))
-        return max(0, more)
+        return more if more > 0 else 0  # noqa: FURB136 -- asked many times for each decision
 
     @property
     def idle(self) -> bool:

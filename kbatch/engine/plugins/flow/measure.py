@@ -36,9 +36,13 @@ class Measure:
     def of(self, *vectors: Mapping[str, int]) -> int:
         """How much these are together."""
         if self._wholes is None:
-            return sum(
-                vector.get(name, 0) * factor for name, factor in self._factors.items() for vector in vectors
-            ) // self._scale  # fmt: skip
+            found = 0
+            for name, factor in self._factors.items():  # asked for each decision: no generators
+                amount = 0
+                for vector in vectors:
+                    amount += vector.get(name, 0)
+                found += amount * factor
+            return found // self._scale
         return max(
             sum(vector.get(name, 0) for vector in vectors) * self.capacity // whole
             for name, whole in self._wholes.items()
@@ -49,10 +53,12 @@ class Measure:
         as it counts for nothing.
         """
         if self._wholes is None:
-            each = sum(request.get(name, 0) * factor for name, factor in self._factors.items())
+            each = has = 0
+            for name, factor in self._factors.items():
+                each += request.get(name, 0) * factor
+                has += held.get(name, 0) * factor
             if not each:
                 return None
-            has = sum(held.get(name, 0) * factor for name, factor in self._factors.items())
             return max(0, ((limit + 1) * self._scale - 1 - has) // each)
         asked = [name for name in self._wholes if request.get(name, 0)]
         if not asked or not self.capacity:

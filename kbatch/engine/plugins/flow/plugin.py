@@ -63,6 +63,8 @@ class Flow(Plugin):
         self._half = arguments.half_time
         self._before: dict[str, tuple[Anchor, int, int]] = {}
         self._after: dict[str, Anchor] | None = None
+        self._parts: dict[tuple[str, bool], int] = {}
+        """By queue its fair share, and (False) so many times that as the one factor says."""
         self._fading: dict[str, int] = {}
         """By queue the most that the flow of its groups without a lifetime may be, where only the past is above it."""
         self._outdone: dict[tuple[str, str], int] = {}
@@ -98,8 +100,12 @@ class Flow(Plugin):
 
     def _endless(self, queue: QueueState, besides: JobState | None = None) -> Resources:
         """What the queue's groups without a lifetime hold and were promised; but for one group's promise."""
-        promised = self.view.promises.endless(queue.name, besides)
-        return add(subtract(queue.allocated, queue.ending), promised)
+        found, ending = self.view.promises.endless(queue.name, besides), queue.ending
+        for name, amount in queue.allocated.items():
+            held = amount - ending[name] if name in ending else amount
+            if held > 0:
+                found[name] = found.get(name, 0) + held
+        return found
 
     def _all(self, queue: QueueState, besides: JobState | None = None) -> Resources:
         """The same of all its groups."""
@@ -120,10 +126,14 @@ class Flow(Plugin):
 
     def _part(self, queue: QueueState, factor: Fraction | None = None) -> int:
         """The queue's fair share, or so many times that; nothing for one that is closed."""
-        if not (self._counts(queue) and self._weights):
-            return 0
-        top, bottom = (factor.numerator, factor.denominator) if factor is not None else (1, 1)
-        return top * queue.weight * self._measure.capacity // (bottom * self._weights)
+        key = queue.name, factor is None
+        found = self._parts.get(key)
+        if found is None:
+            top, bottom = (factor.numerator, factor.denominator) if factor is not None else (1, 1)
+            counts = self._counts(queue) and self._weights
+            found = top * queue.weight * self._measure.capacity // (bottom * self._weights) if counts else 0
+            self._parts[key] = found
+        return found
 
     # --- order --------------------------------------------------------------------------------------------------------
 
