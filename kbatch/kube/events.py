@@ -35,6 +35,10 @@ _AT_ONCE_IN_THE_END: Final = 8
 _QUIET_SECONDS: Final = 1.0
 _REMARKS_A_SECOND: Final = 20.0
 _REMARKS_A_SECOND_WHEN_QUIET: Final = 100.0
+_FEW_REMARKS: Final = 20
+_HELD_BACK_SECONDS: Final = 10.0
+"""Where more remarks than a few wait, none is written while more keep coming, but for those that are so old: whoever
+tells so much is busy, and the server with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +194,8 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
     def remark(self, regarding: Regarding, reason: str, action: str, note: str) -> bool:
         """Tell something once that many objects tell (each pod, that it has a node); False where it is dropped.
 
-        Returns at once and costs little. Remarks are written when no other Event waits: slowly while more of them keep
-        coming, faster afterwards.
+        Returns at once and costs little. Remarks are written when no other Event waits: while more of them keep coming
+        slowly, and of a crowd those alone that are ten seconds old; faster afterwards.
         """
         if len(self._remarks) >= self._most_remarks:
             self.dropped += 1
@@ -268,10 +272,14 @@ class EventRecorder(AbstractAsyncContextManager["EventRecorder"]):
                 await self._remarked.wait()
             quiet = self._clock() - self._last_remark > _QUIET_SECONDS
             await asyncio.sleep(1 / (_REMARKS_A_SECOND_WHEN_QUIET if quiet else _REMARKS_A_SECOND))
-            if self._queue.qsize():
+            if self._queue.qsize() or (not quiet and self._held_back()):
                 continue
             if self._remarks:
                 await self._write_remark(self._remarks.popleft())
+
+    def _held_back(self) -> bool:
+        """Whether the remarks that wait are a crowd, and even the first of them is new."""
+        return len(self._remarks) > _FEW_REMARKS and time.time() - self._remarks[0][-1] < _HELD_BACK_SECONDS
 
     async def _write_remark(self, remark: tuple[Regarding, str, str, str, float]) -> None:
         regarding, reason, action, note, at = remark

@@ -129,6 +129,26 @@ async def test_remarks_give_way_are_bounded_and_are_written_in_the_end() -> None
         assert notes == [*(f"urgent {number}" for number in range(4)), "to node 0", "to node 1", "to node 2"]
 
 
+async def test_of_a_crowd_of_remarks_none_is_written_while_more_come_but_for_the_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "_REMARKS_A_SECOND", 1000.0)
+    monkeypatch.setattr(events, "_HELD_BACK_SECONDS", 1.5)
+    async with serving() as fake, fake.client() as client:
+        fake.answers = [says({}, 201) for _ in range(100)]
+        async with EventRecorder(client, controller="c", instance="i") as recorder:
+            recorder.remark(POD, "Scheduled", "Binding", "alone")
+            await until_requests(fake, 1)
+            for number in range(40):
+                recorder.remark(POD, "Scheduled", "Binding", f"to node {number}")
+            await asyncio.sleep(0.2)
+            assert len(fake.requests) == 1, "they keep coming, and none is old"
+            recorder.warning(POD, "Reason", "Action", "urgent")
+            await until_requests(fake, 2)
+            assert json.loads(fake.requests[1][2])["note"] == "urgent", "other Events are not held back"
+            await until_requests(fake, 42)
+
+
 async def test_what_waits_in_the_end_is_written_for_a_moment_and_the_rest_is_counted() -> None:
     async with serving() as fake, fake.client() as client:
         fake.answers = [says({}, 201) for _ in range(400)]
