@@ -49,15 +49,18 @@ class GatheringSelector(selectors.DefaultSelector):
         self._clock = clock
         self._sleep = sleep
         self._next = 0.0
-        self._last: list[int] = []
+        self._last: set[int] = set()
         """Where the last look found something."""
+        self._steady: set[int] = set()
+        """Where the one before did, too. More lies only there: of the connections of requests, each is answered once in
+        a while, and to ask the system about them costs more than to read them."""
         self._rich: set[int] = set()
         """Where more lay than one read takes, at some time: few connections, watches, of the many."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """As every selector's; nothing where the time is not come and the loop has other work, or a timer is due."""
         left = self._next - self._clock()
-        if left > 0 and not self._more(self._rich if timeout == 0 else self._last):
+        if left > 0 and not self._more(self._rich if timeout == 0 else self._steady):
             if timeout is not None and timeout <= left:
                 if timeout > 0:
                     self._sleep(timeout)
@@ -68,7 +71,8 @@ class GatheringSelector(selectors.DefaultSelector):
         found: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
         if found:
             self._next = self._clock() + self._gather
-            self._last = [key.fd for key, _ in found]
+            now = {key.fd for key, _ in found}
+            self._steady, self._last = now & self._last, now
         return found
 
     def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:

@@ -28,6 +28,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.times import SECOND
 from operators.scheduler.ahead import Ahead
+from operators.scheduler.quiet import is_quiet, known_of
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Cache:
         groups: the PodGroups as they are known now, by key; never behind what this process itself has written.
         unreadable: the objects that are left out, by type and key.
         ahead: what is known of nodes that the model is told of later, and of pods that others bound.
-        changed: set when something came that could change a decision.
+        changed: set when something came that a decision may wait for.
+        stirred: whether anything else came since the last cycle (see `quiet`).
         report_unreadable: called with each of them, again with each change of one.
         listeners: each is called with a batch once the model knows it; must not wait.
     """
@@ -63,6 +65,7 @@ class Cache:
         self.groups: dict[str, PodGroup] = {}
         self.unreadable: dict[tuple[type[AnyObject], str], Unreadable] = {}
         self.changed = asyncio.Event()
+        self.stirred = False
         self.listeners: list[Callable[[tuple[Event, ...]], None]] = []
         self.report_unreadable = report_unreadable
         self._held = False
@@ -161,25 +164,33 @@ class Cache:
             self._apply(Upsert(group))
 
     def _receive(self, events: tuple[Event, ...]) -> None:
+        matters, generation = False, self.model.generation
         for event in events:
-            if not self._overtaken(event):
-                self._apply(event)
+            if not self._overtaken(event) and self._apply(event):
+                matters = True
             if self._leaving and isinstance(event, Delete) and event.kind is Pod:
                 self._leaving.pop(key_of(event.namespace, event.name), None)
         for listen in self.listeners:
             listen(events)
-        self.changed.set()
+        if self.model.generation != generation:
+            self.stirred = True
+        if matters:
+            self.changed.set()
 
     def _overtaken(self, event: Event) -> bool:
-        """Whether a watch tells of a PodGroup as it was before our own write; also keeps `groups`."""
+        """Whether a watch tells of a PodGroup as it was before our own write, or as that left it; keeps `groups`."""
         if isinstance(event, Upsert):
             group = event.obj
             if not isinstance(group, PodGroup):
                 return False
             key = key_of(group.metadata.namespace, group.metadata.name)
             floor = self._written.get(key)
-            if floor is not None and _version(group) < floor and self.groups[key].metadata.uid == group.metadata.uid:
-                return True
+            if floor is not None and self.groups[key].metadata.uid == group.metadata.uid:
+                if _version(group) < floor:
+                    return True
+                if group.metadata.resource_version == self.groups[key].metadata.resource_version:
+                    del self._written[key]
+                    return True
             self._written.pop(key, None)
             self.groups[key] = group
         elif event.kind is PodGroup:
@@ -189,27 +200,30 @@ class Cache:
             self.groups.pop(key, None)
         return False
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: Event) -> bool:
+        """Tell the model. Whether a decision may wait for it."""
         if isinstance(event, Upsert) and isinstance(event.obj, PodGroup):
             event = Upsert(self._as_decided(event.obj))
+        before, generation = known_of(self.model, event), self.model.generation
         try:
             self.model.apply(event)
         except Exception as error:  # noqa: BLE001 - whatever a manifest holds, the loop goes on without it
             _log.exception("an object breaks the model and is left out: %s", _name_of(event))
             self._leave_out(event, f"{type(error).__name__}: {error}")
-            return
+            return True
         if isinstance(event, Unreadable):
             self._note(event)
         elif isinstance(event, Delete):
             self.unreadable.pop((event.kind, key_of(event.namespace, event.name)), None)
         elif self.model.unreadable or self.unreadable:
             meta = event.obj.metadata
-            known = type(event.obj), key_of(meta.namespace, meta.name)
-            why = self.model.unreadable.get(known)
+            key = type(event.obj), key_of(meta.namespace, meta.name)
+            why = self.model.unreadable.get(key)
             if why is not None:
                 self._note(_unreadable(event.obj, why))
             else:
-                self.unreadable.pop(known, None)
+                self.unreadable.pop(key, None)
+        return self.model.generation != generation and not is_quiet(before, known_of(self.model, event))
 
     def _note(self, one: Unreadable) -> None:
         self.unreadable[one.kind, key_of(one.namespace, one.name)] = one

@@ -66,6 +66,7 @@ class Dispatcher:
         )
         self._idle = asyncio.Event()
         self._idle.set()
+        self._metrics.in_flight.set_function(lambda: self.in_flight)
 
     @property
     def in_flight(self) -> int:
@@ -135,9 +136,7 @@ class Dispatcher:
         return True
 
     def _count(self) -> None:
-        pending = self.in_flight
-        self._metrics.in_flight.set(pending)
-        if pending:
+        if self.in_flight:
             self._idle.clear()
         else:
             self._idle.set()

@@ -57,6 +57,9 @@ CROWDED_SHARE: Final = 8
 """A cycle begins no sooner than so many times what the last one took after its start, the second while decisions wait:
 what a long one leaves of a processor is for binds and watches."""
 
+QUIET_SECONDS: Final = 1.0
+"""News that no decision waits for begin a cycle after about so long, however long the period is."""
+
 LONGEST_PAUSE: Final = 2.0
 """But no more seconds than this after its end."""
 
@@ -172,6 +175,7 @@ class Scheduler:
             await self._cache.caught_up()
             began = time.monotonic()
             self._cache.changed.clear()
+            self._cache.stirred = False
             try:
                 wake = await self.cycle()
                 self._failures = 0
@@ -200,7 +204,7 @@ class Scheduler:
             await _sleep(stopping, left)
 
     async def _something(self, stopping: asyncio.Event, wake: float | None) -> bool:
-        """Wait for an event, the instant `wake` (microseconds) or the period; False when it is time to stop."""
+        """Wait for news, the instant `wake` (microseconds) or the period; False when it is time to stop."""
         seconds = self._period
         if wake is not None:
             seconds = min(seconds, max(0.0, wake / SECOND - self._wall()))
@@ -209,8 +213,13 @@ class Scheduler:
             seconds = min(seconds, max(0.0, paused - time.monotonic()))
         changed = asyncio.ensure_future(self._cache.changed.wait())
         stop = asyncio.ensure_future(stopping.wait())
+        until = time.monotonic() + seconds
         try:
-            await asyncio.wait({changed, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            while not (changed.done() or stop.done()):
+                left = min(until - time.monotonic(), QUIET_SECONDS)
+                await asyncio.wait({changed, stop}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+                if self._cache.stirred or time.monotonic() >= until:
+                    break
         finally:
             changed.cancel()
             stop.cancel()
@@ -257,6 +266,8 @@ class Scheduler:
             self._left(item.state, policy)
             self._starts(self._now, report, item.planned)
             self.cycles += 1
+            if transactions:
+                self._cache.changed.set()  # what follows from them; that they are confirmed is no news
             self._standing.take(self._now, report)
             placed = {one.group for one in transactions if one.binds}
             self._standing.attempted(report, placed, item.errors)

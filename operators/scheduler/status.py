@@ -44,6 +44,7 @@ from operators.scheduler.deferred import Rank
 from operators.scheduler.pace import MESSAGE_SECONDS, Pace
 from operators.scheduler.status_diff import Difference, Wanted, difference, manifest, start_moved, start_of
 from operators.scheduler.status_queue import Due, StatusQueue
+from operators.scheduler.unconfirmed import Unconfirmed
 from operators.scheduler.write_loop import Write, WriteLoop
 
 _log = logging.getLogger(__name__)
@@ -56,9 +57,6 @@ WAKE_SECONDS: Final = 0.2
 
 LOOK_SECONDS: Final = 0.05
 """How often it is seen whether binds have been confirmed."""
-
-LOOK_SHARE: Final = 20
-"""But where there are thousands of groups to look at, not sooner than so many times what the last look took."""
 
 _OF_THIS_GROUP: Final = frozenset({400, 403, 413, 422})
 """Refusals that say nothing of other groups' writes: such a group is tried again as patiently as one whose message has
@@ -99,8 +97,7 @@ class StatusWriter:
         self._pace = Pace(clock, message_seconds=message_seconds)
         self._queue = StatusQueue(cache.groups.get, self._pace, binding=binding, clock=clock)
         self._loop = WriteLoop(self._next, at_once=self._at_once, look_again=self._left)
-        self._held: dict[str, tuple[Wanted, Verdict]] = {}
-        """Of groups whose binds or evictions are under way: what is true when they are confirmed."""
+        self._held = Unconfirmed(cache.model)
         self._look_again = 0.0
         self._lonely: dict[str, float] = {}
         """Of new groups without pods: since when that is known."""
@@ -140,7 +137,7 @@ class StatusWriter:
             counts = conditions.of_types(wanted.conditions, sure)
             self._cache.decided(key, wanted.uid, counts, wanted.attempts, wanted.charged)
             self._queue.discard(key)
-            self._held.pop(key, None)
+            self._held.discard(key)
             self._sort(key, group, verdict, wanted)
         if self.pending:
             self._loop.wake()
@@ -152,10 +149,10 @@ class StatusWriter:
             if not verdict.scheduled:
                 return
         if not verdict.scheduled and self._cache.leaving(key):
-            self._held[key] = wanted, verdict
+            self._held.put(key, wanted, verdict)
             return
         if verdict.scheduled and self._cache.under_way(key):
-            self._held[key] = wanted, verdict
+            self._held.put(key, wanted, verdict)
             standing = conditions.find(group.status.conditions, conditions.SCHEDULED)
             refused = standing is not None and standing.status == conditions.FALSE
             if standing is None or not refused or standing.reason == BindFailed.code:
@@ -179,21 +176,22 @@ class StatusWriter:
         return job is not None and any(some.sure and some.count for some in job.to_come)
 
     def _heard(self, events: tuple[Event, ...]) -> None:
-        """Go on where a newer version of a group was waited for."""
+        """Note what may be confirmed by now; go on where a newer version of a group was waited for."""
+        self._held.heard(events)
         if self._queue.outdated and any(isinstance(one, Upsert) and isinstance(one.obj, PodGroup) for one in events):
             self._loop.wake()
 
-    def _look(self) -> None:
+    def _look(self, *, whole: bool = False) -> None:
         """Say of groups that their binds or evictions are confirmed, or that binds fail."""
         began = self._clock()
-        for key, (wanted, verdict) in list(self._held.items()):
+        for key, (wanted, verdict) in self._held.due(began, whole=whole):
             group = self._cache.groups.get(key)
             if group is None or group.metadata.uid != wanted.uid:
-                del self._held[key]
+                self._held.discard(key)
             elif not verdict.scheduled:
                 self._look_at_leaving(key, wanted)
             elif not self._cache.under_way(key):
-                del self._held[key]
+                self._held.discard(key)
                 self._queue.put_deferred(key, wanted, began, self._rank(key, group))
             else:
                 reason = self._failure(key)
@@ -204,12 +202,13 @@ class StatusWriter:
                     if difference(group, failed) >= Difference.REASON:
                         self._queue.put_urgent(key, failed)
         ended = self._clock()
-        self._look_again = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - began))
+        self._held.looked(ended)
+        self._look_again = ended + LOOK_SECONDS
 
     def _look_at_leaving(self, key: str, wanted: Wanted) -> None:
         if self._cache.leaving(key):
             return
-        del self._held[key]
+        self._held.discard(key)
         if self._cache.whole(key):
             # The evictions were given up: what the next cycle says counts, even if it is the same.
             self._noted.pop(key, None)
@@ -247,7 +246,7 @@ class StatusWriter:
         """Wait until the changes that matter are written; False if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
-                self._look()
+                self._look(whole=True)
                 self._queue.hurry()
                 self._loop.wake()
                 while self._queue.changes:  # noqa: ASYNC110  (the last write ends whenever the server answers)

@@ -67,6 +67,9 @@ def test_where_more_lies_than_one_read_takes_nothing_is_waited_for(ends: tuple[s
         assert looking.select(None)
         ends[1].send(bytes(READ_BYTES - 1))
         assert len(looking.select(None)) == 1
+        assert time.slept == [0.005]  # the first look says nothing of what is to come
+        time.slept.clear()
+        assert len(looking.select(None)) == 1
         assert time.slept == []
         assert len(looking.select(0)) == 1  # of a connection that was rich once this is asked in a busy loop, too
         ends[0].recv(READ_BYTES)

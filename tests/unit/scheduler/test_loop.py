@@ -135,6 +135,35 @@ async def test_the_first_cycle_runs_at_once_and_then_only_on_events() -> None:
         assert script.memos[1].policy == "next", "the memo of one cycle goes into the next"
 
 
+async def test_what_a_cycle_decides_is_followed_by_one_more_and_its_confirmation_by_none() -> None:
+    cache = cache_with(node("n"), pod("a"), pod("b"))
+    script = Script([transaction("a")])
+    async with running(cache, script) as (scheduler, hands, _):
+        await until(lambda: scheduler.cycles == 2)
+        cache.receive(told(pod("a", node="n", version="2")))
+        await asyncio.sleep(0.1)
+        assert (len(hands.transactions), scheduler.cycles) == (1, 2)
+        cache.receive(told(pod("b", node="n", version="2")))
+        await until(lambda: scheduler.cycles == 3)
+    assert cache.assumed == 0
+
+
+async def test_news_that_no_decision_waits_for_are_looked_at_soon_however_long_the_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "QUIET_SECONDS", 0.1)
+    cache = cache_with(node("n"), pod("a", node="n"))
+    async with running(cache, Script(), period=60.0) as (scheduler, _, _):
+        await until(lambda: scheduler.cycles == 1)
+        starts = pod("a", node="n", version="2")
+        starts.status.phase = "Running"
+        cache.receive(told(starts))
+        assert not cache.changed.is_set()
+        await until(lambda: scheduler.cycles == 2)
+        await asyncio.sleep(0.3)
+        assert scheduler.cycles == 2, "and once"
+
+
 def ran(scheduler: Scheduler, cycles: int) -> bool:
     return scheduler.cycles == cycles
 
