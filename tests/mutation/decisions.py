@@ -248,8 +248,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "promised-room-is-bound", f"{_PLACEMENT}/ranking.py",
-        "            ok &= room.future[name][at] >= need\n",
-        "            if self.when is When.LATER:\n                ok &= room.future[name][at] >= need\n",
+        "ok &= (np.minimum(free, room.idle[name][at]) if now else free) >= need",
+        "ok &= (room.idle[name][at] if now else free) >= need",
         "a pod is bound where others are nominated",
     ),
     Mutant(
