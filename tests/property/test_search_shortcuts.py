@@ -55,9 +55,9 @@ def _with_all_tried(search: NodeSearch, row: int) -> list[Victim] | None:
     return found
 
 
-def _no_more_than_it_costs(search: NodeSearch, row: int) -> Cost | None:
+def _no_more_than_it_costs(search: NodeSearch, row: int, bound: Cost) -> Cost | None:
     """The bound of a row, compared with what it costs."""
-    found = _AT_LEAST(search, row)
+    found = _AT_LEAST(search, row, bound)
     sets = search._sets
     victims = _CHEAPEST(search, row)
     search._sets = sets

@@ -158,7 +158,8 @@ class _Admission:
         rows, standings = yield from self._standings(backlog.rows)
         comers = self._comers(rows, standings)
         yield TURN
-        yield from self._let_in_all(self._lines(fresh, comers))
+        lines = yield from self._lines(fresh, comers)
+        yield from self._let_in_all(lines)
         if self._joined or (self._moved and (len(rows) or self._refused)):
             yield from self._make_rows()
             rows, standings = yield from self._standings(backlog.rows)
@@ -350,22 +351,26 @@ class _Admission:
         job = comer.job
         return -job.priority if self._ranks else 0, job.created, job.key
 
-    def _lines(self, fresh: list[_Comer], rows: Index) -> dict[str, _Line]:
+    def _lines(self, fresh: list[_Comer], rows: Index) -> Generator[Turn, None, dict[str, _Line]]:
         """By queue who may come in."""
         backlog = self.backlog
         lines: dict[str, _Line] = defaultdict(_Line)
-        for comer in sorted(fresh, key=self._order, reverse=True):
+        for comer in fresh:
             lines[comer.job.queue].fresh.append(comer)
+        for line in lines.values():
+            if self.session.due(len(line.fresh)):
+                yield TURN
+            line.fresh.sort(key=self._order, reverse=True)
         if not len(rows):
             return lines
         chosen = np.zeros(backlog.size, np.bool_)
         chosen[rows] = True
         for number in np.unique(backlog.queue[rows]).tolist():
-            line = backlog.by_age(number)
-            line = line[chosen[line]]
+            by_age = backlog.by_age(number)
+            by_age = by_age[chosen[by_age]]
             if self._ranks:
-                line = line[np.argsort(-backlog.priority[line], kind="stable")]
-            lines[backlog.entry(int(line[0])).job.queue].rows = line
+                by_age = by_age[np.argsort(-backlog.priority[by_age], kind="stable")]
+            lines[backlog.entry(int(by_age[0])).job.queue].rows = by_age
         return lines
 
     def _next(self, line: _Line) -> _Comer | None:

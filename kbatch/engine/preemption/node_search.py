@@ -80,9 +80,9 @@ class NodeSearch:
                 return found
         return None
 
-    def at_least(self, row: int) -> Cost | None:
+    def at_least(self, row: int, bound: Cost) -> Cost | None:
         """What `cheapest` could cost on this row at least, by what is said of each candidate before any has gone: that
-        only turns against them. None: no set of them helps. Empty: it cannot be told.
+        only turns against them. None: no set of them helps. Empty: it cannot be told. The row stood by `bound`.
         """
         gaps = {name: amount - int(self._room.future[name][row]) for name, amount in self._task.cls.needs}
         short = {name: gap for name, gap in gaps.items() if gap > 0}
@@ -91,16 +91,13 @@ class NodeSearch:
         each: list[Candidate] = []
         willing: list[Candidate] = []
         for candidate in self._index.on(row):
-            if candidate.model is self._own or not self._helps(candidate, short):
-                continue
-            vote = self._votes.get(candidate.kind)
-            if vote is None:
-                self._ask(candidate, (), below=False)
-                vote = self._votes.get(candidate.kind)
+            vote = self._said_of(candidate, short)
             if vote is None or vote[0] is None:
                 continue
             if vote[0] != self._index.rank(candidate):
                 return ()
+            if not each and (quick := _with(candidate, vote[0], bound)) > bound:
+                return quick
             each.append(candidate)
             if not vote[1]:
                 willing.append(candidate)
@@ -116,6 +113,14 @@ class NodeSearch:
         rank, _, *others = self._index.bound(each, count)
         below = (rank, max(1, lowered), *others)
         return below if least is None else min(least, below)
+
+    def _said_of(self, candidate: Candidate, short: Collection[str]) -> tuple[int | None, Resources] | None:
+        """The votes on a single pod before any has gone; None where it is not to be asked about, or is gone."""
+        if candidate.model is self._own or not self._helps(candidate, short):
+            return None
+        if candidate.kind not in self._votes:
+            self._ask(candidate, (), below=False)
+        return self._votes.get(candidate.kind)
 
     def _above(self, queue: str) -> Resources | None:
         """What the queue has above its share, before any has gone."""
@@ -328,3 +333,9 @@ class NodeSearch:
         """Whether the limits leave the row to the task. How many pods they allow is not for the row to mend."""
         rows = self._statement.rows(self._task, waits=True)
         return rows is None or bool(rows[row])
+
+
+def _with(first: Candidate, rank: int, bound: Cost) -> Cost:
+    """What any set costs at least in which nobody goes before this one, on a row where none costs less than `bound`."""
+    priority, *others = first.order
+    return rank, bound[1] if rank == bound[0] else 0, priority, 1, *others

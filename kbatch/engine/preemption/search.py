@@ -122,7 +122,7 @@ class Search:
             elif self._vain * 2 < max(self._looked, _TRIAL):
                 looked_at.add(row)
                 self._looked += 1
-                least = nodes.at_least(row)
+                least = nodes.at_least(row, bound)
                 if least is None:
                     continue
                 if least > bound:

@@ -34,17 +34,21 @@ from kbatch.model.demand import BY_GROUP
 def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | Turn]:
     """Bring the session to where the last cycle left the cluster, and end what is over."""
     jobs = session.live()
+    told: list[JobState] = []
     for job in jobs:
         if job.key not in session.failed:
             attempt(session, job, partial(_admit, session, job), None)
+        if job.job.group is not None and job.job.group.status.conditions:
+            told.append(job)
         if session.due():
             yield TURN
     yield from confirm(session, rankings)
-    for job in [job for job in jobs if job.job.group is not None and job.job.group.status.conditions]:
+    for job in told:
         attempt(session, job, partial(judge, session, job), None)
         if session.due():
             yield TURN
     broken = session.snapshot.state.broken
+    yield TURN
     for job in jobs:
         if not job.job.holding:
             if job.key in broken and job.key not in session.failed:
