@@ -40,6 +40,8 @@ from kbatch.resources import Resources, total
 
 _FEW: Final = 16
 """Of so many victims it is looked for other arrangements with which one of them could stay."""
+_PIECE: Final = 40
+"""The work that making a search, or placing one pod with its victims, is counted as (see `Pace.due`)."""
 
 
 def planning(
@@ -153,7 +155,8 @@ class _Plan:
             search = yield from self._searches.search(goal.preemptor, self._donors, choice, only)
             if search.empty:
                 return None
-            yield TURN
+            if self._context.session.due(_PIECE):
+                yield TURN
             found = yield from self._node_by_node(search)
             search.over = search.over or not found  # what it found out held with victims that stay after all
         # Else beside the pods that are placed now there is no room for the others, whoever goes.
@@ -254,7 +257,8 @@ class _Plan:
                     self._statement.rollback(mark)  # of the others some may still be within the share
                 if not self._free(search, {}):
                     return False
-            yield TURN
+            if self._context.session.due(_PIECE):
+                yield TURN
         return True
 
     def _of_several_kinds(self) -> bool:

@@ -56,8 +56,9 @@ def reprieve(attempt: Attempt, units: Sequence[Unit]) -> Generator[Turn, None, l
             yield from _undoing(statement)
             yield TURN
     for at in range(0, len(steps), _AT_ONCE):
+        if at:
+            yield TURN
         statement.replay(steps[at : at + _AT_ONCE])
-        yield TURN
     return needed
 
 
