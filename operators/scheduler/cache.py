@@ -28,7 +28,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Unreadable, Upsert
 from kbatch.times import SECOND
 from operators.scheduler.ahead import Ahead
-from operators.scheduler.quiet import is_quiet, known_of
+from operators.scheduler.quiet import is_quiet, known_of, says_the_same
 
 _log = logging.getLogger(__name__)
 
@@ -160,8 +160,12 @@ class Cache:
     def _apply_group(self, key: str) -> None:
         """Tell the model of a group as it is known when its turn comes: gone, perhaps, or another than it was."""
         group = self.groups.get(key)
-        if group is not None:
-            self._apply(Upsert(group))
+        if group is None:
+            return
+        before = known_of(self.model, Upsert(group))
+        self._apply(Upsert(group))
+        if not says_the_same(before, known_of(self.model, Upsert(group))):
+            self.changed.set()
 
     def _receive(self, events: tuple[Event, ...]) -> None:
         matters, generation = False, self.model.generation

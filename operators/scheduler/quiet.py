@@ -7,7 +7,8 @@ a cycle is not begun for it: it is seen by the next one, which comes with other 
 
 from __future__ import annotations
 
-from kbatch.api.objects import Pod, PodGroup
+from kbatch.api import conditions
+from kbatch.api.objects import Condition, Pod, PodGroup
 from kbatch.kube.kinds import key_of
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert
@@ -38,6 +39,15 @@ def is_quiet(before: Known, after: Known) -> bool:
     return False
 
 
+def says_the_same(before: Known, after: Known) -> bool:
+    """Whether an answer to our own write of a group's status tells nothing besides what was written: others may have
+    changed the group just before, and the watch tells of that no more.
+    """
+    if isinstance(before, PodGroup) and isinstance(after, PodGroup):
+        return before is after or (_asks_alike(before, after) and _of_others(before) == _of_others(after))
+    return False
+
+
 def _stays(before: Task, after: Task) -> bool:
     """Whether a pod holds its node as it did, though its bind may have been confirmed, or it may have started."""
     was, now = before.pod.metadata, after.pod.metadata
@@ -56,6 +66,18 @@ def _stays(before: Task, after: Task) -> bool:
 
 def _decided_alike(before: PodGroup, after: PodGroup) -> bool:
     """Whether a group says the same of all that cycles go by: not so its phase, and who counts its pods."""
+    one, other = before.status, after.status
+    return (
+        one.conditions == other.conditions
+        and one.scheduling_attempts == other.scheduling_attempts
+        and one.excess_charged == other.excess_charged
+        and one.estimated_start == other.estimated_start
+        and _asks_alike(before, after)
+    )
+
+
+def _asks_alike(before: PodGroup, after: PodGroup) -> bool:
+    """The same, without what this process itself writes, and without conditions."""
     was, now = before.metadata, after.metadata
     one, other = before.status, after.status
     return (
@@ -64,11 +86,11 @@ def _decided_alike(before: PodGroup, after: PodGroup) -> bool:
         and was.deletion_timestamp == now.deletion_timestamp
         and was.labels == now.labels
         and was.annotations == now.annotations
-        and one.conditions == other.conditions
-        and one.scheduling_attempts == other.scheduling_attempts
-        and one.excess_charged == other.excess_charged
-        and one.estimated_start == other.estimated_start
         and one.node_failures == other.node_failures
         and one.finished == other.finished
         and before.spec == after.spec
     )
+
+
+def _of_others(group: PodGroup) -> list[Condition]:
+    return [one for one in group.status.conditions or () if one.type not in conditions.SCHEDULER_TYPES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -122,6 +123,35 @@ def test_what_the_watch_tells_of_our_own_write_is_no_news() -> None:
     assert cache.changed.is_set(), "what comes after it is"
     cache.receive(told(group(minimum=3, version="12", conditions=(ENQUEUED,))))
     assert cache.groups["ns/g"].metadata.resource_version == "12", "what the watch says then is the truth"
+
+
+OTHERS = {
+    "it asks for less": of_the_group(version="12", spec={"min_member": 2}),
+    "it is suspended": of_the_group(version="12", metadata={"generation": 2}, spec={"suspend": True}),
+    "it gets annotations": of_the_group(version="12", metadata={"annotations": {"a": "b"}}),
+    "it is being deleted": of_the_group(version="12", metadata={"deletion_timestamp": "2026-01-01T00:01:00Z"}),
+    "it has ended": of_the_group(
+        version="12", status={"conditions": (ENQUEUED, Condition(type="Completed", status="True"))}
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("during_a_cycle", [False, True])
+def test_what_others_changed_before_our_own_write_begins_a_cycle(what: str, during_a_cycle: bool) -> None:
+    """The answer tells of it first, and what the watch says then is known."""
+    cache = world()
+    with cache.held() if during_a_cycle else nullcontext():
+        cache.observed(OTHERS[what])
+    assert cache.changed.is_set()
+    assert cache.model.members["ns/g"].group == OTHERS[what]
+
+
+def test_our_own_write_begins_none() -> None:
+    cache = world()
+    cache.observed(of_the_group(version="12", status={"conditions": (ENQUEUED,), "scheduling_attempts": 1}))
+    cache.decided("ns/g", "uid-g", (Condition(type="Scheduled", status="True"),), 2)
+    assert not cache.changed.is_set()
 
 
 def test_another_group_of_the_name_is_news_whatever_its_version() -> None:
