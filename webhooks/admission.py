@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from kbatch.api.names import ADMITTED_ANNOTATION
-from kbatch.api.objects import Job, Metadata, OwnerReference, Pod, PodGroup, PodGroupSpec
+from kbatch.api.objects import Job, Metadata, OwnerReference, Pod, PodGroupSpec
 from kbatch.api.reasons import QuotaExceeded
 from kbatch.kube import writes
 from kbatch.kube.client import Api
@@ -34,7 +34,7 @@ from webhooks.cluster_view import ClusterView
 from webhooks.commits import Ledgers, UndecidedError
 from webhooks.defaults import defaults, with_defaults
 from webhooks.ledger import Claim
-from webhooks.review import Changes, Named, Review, SubmittedGroup
+from webhooks.review import Changes, Named, Review, StoredGroup, SubmittedGroup
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Admission:
     async def _podgroup(self, group: SubmittedGroup, review: Review) -> Changes:
         review.warnings += unread.warnings(group)
         creating, metadata = review.operation == "CREATE", group.metadata
-        old = review.old if not creating and isinstance(review.old, PodGroup) else None
+        old = review.old if not creating and isinstance(review.old, StoredGroup) else None
         before = None if old is None else old.spec
         fill = partial(defaults, group.spec, creating=creating, default_queue=self._rules.default_queue)
         filled = await self._offload.run(metadata.namespace, fill) if review.large else fill()

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from kbatch.api.names import GROUP, VERSION
-from kbatch.api.objects import Job, Metadata, Pod, PodGroup, PodGroupSpec
+from kbatch.api.objects import Job, Metadata, Pod, PodGroupSpec
 
 USED_PART: Final = 0.7
 """Of the time that the API server waits; the rest is for the way there and back."""
@@ -44,13 +44,25 @@ class SubmittedGroup(msgspec.Struct):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
 
 
+class GroupPhase(msgspec.Struct):
+    """Of a status only the phase."""
+
+    phase: str = ""
+
+
+class StoredGroup(SubmittedGroup):
+    """A PodGroup as the API server has it."""
+
+    status: GroupPhase = msgspec.field(default_factory=GroupPhase)
+
+
 class Named(msgspec.Struct):
     """Of an object only which it is: whatever else stands in a Queue, it may be deleted."""
 
     metadata: Metadata
 
 
-Reviewed: TypeAlias = SubmittedGroup | PodGroup | Job | Pod | Named
+Reviewed: TypeAlias = SubmittedGroup | StoredGroup | Job | Pod | Named
 
 PODGROUPS: Final = Resource(GROUP, VERSION, "podgroups")
 QUEUES: Final = Resource(GROUP, VERSION, "queues")
@@ -87,7 +99,7 @@ _NEW: Final[Mapping[Resource, msgspec.json.Decoder[Reviewed]]] = {
     PODS: msgspec.json.Decoder(Pod),
     QUEUES: _NAMED,
 }
-_OLD: Final[Mapping[Resource, msgspec.json.Decoder[Reviewed]]] = {**_NEW, PODGROUPS: msgspec.json.Decoder(PodGroup)}
+_OLD: Final[Mapping[Resource, msgspec.json.Decoder[Reviewed]]] = {**_NEW, PODGROUPS: msgspec.json.Decoder(StoredGroup)}
 
 
 class MalformedReviewError(ValueError):
@@ -103,8 +115,9 @@ class Review:
     """One review, and what becomes of it.
 
     `new` is the object as it is to be, None where it is deleted or cannot be read; `unreadable` says why then, with the
-    field. `old` is what it was, None too where that cannot be read. `large`: going through the objects takes so long
-    that it is to be done beside the event loop. Nobody waits for the answer after `deadline` (monotonic seconds).
+    field, unless it could not be read before either. `old` is what it was, None too where that cannot be read.
+    `large`: going through the objects takes so long that it is to be done beside the event loop. Nobody waits for the
+    answer after `deadline` (monotonic seconds).
 
     The answer: `changes` to the object, `warnings` for the user, or `failed`, the defect that left it without one.
     """
@@ -149,8 +162,10 @@ def read_review(body: bytes, resource: Resource, *, deadline: float, large: bool
         raise OtherResourceError(f"this is for {resource.resource} alone")
     apart = _apart if large else nullcontext
     new, unreadable = _read(request.object, _NEW[resource], "object", apart())
-    old, _ = _read(request.old_object, _OLD[resource], "oldObject", apart())
-    if new is None and old is None and not unreadable:
+    old, stood_so = _read(request.old_object, _OLD[resource], "oldObject", apart())
+    if stood_so and request.operation == "UPDATE":
+        unreadable = ""  # whoever takes a finalizer from it, or mends a part of it, is let
+    if request.object == request.old_object == _NULL:
         raise MalformedReviewError("neither `$.request.object` nor `$.request.oldObject` is given")
     return Review(
         resource, request.operation, request.uid, request.namespace or "", bool(request.dry_run), new, old, unreadable,

@@ -30,7 +30,16 @@ from tests.unit.webhooks.test_certificates import PAIRS, mount
 from webhooks import review as reading
 from webhooks import server as serving
 from webhooks.paths import Paths
-from webhooks.review import PODGROUPS, MalformedReviewError, OtherResourceError, Review, SubmittedGroup, read_review
+from webhooks.review import (
+    PODGROUPS,
+    GroupPhase,
+    MalformedReviewError,
+    OtherResourceError,
+    Review,
+    StoredGroup,
+    SubmittedGroup,
+    read_review,
+)
 from webhooks.review_context import current
 from webhooks.server import ReviewServer
 
@@ -337,6 +346,25 @@ async def test_an_object_that_could_not_be_read_can_be_mended(rig: Rig) -> None:
     bad = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {"minMember": "many"}}
     await rig.post(json.dumps(review(operation="UPDATE", oldObject=bad)))
     assert [(one.new is not None, one.old) for one in rig.read] == [(True, None)]
+
+
+async def test_an_object_that_could_not_be_read_before_either_is_let_be(rig: Rig) -> None:
+    """Say it was stored by another release: else nobody could take its finalizer away, and it would never go."""
+    bad = {"metadata": {"name": "pg", "namespace": "ns", "finalizers": ["a"]}, "spec": {"minMember": "many"}}
+    freed = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {"minMember": "many"}}
+    _, answer = await rig.post(json.dumps(review(operation="UPDATE", object=freed, oldObject=bad)))
+    assert answer["response"]["allowed"]
+    assert [(one.new, one.old) for one in rig.read] == [(None, None)]
+    _, answer = await rig.post(json.dumps(review(operation="DELETE", object=None, oldObject=bad)))
+    assert answer["response"]["allowed"]
+
+
+async def test_of_the_status_that_is_stored_only_the_phase_is_read(rig: Rig) -> None:
+    stored = {"metadata": {"name": "pg"}, "status": {"phase": "Completed", "running": "two", "conditions": 7}}
+    await rig.post(json.dumps(review(operation="UPDATE", oldObject=stored)))
+    assert [one.old for one in rig.read] == [
+        StoredGroup(Metadata(name="pg"), PodGroupSpec(), status=GroupPhase("Completed"))
+    ]
 
 
 async def test_a_status_that_is_sent_is_not_read(rig: Rig) -> None:
