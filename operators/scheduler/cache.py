@@ -304,6 +304,9 @@ class Cache:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             types = {one.type for one in wanted}
             merged = conditions.of_types(conditions.merge(before, wanted, now), types)
+            numbers = known.numbers if known is not None and same else _numbers(group)
+            if numbers != (attempts, charged) or (conditions.let_in(before) and not conditions.let_in(merged)):
+                self.changed.set()  # what it gives back may be what another waits for
             self._decided[key] = _Decided(uid, merged, (attempts, charged))
             self._do(functools.partial(self._apply_group, key))
 
@@ -424,7 +427,11 @@ def _says(group: PodGroup, wanted: Sequence[Condition], numbers: tuple[int, RawQ
     same = all(standing.get(one.type) == one.status for one in wanted)
     if any(one.type == conditions.ENQUEUED and one.status == conditions.TRUE for one in wanted):
         same = same and conditions.let_in(group.status.conditions)
-    return same and numbers == (group.status.scheduling_attempts, group.status.excess_charged)
+    return same and numbers == _numbers(group)
+
+
+def _numbers(group: PodGroup) -> tuple[int, RawQuantity | None]:
+    return group.status.scheduling_attempts, group.status.excess_charged
 
 
 def _statuses(found: Sequence[Condition]) -> dict[str, str]:

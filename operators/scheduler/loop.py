@@ -186,6 +186,7 @@ class Scheduler:
                 _log.exception("cycle failed, %d in a row", self._failures)
                 self._memo = Memo()
                 wake = None
+                self._cache.changed.set()  # what it was begun for has not been decided; `_rest` sees to the pace
             await self._rest(stopping, began)
 
     async def _rest(self, stopping: asyncio.Event, began: float) -> None:

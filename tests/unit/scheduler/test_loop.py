@@ -381,6 +381,16 @@ async def test_the_event_loop_has_its_turns_before_during_and_after_a_cycle() ->
     assert len(cache.model.tasks) == 200
 
 
+async def test_news_that_a_failed_cycle_was_begun_for_are_looked_at_again_however_long_the_period() -> None:
+    cache = cache_with(node("n"), pod("a"))
+    script = Script((), RuntimeError("once"), RuntimeError("twice"), [transaction("a")])
+    async with running(cache, script, period=60.0) as (scheduler, hands, _):
+        await until(lambda: scheduler.cycles == 1)
+        cache.receive(told(pod("b")))
+        await until(lambda: hands.transactions)
+        assert script.at[3] - script.at[2] > script.at[2] - script.at[1] > 0.02, "each time a little later"
+
+
 async def test_an_engine_that_fails_does_not_end_the_loop() -> None:
     cache = cache_with(node("n"), pod("a"))
     script = Script(RuntimeError("a manifest that nobody thought of"), RuntimeError("again"), [transaction("a")])

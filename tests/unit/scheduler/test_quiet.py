@@ -150,8 +150,23 @@ def test_what_others_changed_before_our_own_write_begins_a_cycle(what: str, duri
 def test_our_own_write_begins_none() -> None:
     cache = world()
     cache.observed(of_the_group(version="12", status={"conditions": (ENQUEUED,), "scheduling_attempts": 1}))
-    cache.decided("ns/g", "uid-g", (Condition(type="Scheduled", status="True"),), 2)
+    cache.decided("ns/g", "uid-g", (ENQUEUED, Condition(type="Scheduled", status="True")), 1)
     assert not cache.changed.is_set()
+
+
+def test_a_group_that_is_sent_back_begins_one() -> None:
+    """What was reserved for it may be what another waits for, and our own write is no news."""
+    cache = world()
+    refused = Condition(type="Enqueued", status="False")
+    cache.decided("ns/g", "uid-g", (refused,), 0)
+    assert not cache.changed.is_set(), "it was not in queue"
+    cache.decided("ns/g", "uid-g", (ENQUEUED,), 0)
+    assert not cache.changed.is_set(), "room is taken"
+    cache.decided("ns/g", "uid-g", (refused,), 0)
+    assert cache.changed.is_set()
+    cache.changed.clear()
+    cache.decided("ns/g", "uid-g", (refused,), 0, "5")
+    assert cache.changed.is_set(), "what it is charged is another"
 
 
 def test_another_group_of_the_name_is_news_whatever_its_version() -> None:
