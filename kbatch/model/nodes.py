@@ -206,6 +206,7 @@ class NodeTable:
         allocatable, idle, releasing: an int64 column for each dimension. `idle` is allocatable less used and may be
             below zero; a dimension that some node lacks stands there as 0. `pods` is a dimension like the others.
         capacity: allocatable less foreign use, 0 on rows that are not schedulable. total: the sum of each column of it.
+        capacity_moves: grows when either changes.
         open: rows whose every pod is known, and whose sums are within 2^53; the columns of others stop there.
         ready, cordoned: of the node's own conditions and spec.
         taint_set: for each row the index of its taints in `taint_sets`.
@@ -224,6 +225,7 @@ class NodeTable:
         self.releasing: dict[str, Column] = {}
         self.capacity: dict[str, Column] = {}
         self.total: Resources = {}
+        self.capacity_moves = 0
         self.open: Mask = np.zeros(0, np.bool_)
         self.ready: Mask = np.zeros(0, np.bool_)
         self.cordoned: Mask = np.zeros(0, np.bool_)
@@ -313,6 +315,7 @@ class NodeTable:
             name: np.where(usable, np.maximum(columns[0] - columns[3], 0), 0) for name, columns in filled.items()
         }
         self.total = {name: exact_sum(column) for name, column in self.capacity.items()}
+        self.capacity_moves += 1
 
     def update(self, records: Iterable[NodeRecord]) -> None:
         """Take over what these records hold now; their nodes themselves did not change."""
@@ -329,6 +332,9 @@ class NodeTable:
             idle[index] = allocatable - used
             self.releasing[name][index] = _cells([record.releasing for record in picked], name)
             capacity = np.where(schedulable, np.maximum(allocatable - foreign, 0), 0)
-            self.total[name] += sum(capacity.tolist()) - sum(self.capacity[name][index].tolist())
-            self.capacity[name][index] = capacity
+            before = self.capacity[name][index]
+            if not np.array_equal(capacity, before):  # only what others use changes it
+                self.total[name] += sum(capacity.tolist()) - sum(before.tolist())
+                self.capacity[name][index] = capacity
+                self.capacity_moves += 1
         self.open[index] = [not record.closed for record in picked]

@@ -177,8 +177,15 @@ def read_task(pod: Pod, cls: TaskClass, scheduler_name: str) -> Task:
 
 
 def same_class(one: Pod, other: Pod) -> bool:
-    """Whether two states of one pod are of one class for sure."""
-    return one.metadata.labels == other.metadata.labels and one.spec == other.spec and _same_size(one, other)
+    """Whether two states of one pod are of one class for sure: also where it has come to a node in between."""
+    if one.metadata.labels != other.metadata.labels or not _same_size(one, other):
+        return False
+    spec = one.spec
+    if spec.node_name != other.spec.node_name:
+        if other.status.container_statuses is not None or other.status.init_container_statuses is not None:
+            return False  # what the kubelet says of its containers counts from now on
+        spec = msgspec.structs.replace(spec, node_name=other.spec.node_name)
+    return spec == other.spec
 
 
 def _same_size(one: Pod, other: Pod) -> bool:

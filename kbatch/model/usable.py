@@ -30,6 +30,7 @@ class Usable:
         self._table: Final = table
         self._plain: Final = selections.plain
         self._made: tuple[int, tuple[Selection, ...], NodeClasses] | None = None
+        self._offer: tuple[NodeClasses, int, list[dict[str, int]]] | None = None
         self._last: Final = LastDivision()
 
     def dividing(
@@ -47,9 +48,7 @@ class Usable:
             astray: pods that stand where they could not come to now; those of other queues are left out.
         """
         classes, reach = self._classes(parts)
-        capacities = classes.capacities(self._table)
-        for capacity in capacities:
-            capacity.pop(PODS, None)
+        capacities = self._capacities(classes)
         known = 0
         for selection in reach:
             known |= reach[selection]
@@ -77,6 +76,16 @@ class Usable:
                 _add(demand, own | 1 << at, {name: count * amount for name, amount in cls.request.items()})
         yield
         return (yield from self._last.dividing(capacities, claims, demands))
+
+    def _capacities(self, classes: NodeClasses) -> list[dict[str, int]]:
+        """What each of the classes offers but for places; kept until nodes, or what others use of them, change."""
+        moves = self._table.capacity_moves
+        if self._offer is None or self._offer[0] is not classes or self._offer[1] != moves:
+            found = classes.capacities(self._table)
+            for capacity in found:
+                capacity.pop(PODS, None)
+            self._offer = classes, moves, found
+        return self._offer[2]
 
     def _classes(self, parts: Sequence[Mapping[Selections, Resources]]) -> tuple[NodeClasses, dict[Selection, int]]:
         """The nodes in classes, and the classes that each selection of the parts, and a plain one, may use."""

@@ -22,20 +22,17 @@ def phase_of(job: Job, standing: tuple[Condition, ...], current: str, *, ongoing
         current: its phase so far; empty for none.
         ongoing: a Job that makes its pods has not ended.
     """
-    tasks = list(job.tasks.values())
     return derive(
         GroupFacts(
             minimum=job.minimum,
-            members=_count(tasks),
-            roles=tuple(
-                RoleFacts(role.min_member, _count([task for task in tasks if task.role == role.name]))
-                for role in job.roles
-            ),
+            members=_members(job),
+            roles=tuple(RoleFacts(role.min_member, _count(_of_role(job, role.name))) for role in job.roles),
             enqueued=_in_queue(standing, current),
             scheduled=_verdict(standing, conditions.SCHEDULED),
             unschedulable=_verdict(standing, conditions.UNSCHEDULABLE),
             ongoing=ongoing,
-            gave_up=any(_failed(task) and not task.pod.metadata.owner_references for task in tasks),
+            gave_up=job.failed > 0
+            and any(_failed(task) and not task.pod.metadata.owner_references for task in job.tasks.values()),
             current=_PHASES.get(current),
         )
     )
@@ -59,6 +56,16 @@ def ending(job: Job, phase: Phase, standing: tuple[Condition, ...]) -> tuple[Con
         for type_, ended in ((conditions.COMPLETED, Phase.COMPLETED), (conditions.FAILED, Phase.FAILED))
         if phase is not ended and conditions.is_true(standing, type_)
     )
+
+
+def _members(job: Job) -> MemberCounts:
+    """`_count` of all its pods, by its sums."""
+    succeeded = job.succeeded - sum(job.gone.values())
+    return MemberCounts(running=job.holding, succeeded=succeeded, failed=job.failed, pending=len(job.waiting))
+
+
+def _of_role(job: Job, role: str) -> list[Task]:
+    return [task for task in job.tasks.values() if task.role == role]
 
 
 def _count(tasks: list[Task]) -> MemberCounts:

@@ -112,6 +112,7 @@ class Feasibility:
         self._hopeless: dict[object, bool] = {}
         self._proved = proved
         self._counts: dict[str, tuple[_Counts, object]] = {}
+        self._sums: dict[str, int] = {}
 
     def close(self) -> None:
         """Let go of what holds this."""
@@ -165,8 +166,11 @@ class Feasibility:
         return False
 
     def _sum(self, name: str) -> int:
-        column = self._capacity.get(name)
-        return exact_sum(column[self._session.nodes.open]) if column is not None else 0
+        found = self._sums.get(name)
+        if found is None:
+            column = self._capacity.get(name)
+            found = self._sums[name] = exact_sum(column[self._session.nodes.open]) if column is not None else 0
+        return found
 
     def _at_most(self, counts: _Counts) -> int:
         """At most this many of the pods have room, were each class alone; those that differ in nothing here are one."""

@@ -97,6 +97,8 @@ KEPT: Final = {
     "model._usable._made": 3,
     "model._usable._made[]": 1,
     "model._usable._made[].reach": 1,
+    "model._usable._offer": 3,
+    "model._usable._offer[].reach": 1,
     "model._usable._table.static_cache": 3,  # of that selection
     "model._usable._table.static_cache.key": 4,
     "model._usable._table.static_cache[]": 4,
