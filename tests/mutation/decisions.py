@@ -344,7 +344,7 @@ MUTANTS: Final = (
     # --- what is remembered, and what is said -------------------------------------------------------------------------
     Mutant(
         "in-vain-for-ever", _UNSCHEDULABLE,
-        "if self._shrinking.get(mark) == session.room_moves:", "if mark in self._shrinking:",
+        "if self._shrinking.get(mark) == made:", "if mark in self._shrinking:",
         "what did not fit is not tried after room was made",
     ),
     Mutant(

@@ -352,8 +352,8 @@ class _Line:
         if statement.refused is not None:
             session.refuse(job, over_capability(self.queue, following) or statement.refused[1], attempted=True)
             return False
-        if statement.searched and not (known or context.ledger):
-            failed.note(job, mark, tasks)
+        if statement.searched and not known and (not context.ledger or context.ledger.in_vain):
+            failed.note(job, mark, tasks, beside_kept=bool(context.ledger))
         session.refuse_room(job)
         return False
 

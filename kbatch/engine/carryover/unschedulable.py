@@ -55,12 +55,10 @@ class UnschedulableCache:
         classes = classes_of(tasks)
         if self._independent(job, classes):
             mark = self._compared(job, mark)
-            if self._shrinking.get(mark) == session.room_moves:
+            made = self._room_made
+            if self._shrinking.get(mark) == made:
                 return True
-            if (
-                session.room_moves == 0
-                and self._before.shrinking.get((mark, self._beside)) == session.snapshot.room_generation
-            ):
+            if made == 0 and self._before.shrinking.get((mark, self._beside)) == session.snapshot.room_generation:
                 self._shrinking[mark] = 0
                 return True
             return False
@@ -74,13 +72,16 @@ class UnschedulableCache:
             return True
         return False
 
-    def note(self, job: JobState, mark: object, tasks: Sequence[Task]) -> None:
-        """The attempt has just failed, with nothing kept aside for others."""
+    def note(self, job: JobState, mark: object, tasks: Sequence[Task], *, beside_kept: bool = False) -> None:
+        """The attempt has just failed, with nothing kept aside for others; with `beside_kept` some is, and placing one
+        pod after the other has failed without it too.
+        """
         session = self._session
         classes = classes_of(tasks)
         if self._independent(job, classes):
-            self._shrinking[self._compared(job, mark)] = session.room_moves
-        elif job.together is None:
+            if not beside_kept or (job.together is None and self._rankings.one_by_one(classes[0])):
+                self._shrinking[self._compared(job, mark)] = self._room_made
+        elif job.together is None and not beside_kept:
             self._exact[mark, self.beyond(job, classes)] = session.commits
 
     def beyond(self, job: JobState, classes: Sequence[TaskClass]) -> Hashable:
@@ -103,6 +104,13 @@ class UnschedulableCache:
         beside = self._beside
         memo.shrinking = {(mark, beside): room for mark, moves in self._shrinking.items() if not moves}
         memo.exact = {mark: standing for mark, commits in self._exact.items() if commits == self._as_found}
+
+    @property
+    def _room_made(self) -> int:
+        """How often this session made room. What was kept for somebody and is given back counts for nothing: whatever
+        is noted was tried in vain without that.
+        """
+        return self._session.room_moves - self._session.given_back
 
     @property
     def _beside(self) -> Hashable:

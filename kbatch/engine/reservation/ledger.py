@@ -37,12 +37,15 @@ class Ledger:
 
     Attributes:
         released: how many promises have ended because the group's pods were tried in vain.
+        in_vain: whether the job that `reason` was last asked about, which was tried in vain before, would not find room
+            either if nothing was kept for others.
     """
 
     def __init__(self, session: Session, rankings: NodeRankings) -> None:
         self.session = session
         self.rankings = rankings
         self.released = 0
+        self.in_vain = True
         self._promised: dict[str, tuple[JobState, Resources]] | None = None
         self._sum: Resources = {}
         self._cursor = 0
@@ -162,8 +165,7 @@ class Ledger:
         if self._holder is not None:
             self._apply(-1)
             self._holder = None
-            self.session.room_moves += 1
-            self.session.set_aside = False
+            self.session.room_given_back()
 
     def lift(self, job: JobState) -> bool:
         """Let a job take of what is kept if it is kept for it, or it is ahead of the holder in their queue; whether it
@@ -187,13 +189,13 @@ class Ledger:
         holder = self._holder
         if holder is not None and not holder.missing():
             self._holder = None
-            self.session.room_moves += 1
-            self.session.set_aside = False
+            self.session.room_given_back()
             return
         self._apply(1)
 
     def reason(self, job: JobState) -> Reason | None:
         """Reserved, where the job would fit but for what is kept."""
+        self.in_vain = self._holder is None or self._lifted
         if self._holder is None or self._lifted or job is self._holder:
             return None
         self._apply(-1)
@@ -203,6 +205,7 @@ class Ledger:
             statement.rollback()
         finally:
             self._apply(1)
+        self.in_vain = not fits and statement.refused is None
         if not fits:
             return None
         kept = total(task.cls.request for task, _ in self._places)

@@ -60,7 +60,8 @@ class Session:
     Attributes:
         queues: those that exist, and those that do not and yet hold something, in the order of names.
         room_moves: how often this cycle made room (evictions, withdrawn nominations): while it and the snapshot's
-            `room_generation` stand still, room only shrinks, and what did not fit does not fit.
+            `room_generation` stand still, room only shrinks, and what did not fit does not fit. given_back: how often
+            of these it was only room that had been kept for somebody.
         emptied: it is of the cluster without this scheduler's pods, with the room given for it (see `placement`).
         limits: what a statement asks before it places a task; parts of a cycle add theirs.
         reasons: for each group key, why it was refused so far in this cycle. unfit: keys of those that lack room.
@@ -124,6 +125,7 @@ class Session:
         self._jobs: dict[str, JobState] = {}
         self.limits: list[Limit] = [RoleMaximum()] if self.emptied else [Capability(self.queues), RoleMaximum()]
         self.room_moves = 0
+        self.given_back = 0
         self.reasons: dict[str, list[Reason]] = {}
         self.attempted: set[str] = set()
         self.wake: list[int] = []
@@ -369,6 +371,12 @@ class Session:
     def room_set_aside(self) -> None:
         """Room was set aside, or was given back: what was in vain before need not be so now."""
         self.commits += 1
+
+    def room_given_back(self) -> None:
+        """What was kept from some jobs is kept no longer."""
+        self.room_moves += 1
+        self.given_back += 1
+        self.set_aside = False
 
     def refresh_below(self) -> None:
         """Decisions have fallen since `below_share` was worked out."""

@@ -9,6 +9,7 @@ from kbatch.api.reasons import NotEnoughResources
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom, QueueClock
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
     EPOCH,
@@ -99,6 +100,28 @@ def test_room_that_gathers_is_there_again_when_it_is_said_what_the_group_lacks()
     reason = run(model, policy(), now=700).verdicts["ns/aged"].reason
     assert isinstance(reason, NotEnoughResources)
     assert reason.placeable == 1
+
+
+def test_who_finds_no_room_even_in_what_is_kept_for_another_is_not_tried_again_while_room_only_shrinks() -> None:
+    model = world(
+        queue(), node("n1", "4"), pod("x", "3", on="n1"), group("aged", 4), members("aged", 4),
+        group("pair", 2, at=1), members("pair", 2, at=1), group("one", at=2), members("one", 1, at=2),
+    )  # fmt: skip
+    first = run(model, policy(), now=700)
+    assert first.outcome is not None
+    assert first.reason("one") == "Reserved"
+    marks = {key[0][1] for key in first.outcome.memo.shrinking if isinstance(key, tuple)}
+    assert marks == {((None, 4),), ((None, 2),)}  # not what would fit but for the others
+    model.apply(Upsert(pod("late", "9", at=701)))
+    again = run(model, policy(), now=701, memo=first.outcome.memo, state=first.outcome.state)
+    assert again.verdicts == run(model, policy(), now=701, state=first.outcome.state).verdicts
+    for name, size in (("aged", 4), ("pair", 2)):
+        model.apply(Delete(PodGroup, "ns", name))
+        for at in range(size):
+            model.apply(Delete(Pod, "ns", f"{name}-{at}"))
+    assert again.outcome is not None
+    found = run(model, policy(), now=702, memo=again.outcome.memo, state=again.outcome.state)
+    assert found.binds == {"one-0": "n1"}
 
 
 def gathered(model: ClusterModel, now: int, state: CycleState | None = None) -> dict[str, str]:
