@@ -6,11 +6,13 @@ Ends that depend on more (binds under way, Jobs, what was learned) are worked ou
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
+
+import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.state.timeline import Release, releases
@@ -73,7 +75,8 @@ class KnownEnds:
         work = 0
         known, before = self._of, self._fleeting
         for name in names:
-            tasks = _tasks(model, members, name)
+            job = members.get(name)
+            tasks = () if job is not None and not job.holding else _tasks(model, job, name)
             if tasks:
                 found[name] = tuple(releases(table, tasks, expected))
                 for task in tasks:
@@ -158,21 +161,22 @@ class KnownEnds:
 
     def _look_further(self) -> None:
         """Have as many of them in order as are wanted."""
-        every, count = sorted(self._of_pod.values()), self._wanted
-        self.horizon = every[count].at + 1 if count < len(every) else _FAR
-        at = bisect_left(every, self.horizon, key=_at)
-        self.near, self._far = every[:at], every[at:]
+        every, count = self._of_pod.values(), self._wanted
+        if count < len(every):
+            instants = np.array([release.at for release in every], np.float64)  # exact for some hundred years
+            self.horizon = int(np.partition(instants, count)[count]) + 1
+        else:
+            self.horizon = _FAR
+        horizon = self.horizon
+        self.near, self._far = sorted([release for release in every if release.at < horizon]), None
 
 
 _at = attrgetter("at")
 
 
-def _tasks(model: ClusterModel, members: Mapping[str, Job], name: str) -> Sequence[Task]:
+def _tasks(model: ClusterModel, job: Job | None, name: str) -> Sequence[Task]:
     """The pods of a group that hold a node; behind an @ those of other schedulers on a node."""
-    job = members.get(name)
     if job is not None:
-        if not job.holding:
-            return ()
         return [task for task in job.tasks.values() if task.node and not (task.terminal or task.terminating)]
     record = model.nodes.get(name[1:]) if name[0] == "@" else None
     return [task for task in record.tasks.values() if not task.job] if record is not None else ()
