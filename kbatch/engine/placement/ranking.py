@@ -17,7 +17,7 @@ import heapq
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -51,6 +51,8 @@ STEPS: Final = 300
 _RUN: Final = 4
 """When so many pods of a class have followed one another, as many again are looked for at once."""
 _ENDLESS: Final = 2**53
+_ONE_BY_ONE: Final = 12
+"""So few rows are looked at faster one by one, where only room decides."""
 
 
 class When(Enum):
@@ -88,6 +90,8 @@ class NodeRanking:
         self._run = 0
         self._capacity = Capacity(self._room, cls, self._allowed, now=when is When.NOW)
         self._near = self._evaluate(self._every, whole=True)
+        self._by_room = not (self.stepwise or self._scores or self.own_nodes)
+        """Whether the key of a row is always the same, as long as there is room."""
         self.key: Column = self._near
 
     def refresh(self) -> Column:
@@ -95,7 +99,11 @@ class NodeRanking:
         log = self._room.log
         if self._cursor < len(log):
             changed = sorted(set(log[self._cursor :]))
-            if len(changed) * 4 > len(self._every):
+            if self._by_room and len(changed) <= _ONE_BY_ONE:
+                near, keys = self._near, self._keys_with_room
+                for row in changed:
+                    near[row] = keys[row] if self.fits(row) else -1
+            elif len(changed) * 4 > len(self._every):
                 self._near = self._evaluate(self._every, whole=True)
             else:
                 index = np.array(changed, np.intp)
@@ -105,6 +113,13 @@ class NodeRanking:
         if self._far_predicates or self._far_scores:
             self.key = self._with_others(self._near)
         return self.key
+
+    @cached_property
+    def _keys_with_room(self) -> Column:
+        """The keys of all rows, were there room on each; where nothing but room decides."""
+        count = len(self._every)
+        found: Column = self._static_score * count + (count - 1 - self._every)
+        return found
 
     def keys_for(self, coming: Column, own: Index) -> Column:
         """The keys for a job that has pods on its own rows, where so many like pods would come to each of the others.
@@ -181,7 +196,7 @@ class NodeRanking:
         if not self._allowed[row]:
             return False
         for name, amount in self.cls.needs:
-            if room.future[name][row] < amount or (now and room.idle[name][row] < amount):
+            if room.future[name].item(row) < amount or (now and room.idle[name].item(row) < amount):
                 return False
         if not (self._predicates or self._far_predicates):
             return True
