@@ -257,10 +257,7 @@ class GroupIndex:
             job.ending = (job.allocated, job.charged) if job.ends else None
             if job.ending is not None:
                 queue.count_ending(job.ending, 1)
-            if job.holding or job.terminating:
-                queue.holders[job.key] = job
-            else:
-                queue.holders.pop(job.key, None)
+            queue.hold(job)
             if (job.waiting or job.outstanding) and not (job.asks_nothing or job.settled):
                 queue.ages.put((job.created, job.key))
             else:
@@ -302,7 +299,7 @@ class GroupIndex:
             queue.count_ending(job.ending, -1)
             job.ending = None
         queue.jobs.pop(job.key, None)
-        queue.holders.pop(job.key, None)
+        queue.let_go(job)
         queue.ages.drop(job.key)
         queue.changed(job.key)
         if not queue.jobs and queue.queue is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, LabelSelector, PodGroup, Queue, timestamp_us
@@ -33,6 +33,22 @@ class Role:
     name: str
     min_member: int
     max_member: int | None = None
+
+
+class Kind(NamedTuple):
+    """What can be told of a group that holds something before anybody is asked whether its pods may go.
+
+    Attributes:
+        priority: of the group.
+        alone: it holds a single pod, and no other of it waits.
+        ends: it has a lifetime.
+        minimal: it is a gang that goes pod by pod or not at all, and holds no more than its minimum.
+    """
+
+    priority: int
+    alone: bool
+    ends: bool
+    minimal: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -67,6 +83,7 @@ class Job:
         started: since when the group runs, whoever of its members does; None while none holds a node. See `_start`.
         bound_since: since when the oldest of the members that hold a node does; None while no bind is confirmed.
         settled: nothing to decide and nothing to say about it: a cycle passes it by.
+        counted_as: the kind as which its queue counts it among its `holders`; None: it is none.
     """
 
     key: str
@@ -108,6 +125,7 @@ class Job:
     started: int | None = None
     bound_since: int | None = None
     settled: bool = False
+    counted_as: Kind | None = None
     allocated: Resources = field(default_factory=dict)
     counted: tuple[str, Resources, Resources, Parts] | None = None
     """What of it stands in its queue's sums: the queue, allocated, request, and these two by selections."""
@@ -178,6 +196,17 @@ class Job:
     def gang(self) -> bool:
         """Whether there is anything to break: more than one pod, or roles."""
         return self.minimum > 1 or bool(self.roles)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether it is a gang that never goes as a whole: it does not say so, and its lifetime does not end."""
+        return self.gang and self.disruption != "Whole" and not self.ends
+
+    @property
+    def kind(self) -> Kind:
+        """What of it can be told beforehand to whoever would take what it holds."""
+        minimal = self.in_parts and self.holding + self.succeeded <= self.minimum
+        return Kind(self.priority, self.holding == 1 and not self.waiting, self.ends, minimal)
 
     @property
     def over(self) -> bool:
@@ -363,6 +392,7 @@ class QueueRecord:
 
     Attributes:
         holders: of its groups those with pods that hold a node, or are terminating: few, where many have completed.
+        kinds: how many of these are of each kind.
         allocated: what its pods hold and are nominated to, terminating ones left out.
         request: `allocated` and all that its groups ask for besides.
         parts: `allocated` and `request` by the selections that the nodes must suit (`kbatch.model.parts`).
@@ -388,6 +418,7 @@ class QueueRecord:
     excess_budget: int | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     holders: dict[str, Job] = field(default_factory=dict)
+    kinds: dict[Kind, int] = field(default_factory=dict)
     allocated: Resources = field(default_factory=dict)
     request: Resources = field(default_factory=dict)
     ending: Resources = field(default_factory=dict)
@@ -437,6 +468,32 @@ class QueueRecord:
             _count(part[1], asked, sign)
             if not part[1]:
                 del self.parts[selections]
+
+    def hold(self, job: Job) -> None:
+        """Count a group among the `holders`, as what it is now, or no longer."""
+        before = job.counted_as
+        now = job.kind if job.holding or job.terminating else None
+        if now is None:
+            self.holders.pop(job.key, None)
+        else:
+            self.holders[job.key] = job
+        if now != before:
+            if now is not None:
+                self.kinds[now] = self.kinds.get(now, 0) + 1
+            self._drop(before)
+            job.counted_as = now
+
+    def let_go(self, job: Job) -> None:
+        """Count a group among the `holders` no longer."""
+        self.holders.pop(job.key, None)
+        self._drop(job.counted_as)
+        job.counted_as = None
+
+    def _drop(self, kind: Kind | None) -> None:
+        if kind is not None:
+            self.kinds[kind] -= 1
+            if not self.kinds[kind]:
+                del self.kinds[kind]
 
     def count_ending(self, ending: tuple[Resources, int], sign: int) -> None:
         """Add (1) or take away (-1) what one group with a lifetime holds and is charged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kbatch.api.objects import Job as BatchJob
@@ -57,6 +58,7 @@ def validate(model: ClusterModel) -> None:
             _check(added == whole, queue.name)
         holders = {key for key, job in queue.jobs.items() if job.holding or job.terminating}
         _check(queue.holders.keys() == holders, queue.name)
+        _check(queue.kinds == Counter(job.kind for job in queue.holders.values()), queue.name)
         asked = add(*(job.request for job in queue.jobs.values()))
         _check({k: v for k, v in asked.items() if v} == queue.request, queue.name)
         ending = [job for job in queue.jobs.values() if job.ends]

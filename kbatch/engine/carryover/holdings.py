@@ -214,7 +214,7 @@ class QueueHoldings:
                 places.append((row, needs))
         if _may_go_whole(job):
             units.update(whole.items())
-        return _Group(_holder(job), tuple(places), frozenset(units)) if places else None
+        return _Group(Holder(*job.kind), tuple(places), frozenset(units)) if places else None
 
 
 class _Sum:
@@ -287,6 +287,10 @@ class Holdings:
         if not found.current:
             yield from found.following([each for each in self._sums.values() if record.name in each.queues])
 
+    def nothing(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
+        """Those of a queue of which nothing that it holds could be taken: what that is need not be known."""
+        return QueueHoldings(record, table)
+
     def of(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
         """Those of a queue."""
         for _ in self.following(record, table):
@@ -342,27 +346,9 @@ def could_give(job: Job) -> bool:
     """
     if job.disruption == "Never":
         return False
-    return bool(job.roles) or not _in_parts(job) or job.holding + job.succeeded + len(job.waiting) > job.minimum
-
-
-def _holder(job: Job) -> Holder:
-    return Holder(
-        job.priority,
-        alone=job.holding == 1 and not job.waiting,
-        ends=_ends(job),
-        minimal=_in_parts(job) and job.holding + job.succeeded <= job.minimum,
-    )
+    return bool(job.roles) or not job.in_parts or job.holding + job.succeeded + len(job.waiting) > job.minimum
 
 
 def _may_go_whole(job: Job) -> bool:
     """Whether it is a gang that may go as a whole: it says so, or its lifetime may end."""
-    return job.gang and (job.disruption == "Whole" or _ends(job))
-
-
-def _in_parts(job: Job) -> bool:
-    """Whether it is a gang that never goes as a whole."""
-    return job.gang and not _may_go_whole(job)
-
-
-def _ends(job: Job) -> bool:
-    return job.group is not None and job.group.spec.lifetime_seconds is not None
+    return job.gang and not job.in_parts

@@ -47,7 +47,7 @@ def looking_around(context: CycleContext, queues: Iterable[QueueRecord]) -> Iter
 
 
 def within_reach(
-    context: CycleContext, ballot: str, preemptor: Preemptor, single: Task | None, queues: Iterable[QueueRecord]
+    context: CycleContext, ballot: str, preemptor: Preemptor, single: Task | None, queues: Sequence[QueueRecord]
 ) -> bool:
     """Whether the preemptor's step (one pod, `single`, or its minimum) could have room, were all gone from these queues
     that could go for it.
@@ -73,7 +73,7 @@ def within_reach(
 
 
 def clearable(
-    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Sequence[Task], queues: Iterable[QueueRecord]
+    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Sequence[Task], queues: Sequence[QueueRecord]
 ) -> Mask:
     """The rows on which one of these tasks could have room, were all gone from these queues that could go for it."""
     free = free_at_most(context, ballot, preemptor, tasks, queues)
@@ -84,7 +84,7 @@ def clearable(
 
 
 def free_at_most(
-    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Iterable[Task], queues: Iterable[QueueRecord]
+    context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Iterable[Task], queues: Sequence[QueueRecord]
 ) -> _Free:
     """What would be free on nodes of what these tasks ask for, were all gone from these queues that could go for it."""
     giving, may_go = _givers(context, ballot, preemptor, queues)
@@ -92,12 +92,22 @@ def free_at_most(
 
 
 def _givers(
-    context: CycleContext, ballot: str, preemptor: Preemptor, queues: Iterable[QueueRecord]
+    context: CycleContext, ballot: str, preemptor: Preemptor, queues: Sequence[QueueRecord]
 ) -> tuple[list[QueueHoldings], frozenset[Holder]]:
     """What these queues hold, and the kinds of groups there that could go for the preemptor."""
-    giving = [context.holdings.of(record, context.session.nodes) for record in queues]
+    session, holdings = context.session, context.holdings
+    if len(queues) == 1 and not any_may_go(session, ballot, preemptor, queues[0]):
+        return [holdings.nothing(queues[0], session.nodes)], frozenset()
+    giving = [holdings.of(record, session.nodes) for record in queues]
     kinds = {holder for queue in giving for holder in queue.held}
-    return giving, frozenset(holder for holder in kinds if _may_go(context.session, ballot, preemptor, holder))
+    return giving, frozenset(holder for holder in kinds if _may_go(session, ballot, preemptor, holder))
+
+
+def any_may_go(session: Session, ballot: str, preemptor: Preemptor, record: QueueRecord) -> bool:
+    """Whether any group that holds something in the queue could go for the preemptor. Else what they hold need not be
+    known, and is not followed: in a queue where all are alike, that is each start and each end.
+    """
+    return any(_may_go(session, ballot, preemptor, Holder(*kind)) for kind in record.kinds)
 
 
 def _enough_in_sum(

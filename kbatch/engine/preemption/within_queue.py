@@ -15,7 +15,7 @@ from kbatch.engine.preemption.candidates import Donors
 from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
-from kbatch.engine.preemption.reach import looking_around, within_reach
+from kbatch.engine.preemption.reach import any_may_go, looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, likeness
 from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import capability, promised
@@ -117,7 +117,8 @@ def _take(
 ) -> Generator[Transaction | Turn, None, bool]:
     """Make room for one step, by pods of other jobs, or by the job's own; returns whether it was made."""
     job = preemptor.job
-    yield from looking_around(context, (queue.record,))
+    if any_may_go(context.session, EVICTOR.ballot, preemptor, queue.record):
+        yield from looking_around(context, (queue.record,))
     if not preemptor.intra and not within_reach(context, EVICTOR.ballot, preemptor, single, (queue.record,)):
         return False
     mark = (

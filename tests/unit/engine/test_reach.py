@@ -11,6 +11,7 @@ from kbatch.api.objects import AnyObject
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.reuse import Searches
+from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, priority_class, queue, run, world
 
 PREEMPT = """
@@ -169,3 +170,19 @@ def test_what_a_queue_holds_is_found_out_group_by_group_and_once() -> None:
     assert list(holdings.following(record, model.table)) == [2, 3, 4]
     assert list(holdings.following(record, model.table)) == []
     assert sum(held.count for held in holdings.of(record, model.table).held.values()) == 1
+
+
+def test_what_a_queue_holds_is_not_followed_where_nobody_there_may_go() -> None:
+    """Its groups are the claimer's equals, and hold one pod each. One that matters less is found when it is there."""
+    equals = [group(name, priority_class_name="high") for name in ("a", "b")]
+    model = world(
+        priority_class("low", 1), priority_class("high", 9), node("n0", "2"), node("n1", "2"), queue(), equals,
+        pod("a-0", of="a", on="n0"), pod("b-0", of="b", on="n1"), HIGH, pod("h-0", "2", of="h"),
+    )  # fmt: skip
+    with mock.patch.object(Holdings, "following", autospec=True, side_effect=Holdings.following) as following:
+        assert run(model, policy(PREEMPT)).evicted == []
+        assert not following.called
+        for obj in (node("n2", "2"), group("c", **LOW), pod("c-0", of="c", on="n2")):
+            model.apply(Upsert(obj))
+        assert len(run(model, policy(PREEMPT)).evicted) == 1
+        assert following.called
