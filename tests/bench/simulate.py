@@ -8,8 +8,9 @@ capability, namespaces with and without ResourceQuota. Until the last has come, 
 cluster can do. Each row runs with manifests of two forms: with every pod of its own (`written`: each belongs to a
 controller, which makes another in the place of a victim), and with Jobs and PodGroups with templates (`made`).
 
-The whole command is measured, from its start to its end: seconds of its process on the processor, and its resident
-memory at the peak. Ends with status 1 where a limit is missed.
+The whole command is measured as it is installed, with its modules compiled to bytecode, from its start to its end:
+seconds of its process on the processor, and its resident memory at the peak. Ends with status 1 where a limit is
+missed.
 """
 
 from __future__ import annotations
