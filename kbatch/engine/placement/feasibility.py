@@ -406,11 +406,13 @@ class Feasibility:
 
 def _content(job: JobState, counts: _Counts) -> object:
     """What a trial depends on, but for the nodes."""
+    model = job.job
     roles = tuple(
-        (role.name, role.min_member, role.max_member, job.job.succeeded_in(role.name)) for role in job.job.roles
+        [(role.name, role.min_member, role.max_member, model.succeeded_in(role.name)) for role in model.roles]
     )
-    pods = sorted((cls.id, role, count) for (cls, role), count in counts.items())
-    return tuple(pods), roles, job.minimum, job.job.succeeded, job.together
+    pods = [(cls.id, role, count) for (cls, role), count in counts.items()]
+    pods.sort()
+    return tuple(pods), roles, model.minimum, model.succeeded, job.together
 
 
 def _stands(job: JobState) -> tuple[tuple[str, tuple[int, ...]], ...]:
