@@ -35,10 +35,15 @@ class Weaker:
         """What could be freed: by the less important, by those that have outlived their lifetime for one that has none,
         and by the surplus of equals for pods that are sure to come.
         """
+        queue = self._session.queues.get(giving.queue)
+        if queue is None:
+            return _NOTHING
+        ahead = bool(giving.foreseen) and not self._is_behind(giving)
+        if not (ahead or _any_weaker(queue, giving)):
+            return _NOTHING
         levels = self._current.get(giving.queue) or self._of(giving.queue)
         if levels is None:
             return _NOTHING
-        ahead = bool(giving.foreseen) and not self._is_behind(giving)
         key = giving.priority, giving.endless, ahead
         found = levels.sums.get(key)
         if found is None:
@@ -110,6 +115,13 @@ def _sum(levels: Levels, giving: Giving, ahead: bool) -> Resources:
                 parts.append(level.surplus)
                 parts += () if giving.endless else (level.late_surplus,)
     return add(*parts)
+
+
+def _any_weaker(queue: QueueState, giving: Giving) -> bool:
+    """Whether any group that holds something in the queue is less important, or may outlive its lifetime. Else nobody
+    looks at what these could give up: where all are equals, that is each start and each end.
+    """
+    return any(kind.priority < giving.priority or kind.ends for kind in queue.record.kinds)
 
 
 def _gives(queue: QueueState) -> bool:
