@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from kbatch.api.objects import Pod
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
-from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue, run, stamp, world
+from kbatch.model.events import Delete
+from kbatch.times import SECOND
+from tests.unit.engine.worlds import (
+    EPOCH,
+    EVERYTHING,
+    Simulation,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    stamp,
+    world,
+)
 
 CLASSES = [priority_class("low", 1), priority_class("high", 100)]
 
@@ -43,3 +60,28 @@ def test_nobody_moves_from_its_nomination_to_room_that_gathers_for_an_aged_group
     assert found.evicted == ["donor-1"]
     assert found.nominated["g-1"] == "n2"
     assert found.binds == {}
+
+
+def test_time_wakes_for_the_age_of_a_group_alike_whether_or_not_it_is_remembered() -> None:
+    """Who waited for room, and is over the queue's capability once another has come in, comes in by no age."""
+    sim = Simulation(
+        world(
+            [queue("q0", capability={"cpu": "3"}), queue("q1"), node("n1", "1"), node("n2", "1")],
+            [group("old", queue="q0"), pod("old-0", of="old", on="n1")],
+            [group("ending", queue="q1"), pod("ending-0", of="ending", on="n2")],
+            [group("two", 2, queue="q0", at=1), *members("two", 2, at=1)],
+            [group("one", queue="q0", at=2), *members("one", 1, at=2)],
+        ),
+    )
+    sim.now = 3
+    sim.settle()
+    sim.now = 400
+    sim.model.apply(Delete(Pod, "ns", "ending-0"))
+    forgotten = run(sim.model, sim.policy, now=sim.now, state=sim.state).outcome
+    found = sim.cycle()
+    assert set(found.binds) == {"one-0"}
+    assert found.reason("two") == "QueueCapabilityExceeded"
+    assert found.outcome is not None
+    assert forgotten is not None
+    assert forgotten.next_wake == found.outcome.next_wake
+    assert forgotten.next_wake != EPOCH + 601 * SECOND

@@ -487,7 +487,7 @@ class _Admission:
             if comer.again and standing is Standing.PASSES and self.sums.short(entry.least, {}) is not None:
                 standing = Standing.WAITING
             waits = standing in _WAITS and not (comer.again or self._stays_out(entry, comer.fresh))
-            if waits and self._comes_by_age(entry, job):
+            if waits and self._comes_by_age(entry, job, in_rows=plain or comer.fresh is None):
                 standing = Standing.PASSES
             if standing is Standing.PASSES and self._stays_out(entry, comer.fresh):
                 standing = Standing.SENT_BACK
@@ -529,9 +529,9 @@ class _Admission:
         """Whether it was sent back not long ago."""
         return fresh.backing_off if fresh is not None else entry.back > self.session.now
 
-    def _comes_by_age(self, entry: Entry, job: JobState) -> bool:
+    def _comes_by_age(self, entry: Entry, job: JobState, *, in_rows: bool) -> bool:
         """Whether the group has waited so long that room is to gather for it, or its start may be planned: then others
-        come in only beside it.
+        come in only beside it. Of those that have rows (`in_rows`), or are given them, `_wake` says in the end when.
 
         One at a time, or as many as there may be planned starts, the first in order; `allocate` keeps the room once
         their pods are there.
@@ -540,7 +540,8 @@ class _Admission:
         if not self._any_by_age:
             return False
         if session.now < entry.due:
-            session.wake.append(entry.due)
+            if not in_rows:
+                session.wake.append(entry.due)
             return False
         if self._spare <= 0:
             return False
