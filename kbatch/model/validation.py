@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbatch.api.objects import Job as BatchJob
@@ -100,7 +100,7 @@ def _makers(model: ClusterModel) -> dict[str, dict[str, Maker]]:
 def _validate_demand(model: ClusterModel, job: Job, makers: dict[str, Maker]) -> None:
     kept = model.makers(job.key)
     _check(kept.keys() == makers.keys() and all(kept[name].like(maker) for name, maker in makers.items()), job.key)
-    fresh = copy.copy(job)
+    fresh = replace(job)
     account(fresh, makers)
     _check((fresh.request, fresh.outstanding) == (job.request, job.outstanding), job.key)
     _check(fresh.suspended_by == job.suspended_by, job.key)

@@ -37,10 +37,11 @@ _NO_ROWS: Final[Mapping[int, int]] = {}
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """A counter and the pods it is about. `users`: how many known classes carry its term."""
+    """A counter and the pods it is about. `users`: how many known classes carry its term, which has this effect."""
 
     who: Who
     counter: Counter
+    effect: str = ""
     users: int = 0
 
 
@@ -103,7 +104,7 @@ class CouplingIndex:
         self._heard = -1, 0
         """The generation of the classes that speak of others when all were known, and how many carried terms then."""
         self._carriers: dict[tuple[str, str, Who], _Watch] = {}
-        self._carriers_by_label: dict[tuple[str, str] | None, list[tuple[str, _Watch]]] = {}
+        self._carriers_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -184,9 +185,9 @@ class CouplingIndex:
         for watch in self._near(self._targets_by_label, cls):
             if watch.who.match(cls, self._labels_of):
                 met.moves.append((watch.counter, 1))
-        for effect, watch in self._near(self._carriers_by_label, cls):
+        for watch in self._near(self._carriers_by_label, cls):
             if watch.who.match(cls, self._labels_of):
-                met.faces.setdefault(effect, []).append(watch.counter)
+                met.faces.setdefault(watch.effect, []).append(watch.counter)
         terms = list(self._carried(cls))
         if terms:
             self._carrying[cls.id] = terms
@@ -216,10 +217,7 @@ class CouplingIndex:
             watch.users -= 1
             if not watch.users:
                 del self._carriers[key]
-                for entry in self._carriers_by_label[term.who.anchor]:
-                    if entry[1] is watch:
-                        _remove(self._carriers_by_label, term.who.anchor, entry)
-                        break
+                _remove(self._carriers_by_label, term.who.anchor, watch)
                 for other in self._meant(term.who):
                     other.faces[term.effect].remove(watch.counter)
 
@@ -270,8 +268,8 @@ class CouplingIndex:
         key = (term.effect, term.topology_key, term.who)
         watch = self._carriers.get(key)
         if watch is None:
-            watch = self._carriers[key] = _Watch(term.who, self._counter(term.topology_key))
-            self._carriers_by_label.setdefault(term.who.anchor, []).append((term.effect, watch))
+            watch = self._carriers[key] = _Watch(term.who, self._counter(term.topology_key), term.effect)
+            self._carriers_by_label.setdefault(term.who.anchor, []).append(watch)
             for met in self._meant(term.who):
                 met.faces.setdefault(term.effect, []).append(watch.counter)
         return watch
