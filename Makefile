@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick explore properties mutants lint format bench bench-live chaos soak crds dashboards pictures
+.PHONY: help setup demo demo-down test test-quick explore properties mutants lint format compiled test-compiled bench bench-live chaos soak crds dashboards pictures
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -52,6 +52,15 @@ dashboards: setup ## generate the chart's dashboard and alerts from the catalogu
 
 pictures: setup ## draw docs/engine-imports.svg from the engine's code
 	@$(VENV)/python -m tools.imports
+
+compiled: setup ## compile the engine into .compiled, where it is not current; benchmarks measure that
+	@$(VENV)/python -m tools.compiled
+
+test-compiled: compiled ## unit and property tests on the compiled engine
+	@$(VENV)/pytest -q -n 2 --dist worksteal -p no:cacheprovider -p tests.compiled -m "not many" -o pythonpath="$(CURDIR)/.compiled ." \
+		tests/property tests/unit/engine tests/unit/model tests/unit/plugins tests/unit/simulator tests/unit/decisions \
+		tests/unit/scheduler tests/unit/podgroup tests/unit/queue tests/unit/webhooks tests/unit/traces \
+		tests/unit/test_resources.py tests/unit/test_times.py
 
 bench: setup ## engine, large clusters, binds on a real API server; non-zero where a limit is missed
 	@$(VENV)/python -m tests.bench

@@ -1,0 +1,48 @@
+"""The tests that say nothing of the compiled engine, and why; `make test-compiled` leaves them out.
+
+pytest loads this as a plugin there (`-p tests.compiled`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+_CONSTANT: Final = "sets a constant of a module, which is compiled in"
+_COUNTED: Final = "stands between two functions of the engine to count calls; compiled ones call one another directly"
+_FRAMES: Final = "looks into a generator's frames, which a compiled one does not have"
+_OBJECTS: Final = "looks into objects by their dictionaries or slots"
+_SOURCE: Final = "looks at functions of Python"
+_TYPES: Final = "gives a stand-in of another type than is declared"
+
+_ENGINE: Final = "tests/unit/engine"
+LEFT_OUT: Final = {
+    "tests/property/test_cluster.py::test_a_task_changed_in_place_is_as_one_read_anew": _OBJECTS,
+    "tests/property/test_reserved.py": _COUNTED,
+    "tests/unit/decisions/test_replay.py::test_every_way_into_the_model_is_recorded": _SOURCE,
+    f"{_ENGINE}/test_lone_pods.py::test_each_is_worked_out_once": _COUNTED,
+    f"{_ENGINE}/test_memo.py": _COUNTED,
+    f"{_ENGINE}/test_reach.py": _COUNTED,
+    f"{_ENGINE}/test_turns.py::test_a_cycle_leaves_nothing_for_the_garbage_collector": _FRAMES,
+    f"{_ENGINE}/test_turns.py::test_shares_are_divided_once_until_something_changes": _COUNTED,
+    f"{_ENGINE}/test_victims.py::test_the_first_tier_that_consents_decides_how_willingly_a_unit_goes": _TYPES,
+    "tests/unit/model/test_classes.py::test_labels_that_no_pod_selects_by_count_no_longer": _CONSTANT,
+    "tests/unit/model/test_classes.py::test_what_nodes_say_of_classes_goes_with_them": _CONSTANT,
+    "tests/unit/model/test_forgetting.py::test_what_is_kept_follows_from_what_is_alive": _OBJECTS,
+    "tests/unit/model/test_unions.py": _CONSTANT,
+    "tests/unit/queue/test_controller.py::test_shares_are_divided_once_until_something_changes": _COUNTED,
+}
+"""Tests, or files of them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect them."""
+    out = [item for item in items if _names(item.nodeid) & LEFT_OUT.keys()]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
+
+
+def _names(nodeid: str) -> set[str]:
+    """A test's file, and the test without its parameters."""
+    return {nodeid.partition("::")[0], nodeid.partition("[")[0]}

@@ -1,0 +1,59 @@
+"""Which modules are compiled, and which are not, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGE: Final = "kbatch"
+PLACES: Final = ("kbatch/engine/**/*.py", "kbatch/model/**/*.py", "kbatch/resources.py", "kbatch/times.py")
+
+INTERPRETED: Final = {
+    "kbatch/engine/decisions.py": "structs of msgspec, which are read from decision logs and written to them",
+    "kbatch/engine/loader.py": "what other packages register: classes that are not compiled",
+    "kbatch/engine/plugin.py": "the base of plugins, which other packages and tests inherit from; pydantic's models",
+    "kbatch/engine/plugins/estimates/state.py": "structs of msgspec with fields that it makes itself",
+    "kbatch/engine/state/cycle_state.py": "dataclasses that msgspec reads from decision logs, by their annotations",
+    "kbatch/model/events.py": "structs of msgspec that are not known to the garbage collector",
+    "kbatch/model/image.py": "dataclasses that msgspec reads from decision logs, by their annotations",
+    "kbatch/model/peers.py": "inherits from a class of Python that is not compiled",
+    "kbatch/model/selections.py": "held by weak references",
+    "kbatch/model/template_language.py": "inherits from a class of Jinja",
+    "kbatch/model/usage.py": "a struct of msgspec that is kept from one process to the next",
+}
+"""These stay as they are; so does every module with a model of pydantic's or a plugin."""
+_STAYS: Final = ("(BaseModel)", "(Plugin)")
+
+NATIVE_STRUCTS: Final = frozenset({"Entry", "Giving", "Needs", "Task", "Trial"})
+"""Structs of msgspec that are neither read from anything nor written: compiled, they are classes like the others."""
+INHERITED: Final = frozenset({"Claim"})
+"""Dataclasses that other dataclasses inherit from: left as they are."""
+OPEN: Final = frozenset({"Action", "ClusterModel"})
+"""Classes that modules which are not compiled inherit from."""
+
+
+def chosen(root: Path = ROOT) -> Iterator[str]:
+    """The modules that are compiled, by their paths."""
+    found = {path for place in PLACES for path in root.glob(place)}
+    for path in sorted(found):
+        name = path.relative_to(root).as_posix()
+        if path.name != "__init__.py" and name not in INTERPRETED:
+            text = path.read_text("utf-8")
+            if not any(word in text for word in _STAYS):
+                yield name
+
+
+def sources(root: Path = ROOT) -> list[Path]:
+    """All modules of the package, and what else stands in its folders."""
+    return sorted(path for path in (root / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def digest(root: Path = ROOT) -> str:
+    """Of all that decides what comes out: the package, this tool, and the versions of what it is built with."""
+    found = hashlib.sha256()
+    for path in (*sources(root), *sorted(Path(__file__).parent.glob("*.py")), root / "uv.lock"):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
