@@ -17,14 +17,20 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/kbatch \
     UV_COMPILE_BYTECODE=1 \
     UV_LINK_MODE=copy
 WORKDIR /src
+# What compiles the engine stays in this stage.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 # First what changes rarely: the dependencies, exactly as locked.
 COPY pyproject.toml uv.lock ./
 RUN uv sync --locked --no-dev --no-install-project
+RUN UV_PROJECT_ENVIRONMENT=/opt/compiler uv sync --locked --no-dev --no-install-project --group compile
 COPY README.md LICENSE ./
 COPY kbatch kbatch
 COPY operators operators
 COPY webhooks webhooks
+COPY tools tools
 RUN uv sync --locked --no-dev --no-editable
+# Beside the modules of the engine, in their place (docs/decisions/0044-compiled-engine.md).
+RUN /opt/compiler/bin/python -m tools.compiled --into /opt/kbatch/lib/python3.11/site-packages
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="kbatch" \

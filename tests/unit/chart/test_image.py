@@ -70,11 +70,22 @@ def test_the_processes_it_names_are_scripts_of_the_project() -> None:
 
 
 def test_it_is_built_from_the_lock_without_what_only_developers_need() -> None:
-    syncs = [rest for word, rest in instructions() if word == "RUN"]
-    assert len(syncs) == 2
+    syncs = [rest for word, rest in instructions() if word == "RUN" and "uv sync" in rest]
+    assert len(syncs) == 3
     for command in syncs:
-        assert command.startswith("uv sync --locked --no-dev")
+        assert "uv sync --locked --no-dev" in command
     assert "--no-editable" in syncs[-1]
+    # What compiles the engine has an environment of its own, which is not copied into the image.
+    (compiler,) = [command for command in syncs if "--group compile" in command]
+    assert compiler.startswith("UV_PROJECT_ENVIRONMENT=/opt/compiler ")
+    assert not any("/opt/compiler" in rest for _, rest in stage())
+
+
+def test_what_was_compiled_goes_to_the_packages_of_the_images_python() -> None:
+    (compiled,) = [rest for word, rest in instructions() if word == "RUN" and "tools.compiled" in rest]
+    version = re.search(r"^ARG PYTHON_IMAGE=python:([\d.]+)-slim$", DOCKERFILE, re.MULTILINE)
+    assert version
+    assert compiled.endswith(f" --into /opt/kbatch/lib/python{version[1]}/site-packages")
 
 
 def test_it_runs_as_a_number_that_the_chart_agrees_with(default: Any) -> None:
