@@ -155,7 +155,7 @@ def installed(folder: Path) -> dict[str, str]:
     """An environment in which the command's modules are compiled already, as where it is installed."""
     found = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     found["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
-    command = [sys.executable, "-m", "kbatch", "simulate", "-", "-o", "json"]
+    command = [sys.executable, "-P", "-m", "kbatch", "simulate", "-", "-o", "json"]
     subprocess.run(command, check=True, env=found, input=b"", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return found
 
@@ -168,7 +168,7 @@ def run(jobs: int, form: str, shapes: int, seed: int, folder: Path) -> Figure:
         for text, count in manifests(jobs, form, shapes, seed):
             file.write(text)
             pods += count
-    command = [sys.executable, "-c", MEASURED, "simulate", str(path), "-o", "json"]
+    command = [sys.executable, "-P", "-c", MEASURED, "simulate", str(path), "-o", "json"]
     environment = installed(folder)
     with output.open("wb") as file:
         done = subprocess.run(command, check=True, stdout=file, stderr=subprocess.PIPE, env=environment)

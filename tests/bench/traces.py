@@ -107,7 +107,7 @@ def run(name: str, jobs: int, seed: int, folder: Path) -> Figure:
     path, output = folder / f"{name}.swf", folder / f"{name}.json"
     with path.open("w", encoding="utf-8") as file:
         file.writelines(lines(jobs, seed, row.swing, row.period))
-    command = [sys.executable, "-c", MEASURED, "simulate", "--trace", str(path), "--format", "swf"]
+    command = [sys.executable, "-P", "-c", MEASURED, "simulate", "--trace", str(path), "--format", "swf"]
     command += ["--nodes", str(NODES), "--backfill", row.backfill, "-o", "json"]
     with output.open("wb") as file:
         used = subprocess.run(command, check=True, stdout=file, stderr=subprocess.PIPE).stderr.splitlines()[-1]
