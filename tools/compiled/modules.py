@@ -9,7 +9,13 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = "kbatch"
-PLACES: Final = ("kbatch/engine/**/*.py", "kbatch/model/**/*.py", "kbatch/resources.py", "kbatch/times.py")
+PLACES: Final = (
+    "kbatch/engine/**/*.py",
+    "kbatch/model/**/*.py",
+    "kbatch/simulator/*.py",
+    "kbatch/resources.py",
+    "kbatch/times.py",
+)
 
 INTERPRETED: Final = {
     "kbatch/engine/decisions.py": "structs of msgspec, which are read from decision logs and written to them",
@@ -23,6 +29,9 @@ INTERPRETED: Final = {
     "kbatch/model/selections.py": "held by weak references",
     "kbatch/model/template_language.py": "inherits from a class of Jinja",
     "kbatch/model/usage.py": "a struct of msgspec that is kept from one process to the next",
+    "kbatch/simulator/documents.py": "inherits from a class of PyYAML",
+    "kbatch/simulator/kinds.py": "a class with a field of the name `type`, by which mypyc reads its annotations",
+    "kbatch/simulator/run.py": "leaves a loop within try and finally, which mypyc does not know",
 }
 """These stay as they are; so does every module with a model of pydantic's or a plugin."""
 _STAYS: Final = ("(BaseModel)", "(Plugin)")
