@@ -46,8 +46,6 @@ from kbatch.engine.state.minimum import next_request, next_tasks, no_choice, sig
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 
-_STEP: Final = 20
-"""The work that a step in vain is counted as, besides what is counted within it (see `Pace.due`)."""
 _FEW: Final = 1
 """So few pods are as quickly placed as it is counted whether there could be room for them."""
 
@@ -251,7 +249,7 @@ class _Line:
                 self._most_in_vain = job.priority
         if not done and job.missing():
             ledger.tried(job)
-        if not done and self.session.due(_STEP):
+        if not done:
             yield TURN
         return done
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import Line, lines_of
@@ -33,9 +32,6 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.model.makers import ToCome
 from kbatch.resources import add
 from kbatch.resources import lacking as short_of
-
-_STEP: Final = 20
-"""The work that one step of a job is counted as, besides what is counted within it (see `Pace.due`)."""
 
 
 class Preempt(Action):
@@ -77,8 +73,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             moved = gives and (
                 yield from working(session, job, partial(preempting, context, queue, job, searches), False)
             )
-            if session.due(_STEP):
-                yield TURN
+            yield TURN
             if moved:
                 line.stand(job)
 
