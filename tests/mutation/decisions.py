@@ -64,7 +64,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "last-come-first-served", f"{_ACTIONS}/enqueue.py",
-        "for comer in sorted(fresh, key=self._order, reverse=True):", "for comer in sorted(fresh, key=self._order):",
+        "line.fresh.sort(key=self._order, reverse=True)", "line.fresh.sort(key=self._order)",
         "the youngest group of a queue is let in first",
     ),
     Mutant(
