@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbatch.api.objects import Pod
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
-from kbatch.model.events import Delete
+from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
     EPOCH,
@@ -85,3 +85,24 @@ def test_time_wakes_for_the_age_of_a_group_alike_whether_or_not_it_is_remembered
     assert forgotten is not None
     assert forgotten.next_wake == found.outcome.next_wake
     assert forgotten.next_wake != EPOCH + 601 * SECOND
+
+
+def test_nobody_is_bound_beyond_the_capability_while_an_eviction_could_still_be_refused() -> None:
+    """The rest of a broken gang is evicted; if that is refused, the queue must not hold more than its capability."""
+    sim = Simulation(
+        world(
+            [queue("q0", capability={"cpu": "2"}), node("n0"), node("n1")],
+            [group("broken", 2, queue="q0", minimum_lost_seconds=0), *members("broken", 2, on="n0")],
+        )
+    )
+    sim.settle()
+    sim.model.apply(Delete(Pod, "ns", "broken-1"))
+    sim.model.apply(Upsert(group("next", queue="q0", at=1)))
+    for number in range(2):
+        sim.model.apply(Upsert(pod(f"next-{number}", of="next", at=1)))
+    found = run(sim.model, sim.policy, now=sim.now, state=sim.state)
+    assert found.evicted == ["broken-0"]
+    assert found.binds.keys() | found.nominated.keys() >= {"next-0"}
+    assert len(found.binds) + 1 <= 2
+    sim.run(3)
+    assert sim.running("next") == ["next-0", "next-1"]

@@ -206,9 +206,14 @@ class Statement:
 
         Empty where there is nothing to tell: each task is nominated to the node that its status names, for example. Of
         a nomination that ended nothing is told as yet: the same cycle may nominate the pod again
-        (`session.withdrawn`).
+        (`session.withdrawn`). What would take the queue over its capability if pods that are being evicted stayed
+        waits for them as a nomination.
         """
         session = self.session
+        if session.evictions_could_fail(self.job.queue) and any(
+            step.operation is Operation.ALLOCATE for step in self._steps
+        ):
+            self.pipeline_all()
         binds: dict[str, Bind] = {}
         nominations: dict[str, Nomination] = {}
         evictions: list[Eviction] = []
