@@ -495,7 +495,7 @@ async def test_a_cycle_does_not_wait_for_longer_than_the_next_one_would() -> Non
     async with running(cache, Script(two_binds()), metrics=counted) as (scheduler, hands, _):
         hands.full = True
         began = time.monotonic()
-        await until(lambda: scheduler.cycles == 1)
+        await until(lambda: scheduler.cycles >= 1)
         assert CROWDED_SECONDS * 0.9 <= time.monotonic() - began < CROWDED_SECONDS * 4
         assert (len(hands.transactions), hands.asked) == (2, 1)
     assert counted.cycle._sum.get() < CROWDED_SECONDS / 2, "that time is not the cycle's"
