@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 
 def checkout() -> Path:
-    """Return the root of the checkout that this code runs from; NotACheckoutError if it is an installed wheel."""
-    root = Path(kbatch.__file__).resolve().parents[1]
-    go_mod = root / "localcluster" / "go.mod"
-    if not go_mod.is_file():
-        raise NotACheckoutError(go_mod)
-    return root
+    """Return the root of the checkout that this code runs from; NotACheckoutError if it is an installed wheel.
+
+    What is compiled stands in a folder of the checkout (`make compiled`).
+    """
+    root, above = Path(kbatch.__file__).resolve().parents[1:3]
+    for each in (root, above):
+        if (each / "localcluster" / "go.mod").is_file():
+            return each
+    raise NotACheckoutError(root / "localcluster" / "go.mod")
 
 
 def cache_root() -> Path:
