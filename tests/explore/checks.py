@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kbatch.api.conditions import ENQUEUED, REASON_MEMBERS_LOST, TRUE
 from kbatch.engine import Report, Transaction, Verdict
-from kbatch.engine.decisions import OWN_SAKE
+from kbatch.engine.decisions import MINIMUM_LOST, OWN_SAKE
 from kbatch.model.cluster import ClusterModel
 from tests.explore.moves import Decided, name_of, writes
 from tests.explore.state import State
@@ -150,6 +150,11 @@ class Following:
             else:
                 self.evicted[one.pod] += 1
                 assert self.evicted[one.pod] == 1, f"{one.pod} is evicted twice"
+        # Of a group below its minimum for too long the rest is taken back, and it begins again from its place in queue.
+        gone_all = [gone for transaction in decided.transactions for gone in transaction.evictions]
+        anew = {slot(name_of(gone.pod))[0] for gone in gone_all if gone.action == MINIMUM_LOST}
+        for name in [name for name in self.told if slot(name)[0] in anew]:
+            del self.told[name]
         for transaction in decided.transactions:
             self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
             for gone in transaction.evictions:

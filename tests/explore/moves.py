@@ -166,7 +166,8 @@ def carry_out(
     """
     pods = dict(state.pods)
     assumed, evicting = list(state.assumed), list(state.evicting)
-    for one in writes(decided) if only is None else only:
+    made = writes(decided) if only is None else only
+    for one in made:
         before = pods[one.pod]
         if one.what == "nominate":
             pods[one.pod] = before._replace(nominated=one.node)
@@ -179,7 +180,9 @@ def carry_out(
             assumed.append((one.pod, one.node))
         else:
             pods[one.pod] = _bound(before, one.node, state.now)
-    groups = _said(state, decided) if says else state.groups
+    undone = [one for one in writes(decided) if one.what == "bind" and (one not in made or one in (late or ()))]
+    unconfirmed = {slot(one.pod)[0] for one in undone} | {slot(name)[0] for name, _ in assumed}
+    groups = _said(state, decided, unconfirmed) if says else state.groups
     after = state._replace(groups=groups, assumed=tuple(sorted(assumed)), evicting=tuple(sorted(evicting)))
     if says:
         after = after._replace(carried=decided.outcome.state)
@@ -190,35 +193,41 @@ def _bound(one: PodState, where: str, now: int) -> PodState:
     return one._replace(node=where, started=now, nominated="")
 
 
-def _said(state: State, decided: Decided) -> tuple[GroupState | None, ...]:
-    """The groups with what verdicts say of them."""
+def _said(state: State, decided: Decided, unconfirmed: set[int]) -> tuple[GroupState | None, ...]:
+    """The groups with what verdicts say of them. That one is scheduled is written when its binds are confirmed."""
     found = list(state.groups)
     for verdict in decided.verdicts:
         place = int(verdict.group.partition("/g")[2]) if not verdict.shadow else -1
         one = found[place] if place >= 0 else None
         if one is not None:
             wanted = verdict_conditions(verdict, 1)
-            known = {each.type: each for each in one.conditions}
+            standing = one.unwritten or one.conditions
+            known = {each.type: each for each in standing}
             # What differs only in its text is no other state.
             same = all(
                 known.get(each.type) is not None
                 and (known[each.type].status, known[each.type].reason) == (each.status, each.reason)
                 for each in wanted
             )
-            conditions = one.conditions if same else merge(one.conditions, wanted, stamp(state.now))
-            found[place] = one._replace(conditions=conditions, attempts=verdict.attempts)
+            said = standing if same else merge(standing, wanted, stamp(state.now))
+            if verdict.scheduled and place in unconfirmed:
+                unwritten = () if said == one.conditions else said
+                found[place] = one._replace(unwritten=unwritten, attempts=verdict.attempts)
+            else:
+                found[place] = one._replace(conditions=said, unwritten=(), attempts=verdict.attempts)
     return tuple(found)
 
 
 def noted(world: World, state: State) -> State:
     """The state with what the checks keep of groups up to date."""
     counts = [[0, 0, 0] for _ in world.groups]
+    assumed = {name for name, _ in state.assumed}
     for name, one in state.pods:
+        place, index = slot(name)
         if one.ended or (one.node and one.leaves is None):
-            place, index = slot(name)
             counts[place][0] += 1
             counts[place][1] += world.groups[place].role(index) == "m"
-            counts[place][2] += not one.ended
+        counts[place][2] += (bool(one.node) and one.leaves is None and not one.ended) or name in assumed
     groups = list(state.groups)
     for place, group in enumerate(groups):
         spec, (count, masters, standing) = world.groups[place], counts[place]
@@ -257,7 +266,10 @@ def _arrive(world: World, state: State) -> State:
         _leave(world, pods, name, state.now)
     for name, where in state.assumed:
         pods[name] = _bound(pods[name], where, state.now)
-    return noted(world, state._replace(assumed=(), evicting=()).with_pods(pods))
+    groups = tuple(
+        one and one._replace(conditions=one.unwritten or one.conditions, unwritten=()) for one in state.groups
+    )
+    return noted(world, state._replace(groups=groups, assumed=(), evicting=()).with_pods(pods))
 
 
 # --- what others do ---------------------------------------------------------------------------------------------------

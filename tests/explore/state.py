@@ -39,10 +39,16 @@ class PodState(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """A PodGroup. `was_whole`: its minimum held nodes at some time; nothing but the checks knows that."""
+    """A PodGroup.
+
+    Attributes:
+        unwritten: conditions that the process goes by and writes once binds that are under way are confirmed.
+        was_whole: its minimum held nodes at some time; nothing but the checks knows that.
+    """
 
     made: int
     conditions: tuple[Condition, ...] = ()
+    unwritten: tuple[Condition, ...] = ()
     attempts: int = 0
     was_whole: bool = False
 
@@ -81,7 +87,10 @@ class State(NamedTuple):
 
     def forgotten(self) -> State:
         """The state for a process that has just started."""
-        return self._replace(assumed=(), evicting=(), refused_evictions=(), refused_binds=(), carried=CycleState())
+        groups = tuple(one and one._replace(unwritten=()) for one in self.groups)
+        return self._replace(
+            groups=groups, assumed=(), evicting=(), refused_evictions=(), refused_binds=(), carried=CycleState()
+        )
 
 
 class Objects:
@@ -115,11 +124,11 @@ class Objects:
         return found
 
     def group(self, place: int, one: GroupState) -> PodGroup:
-        """A PodGroup as the API server has it."""
+        """A PodGroup as the process knows it: as the API server has it, but for what is not written yet."""
         found = self._groups.get((place, one))
         if found is None:
             found = self.world.group(place, one.made)
-            found.status.conditions = one.conditions
+            found.status.conditions = one.unwritten or one.conditions
             found.status.scheduling_attempts = one.attempts
             self._groups[place, one] = found
             if len(self._groups) > 20_000:
@@ -288,6 +297,7 @@ def _group(world: World, state: State, place: int) -> tuple[Any, ...]:
         min(one.attempts, _ATTEMPTS),
         one.was_whole,
         tuple((each.type, each.status, each.reason, _since(state, each)) for each in one.conditions),
+        tuple((each.type, each.status, each.reason, _since(state, each)) for each in one.unwritten),
         () if clock is None else (_exact(state, clock.since), clock.paused, _exact(state, clock.stopped)),
         () if failing is None else (failing.error, failing.phase, failing.times),
         key in carried.binding,
