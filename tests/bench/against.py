@@ -29,6 +29,14 @@ HERE: Final = Path(__file__).parents[2]
 SLOWER: Final = 1.10
 NOISE: Final = 0.005
 ROW_SECONDS: Final = 600.0
+_ALONE: Final = """
+import runpy, sys
+tree, here = sys.argv[1:3]
+sys.argv[:] = ["engine", *sys.argv[3:]]
+sys.path[:] = [tree, *(each for each in sys.path if each not in ("", tree, here))]
+runpy.run_module("tests.bench.engine", run_name="__main__", alter_sys=True)
+"""
+"""Runs a tree's benchmark with nothing of this one on the path: a folder without `__init__.py` there would give way."""
 
 
 @contextmanager
@@ -47,21 +55,21 @@ def checked_out(revision: str) -> Iterator[Path]:
 def figures(tree: Path, row: str) -> dict[str, tuple[float, float]]:
     """What one row yields in one tree: name to value and limit; empty where the tree has no such row."""
     with tempfile.NamedTemporaryFile(prefix="kbatch-against-", suffix=".jsonl") as file:
-        command = [sys.executable, "-m", "tests.bench.engine", row, "--json", file.name]
+        command = [sys.executable, "-c", _ALONE, str(tree), str(HERE), row, "--json", file.name]
         subprocess.run(command, cwd=tree, check=False, timeout=ROW_SECONDS, capture_output=True)
         lines = [json.loads(line) for line in Path(file.name).read_text("utf-8").splitlines()]
     return {line["name"]: (line["value"], line["limit"]) for line in lines}
 
 
-def compare(tree: Path, row: str, rounds: int) -> list[str]:
-    """Run one row in turns and print its figures; the names of those that are too slow."""
+def compare(tree: Path, row: str, rounds: int) -> tuple[int, list[str]]:
+    """Run one row in turns and print its figures: how many were compared, and the names of those that are too slow."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     limits: dict[str, float] = {}
     for _ in range(rounds):
         before, after = figures(tree, row), figures(HERE, row)
         if not after:
             print(f"FAIL {row}", flush=True)
-            return [row]
+            return 0, [row]
         for name, (value, limit) in after.items():
             if name in before:
                 pairs.setdefault(name, []).append((before[name][0], value))
@@ -75,7 +83,7 @@ def compare(tree: Path, row: str, rounds: int) -> list[str]:
             slow.append(name)
         sign = "SLOW" if worse else "MISS" if now > limits[name] else "ok  "
         print(f"{sign} {name:20} {then:9.4f} -> {now:9.4f}  {ratio:5.2f}", flush=True)
-    return slow
+    return len(pairs), slow
 
 
 def main() -> int:
@@ -85,7 +93,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[[], *ROWS], help="which rows; all by default")
     chosen = parser.parse_args()
     with checked_out(chosen.revision) as tree:
-        slow = [each for name in chosen.names or ROWS for each in compare(tree, name, chosen.rounds)]
+        found = [compare(tree, name, chosen.rounds) for name in chosen.names or ROWS]
+    slow = [each for _, names in found for each in names]
+    if not slow and not any(compared for compared, _ in found):
+        print(f"\n{chosen.revision} gave no figure that could be compared")
+        return 1
     print(f"\ntoo slow: {', '.join(slow)}" if slow else "\nnothing is slower")
     return 1 if slow else 0
 
