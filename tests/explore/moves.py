@@ -201,7 +201,8 @@ def _said(state: State, decided: Decided, unconfirmed: set[int]) -> tuple[GroupS
         one = found[place] if place >= 0 else None
         if one is not None:
             wanted = verdict_conditions(verdict, 1)
-            standing = one.unwritten or one.conditions
+            later = verdict.scheduled and place in unconfirmed
+            standing = one.unwritten if later and one.unwritten else one.conditions
             known = {each.type: each for each in standing}
             # What differs only in its text is no other state.
             same = all(
@@ -209,10 +210,9 @@ def _said(state: State, decided: Decided, unconfirmed: set[int]) -> tuple[GroupS
                 and (known[each.type].status, known[each.type].reason) == (each.status, each.reason)
                 for each in wanted
             )
-            said = standing if same else merge(standing, wanted, stamp(state.now))
-            if verdict.scheduled and place in unconfirmed:
-                unwritten = () if said == one.conditions else said
-                found[place] = one._replace(unwritten=unwritten, attempts=verdict.attempts)
+            said = standing if same else merge(one.conditions, wanted, stamp(state.now))
+            if later:
+                found[place] = one._replace(unwritten=said, attempts=verdict.attempts)
             else:
                 found[place] = one._replace(conditions=said, unwritten=(), attempts=verdict.attempts)
     return tuple(found)

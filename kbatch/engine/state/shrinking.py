@@ -71,20 +71,23 @@ def working_out(job: JobState) -> Iterator[None]:
             if not len(lost) % _PIECE:
                 yield
         tasks.sort(key=lambda task: lost[task.key])
+    above, found = _above(job), dict[str, Turn]()
+    if work is None and not model.roles and len({task.priority for task in tasks}) == 1:
+        top = above[""]  # nothing but the pods' age tells them apart, and each costs more than the one before
+        for at, task in enumerate(tasks):
+            more = at - top if model.gang else -top
+            found[task.key] = False, 0, more, -task.started, -task.created, backwards(task.key), at
+            if not at % _PIECE:
+                yield
+        if not model.gang:
+            found[tasks[-1].key] = True, *cost_of(job, tasks[-1]), 0
+        job.turns = found
+        return
     by_priority: dict[int, dict[str, deque[Task]]] = {}
     for task in tasks:
         lines = by_priority.setdefault(task.priority, {})
         lines.setdefault(task.role if model.roles else "", deque()).append(task)
     yield
-    above, found = _above(job), dict[str, Turn]()
-    if model.gang and work is None and not model.roles and len(by_priority) == 1:
-        top = above[""]  # nothing but the pods' age tells them apart, and each costs more than the one before
-        for at, task in enumerate(tasks):
-            found[task.key] = False, 0, at - top, -task.started, -task.created, backwards(task.key), at
-            if not at % _PIECE:
-                yield
-        job.turns = found
-        return
     for _, lines in sorted(by_priority.items()):
         dearest: Turn = ()
         alone = len(lines) == 1  # then each costs more than the one before
