@@ -110,7 +110,7 @@ def measure(release: Release, api: Api, groups: int, pods: int) -> list[Taken]:
     made = list(objects(groups, pods))
     api.post_all(GROUPS, (group for group, _ in made))
     api.post_all(PODS, (pod for _, members in made for pod in members))
-    settled(release, 900.0)
+    settled(release, 900.0 + groups * pods / 50)
     while_made = {component: (cpu(pid) - before[component], memory(pid)[1]) for component, pid in pids(release).items()}
     first = {component: cpu(pid) for component, pid in pids(release).items()}
     time.sleep(REST_SECONDS)
@@ -120,8 +120,8 @@ def measure(release: Release, api: Api, groups: int, pods: int) -> list[Taken]:
     }
     release.stop()
     release.start()
-    release.wait_ready(300.0)
-    settled(release, 300.0)
+    release.wait_ready(300.0 + groups * pods / 500)
+    settled(release, 300.0 + groups * pods / 500)
     return [
         Taken(
             groups, groups * pods, component, round(while_made[component][0], 1), while_made[component][1],

@@ -170,6 +170,15 @@ def test_room_that_has_gathered_moves_where_its_node_no_longer_holds_all() -> No
     assert sorted(gathered(model, 700, before).values()) == ["n1", "n2"]
 
 
+def test_room_for_one_role_is_not_counted_again_for_another() -> None:
+    model = world(
+        [queue(), node("n1", "2"), node("n2", "2"), pod("x", "2", on="n1"), pod("y", "2", on="n2")],
+        [group("aged", 2, roles={"m": 1, "w": 1}), pod("aged-m", "2", of="aged", role="m")],
+        [pod("aged-w", "1", of="aged", role="w")],
+    )
+    assert sorted(gathered(model, 700).values()) == ["n1", "n2"]
+
+
 # --- gangs bound in part ----------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from kbatch.api.objects import (
 )
 from kbatch.engine import take_snapshot
 from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
+from kbatch.engine.preemption.reuse import likeness
 from kbatch.engine.session.consent import surplus
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.voting import Voting
@@ -92,6 +93,22 @@ def test_who_holds_less_gets_what_one_just_like_it_that_holds_more_may_not_have(
     assert len(found.evicted) == 1
     assert found.evicted[0].startswith("v-")
     assert found.nominated == {"b-9": "n1"}
+
+
+def test_jobs_that_hold_more_or_less_are_not_alike() -> None:
+    """What the one may not take, for its share, the other may: the search of neither serves the other."""
+    model = world(queue(), node("n1", "6"), group("a"), group("b"), members("a", 1), members("b", 1))
+    snapshot = take_snapshot(model, EPOCH)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, BY)
+
+    def holding(name: str, cpu: int) -> Preemptor:
+        task = model.tasks[f"ns/{name}-0"]
+        lacks = frozenset({"cpu"})
+        return Preemptor(session.job(task.job), (task,), task.cls.request, lacks=lacks, held={"cpu": cpu})
+
+    assert likeness(holding("a", 1000)) == likeness(holding("b", 1000))
+    assert likeness(holding("a", 1000)) != likeness(holding("b", 2000))
 
 
 # --- disruption budgets -----------------------------------------------------------------------------------------------
