@@ -11,6 +11,7 @@ import pytest
 
 _CONSTANT: Final = "sets a constant of a module, which is compiled in"
 _COUNTED: Final = "stands between two functions of the engine to count calls; compiled ones call one another directly"
+_DOCSTRINGS: Final = "reads docstrings, or the members, of classes: compiled ones have other members and no docstrings"
 _FRAMES: Final = "looks into a generator's frames, which a compiled one does not have"
 _OBJECTS: Final = "looks into objects by their dictionaries or slots"
 _SOURCE: Final = "looks at functions of Python"
@@ -35,6 +36,7 @@ LEFT_OUT: Final = {
     "tests/unit/model/test_classes.py::test_what_nodes_say_of_classes_goes_with_them": _CONSTANT,
     "tests/unit/model/test_forgetting.py::test_what_is_kept_follows_from_what_is_alive": _OBJECTS,
     "tests/unit/model/test_unions.py": _CONSTANT,
+    "tests/unit/plugins/test_documentation.py": _DOCSTRINGS,
     "tests/unit/queue/test_controller.py::test_shares_are_divided_once_until_something_changes": _COUNTED,
 }
 """Tests, or files of them."""

@@ -17,16 +17,16 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from fractions import Fraction
-from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from kbatch.api.placement import Placement
 from kbatch.api.reasons import Reason
+from kbatch.engine.arguments import NoArguments as NoArguments  # noqa: PLC0414 -- part of the contract
 from kbatch.engine.decisions import StartEstimate
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index, NodeResources, Rows
@@ -155,12 +155,6 @@ class Vote(Enum):
 ABSTAIN = Vote.ABSTAIN
 
 
-class NoArguments(BaseModel):
-    """A plugin without arguments."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What would be evicted together: one pod, or all that a group still holds (`whole`)."""
@@ -192,13 +186,14 @@ class Holder(NamedTuple):
     minimal: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Preemptor:
     """Who wants room: the job, the tasks that are to be placed, and what they ask for together.
 
     `intra` says that the preemptor's own job is where victims are sought (preempt inside a job). `lacks` are the
     dimensions of `request` in which there is no room: only in these can a victim help. `held` is what the job had
-    before it. `ahead` says that the tasks are pods to come, for which only surplus goes.
+    before it. `ahead` says that the tasks are pods to come, for which only surplus goes. `never`: any of its pods may
+    not preempt.
     """
 
     job: JobState
@@ -208,11 +203,10 @@ class Preemptor:
     ahead: bool = False
     lacks: frozenset[str] = frozenset()
     held: Resources = field(default_factory=dict)
+    never: bool = field(init=False)
 
-    @cached_property
-    def never(self) -> bool:
-        """Whether any of its pods may not preempt."""
-        return any(task.never_preempts for task in self.tasks)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "never", any(task.never_preempts for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +312,6 @@ class Plugin:
     """
 
     @classmethod
-    @cache
     def answers(cls, method: str) -> bool:
         """Whether this plugin has something of its own to say where this method is asked."""
         return getattr(cls, method, None) is not getattr(Plugin, method, None)

@@ -18,7 +18,7 @@ from kbatch.api.objects import Pod, PodGroup, PodStatus, Queue
 from kbatch.engine import Policy
 from kbatch.engine.plugins.flow.arguments import FlowArguments
 from kbatch.engine.plugins.flow.instants import Curve, Pairs, first
-from kbatch.engine.plugins.flow.plugin import Flows
+from kbatch.engine.plugins.flow.state import Flows
 from kbatch.model.events import Upsert
 from kbatch.model.usage import Anchor
 from kbatch.resources import MILLION

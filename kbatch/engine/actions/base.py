@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from kbatch.engine.arguments import NoArguments
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Step
-from kbatch.engine.plugin import NoArguments
 
 
 class Action(ABC):

@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kbatch.api.placement import Placement
 from kbatch.engine.plugin import Plugin, Scope, Scores, View
-from kbatch.engine.plugins.left_over import WHOLE, Dimension, dimensions, extended, left, named, score
+from kbatch.engine.plugins.arguments import BinpackArguments
+from kbatch.engine.plugins.left_over import WHOLE, Dimension, dimensions, extended, left, score
 from kbatch.engine.state.node_resources import Rows
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import CPU, MEMORY
 
-_RESOURCE: Final = "binpack.resources."
 _STRANDED: Final = 10
 """How often an extended resource counts that has no cpu or memory beside it any more; docs/packing.md has the study."""
 _POINT: Final = 16
 """Fixed point of the proportions between resources."""
-
-
-class BinpackArguments(BaseModel):
-    """Weights, whole numbers from 0: of the plugin beside others, and of each resource within it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    extra_prefixes: ClassVar[tuple[str, ...]] = (_RESOURCE,)
-    __pydantic_extra__: dict[str, Annotated[int, Field(ge=0, le=1_000_000)]]
-
-    weight: int = Field(default=1, ge=0, le=1_000_000, alias="binpack.weight", description="of the whole score")
-    cpu: int = Field(default=1, ge=0, le=1_000_000, alias="binpack.cpu", description="of cpu")
-    memory: int = Field(default=1, ge=0, le=1_000_000, alias="binpack.memory", description="of memory")
-    resources: str = Field(
-        default="",
-        alias="binpack.resources",
-        description="resources, divided by commas, that count with weight 1 although they are not extended ones",
-    )
-
-    def by_resource(self, known: tuple[str, ...]) -> dict[str, int]:
-        """The weight of each resource that counts: of those that are named, and of the extended ones among `known`."""
-        weights = {CPU: self.cpu, MEMORY: self.memory}
-        weights.update((name, 1) for name in known if extended(name))
-        weights.update((name.strip(), 1) for name in self.resources.split(",") if name.strip())
-        weights.update(named(self, _RESOURCE))
-        return {name: weight for name, weight in weights.items() if weight}
 
 
 class Binpack(Plugin):

@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kbatch.api.placement import Placement
 from kbatch.engine.plugin import Plugin, Scope, Scores, View
-from kbatch.engine.plugins.left_over import BEST, WHOLE, Dimension, dimensions, extended, left, named, score
+from kbatch.engine.plugins.arguments import LostOpportunityArguments
+from kbatch.engine.plugins.left_over import BEST, WHOLE, Dimension, dimensions, extended, left, score
 from kbatch.engine.state.node_resources import Rows
 from kbatch.model.tasks import TaskClass
 from kbatch.resources import CPU, MEMORY
 
-_RESOURCE: Final = "lostopportunity.resources."
 _UNITS: Final = {CPU: 1000, MEMORY: 1 << 30}
 """What weights are per: a core, a GiB, one of anything else."""
 _MOST: Final = 1_000_000
-
-
-class LostOpportunityArguments(BaseModel):
-    """Whole numbers from 0: the plugin's weight beside others, and the worth of each resource."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    extra_prefixes: ClassVar[tuple[str, ...]] = (_RESOURCE,)
-    __pydantic_extra__: dict[str, Annotated[int, Field(ge=0, le=_MOST)]]
-
-    weight: int = Field(default=1, ge=0, le=_MOST, alias="lostopportunity.weight", description="of the whole score")
-    cpu: int | None = Field(default=None, ge=0, le=_MOST, alias="lostopportunity.cpu", description="of a core")
-    memory: int | None = Field(default=None, ge=0, le=_MOST, alias="lostopportunity.memory", description="of a GiB")
-
-    def given(self) -> Mapping[str, int]:
-        """The weights that the configuration names."""
-        found = {CPU: self.cpu, MEMORY: self.memory, **named(self, _RESOURCE)}
-        return {name: weight for name, weight in found.items() if weight is not None}
 
 
 class LostOpportunity(Plugin):

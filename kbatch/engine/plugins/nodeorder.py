@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kbatch.api.placement import Placement
 from kbatch.engine.plugin import NO_UNDO, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
+from kbatch.engine.plugins.arguments import NodeOrderArguments
 from kbatch.engine.plugins.coupling import Carried, CouplingIndex
 from kbatch.engine.plugins.domains import Counter, domains_of
 from kbatch.engine.plugins.occupants import STANDING, Occupants, occupants_of
@@ -37,37 +38,6 @@ from kbatch.resources import CPU, MEMORY, PODS
 
 _SOFT: Final = "preferences"
 _BEST: Final = 100
-
-
-class NodeOrderArguments(BaseModel):
-    """Weights of the parts, whole numbers from 0; 0 leaves a part out. The first five are kube-batch's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    least_requested: int = Field(
-        default=1, ge=0, le=1_000_000, alias="leastrequested.weight", description="free part of cpu and memory"
-    )
-    most_requested: int = Field(
-        default=0, ge=0, le=1_000_000, alias="mostrequested.weight", description="used part of cpu and memory"
-    )
-    balanced_resource: int = Field(
-        default=1, ge=0, le=1_000_000, alias="balancedresource.weight", description="cpu and memory used alike"
-    )
-    node_affinity: int = Field(
-        default=1, ge=0, le=1_000_000, alias="nodeaffinity.weight", description="the pod's preferred node affinity"
-    )
-    pod_affinity: int = Field(
-        default=1, ge=0, le=1_000_000, alias="podaffinity.weight", description="preferred inter-pod (anti-)affinity"
-    )
-    taint_toleration: int = Field(
-        default=1, ge=0, le=1_000_000, alias="tainttoleration.weight", description="few PreferNoSchedule taints"
-    )
-    image_locality: int = Field(
-        default=1, ge=0, le=1_000_000, alias="imagelocality.weight", description="the pod's images are there already"
-    )
-    topology_spread: int = Field(
-        default=2, ge=0, le=1_000_000, alias="podtopologyspread.weight", description="spread with ScheduleAnyway"
-    )
 
 
 class _Use(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kbatch.api.node_reasons import (
     DiskPressure,
@@ -35,6 +35,7 @@ from kbatch.api.objects import Taint
 from kbatch.api.reasons import Reason
 from kbatch.engine.plugin import NO_UNDO, Codes, DomainLimit, Plugin, Scope, Scores, Undo, View
 from kbatch.engine.plugins import columns
+from kbatch.engine.plugins.arguments import PredicatesArguments
 from kbatch.engine.plugins.neighbours import Neighbours
 from kbatch.engine.plugins.occupancy import Occupancy
 from kbatch.engine.plugins.volumes import reachable
@@ -51,28 +52,6 @@ _ABOVE_ALL: Final = np.int64(10**8)
 """A score that outweighs any sum of the others."""
 _MOST_TAINTS: Final = 200
 """Taint keys that are told apart in one answer; codes are bytes."""
-
-
-class PredicatesArguments(BaseModel):
-    """kube-batch's names; what is not set is off, as it is there."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    memory_pressure: bool = Field(
-        default=False,
-        alias="predicate.MemoryPressureEnable",
-        description="pods that request neither cpu nor memory stay off nodes that report MemoryPressure",
-    )
-    disk_pressure: bool = Field(
-        default=False,
-        alias="predicate.DiskPressureEnable",
-        description="no pod goes to nodes that report DiskPressure",
-    )
-    pid_pressure: bool = Field(
-        default=False,
-        alias="predicate.PIDPressureEnable",
-        description="no pod goes to nodes that report PIDPressure",
-    )
 
 
 class Predicates(Plugin):

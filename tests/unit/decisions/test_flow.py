@@ -8,7 +8,7 @@ from kbatch.api.configuration import parse
 from kbatch.api.objects import Pod, QueueFlow, QueueStatus
 from kbatch.decisions.replay import replay
 from kbatch.engine import Transaction, build_policy
-from kbatch.engine.plugins.flow.plugin import Flows
+from kbatch.engine.plugins.flow.state import Flows
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.usage import Anchor
 from kbatch.times import HOUR

@@ -12,7 +12,7 @@ from kbatch.api.conditions import merge
 from kbatch.api.objects import Queue, QueueFlow, QueueStatus
 from kbatch.decisions.state import read_state, write_state
 from kbatch.engine import CycleState, Memo, Policy, verdict_conditions
-from kbatch.engine.plugins.flow.plugin import Flows
+from kbatch.engine.plugins.flow.state import Flows
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.model.usage import Anchor

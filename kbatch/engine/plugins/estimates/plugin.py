@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kbatch.engine.decisions import StartEstimate
 from kbatch.engine.plugin import Plugin, View
 from kbatch.engine.plugins.estimates import line, runs, waits
+from kbatch.engine.plugins.estimates.arguments import EstimatesArguments
 from kbatch.engine.plugins.estimates.state import Known, Learned, Run, Told
 from kbatch.engine.plugins.estimates.windows import Windows
 from kbatch.model.expected import Expected, end_after
@@ -27,20 +28,6 @@ _PART: Final = 10
 """And by more than such a part of what is left to wait."""
 _MOST_RUNNING: Final = 50_000
 _MOST_AMOUNT: Final = 1 << 62
-
-
-class EstimatesArguments(BaseModel):
-    """Of so many groups it is told when they start."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    most: int = Field(
-        default=500,
-        ge=1,
-        le=5000,
-        alias="most",
-        description="so many groups are told when they start, those of the highest priority first, then the oldest",
-    )
 
 
 class Estimates(Plugin):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,6 +14,7 @@ from kbatch.engine.plugin import Key, Plugin, Preemptor, QueueStanding, Unit, Vi
 from kbatch.engine.plugins.flow.arguments import FlowArguments, Score
 from kbatch.engine.plugins.flow.instants import Curve, Pairs, first, overtaking, ratio
 from kbatch.engine.plugins.flow.measure import Measure
+from kbatch.engine.plugins.flow.state import Flows
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_request
 from kbatch.engine.state.queues import QueueState
@@ -23,12 +23,6 @@ from kbatch.model.usage import Anchor, read_anchor
 from kbatch.resources import MILLION, Resources, add, subtract
 
 _MINUTE = 60
-
-
-class Flows(msgspec.Struct, frozen=True):
-    """What the plugin keeps: from what each queue's flow follows, by the queue's name."""
-
-    queues: dict[str, Anchor] = msgspec.field(default_factory=dict)
 
 
 class Flow(Plugin):
@@ -61,6 +55,9 @@ class Flow(Plugin):
         kept = view.plugin_state(self.name)
         self.state: Any = kept if isinstance(kept, Flows) else Flows()
         self._half = arguments.half_time
+        self._factor = Fraction(arguments.infinite_factor or 0)
+        self._measure = Measure(arguments.weights, view.total, dominant=arguments.score is Score.DOMINANT)
+        self._weighed: int | None = None
         self._before: dict[str, tuple[Anchor, int, int]] = {}
         self._after: dict[str, Anchor] | None = None
         self._parts: dict[tuple[str, bool], int] = {}
@@ -71,11 +68,6 @@ class Flow(Plugin):
         """By receiver and donor, where the receiver has more flow: the least that its usage would be."""
 
     # --- usage and flow -----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _measure(self) -> Measure:
-        arguments = self.arguments
-        return Measure(arguments.weights, self.view.total, dominant=arguments.score is Score.DOMINANT)
 
     def _known(self, name: str) -> tuple[Anchor, int, int]:
         """A queue's anchor as the cycle before left it, its flow now, and that of its groups without a lifetime; the
@@ -111,10 +103,11 @@ class Flow(Plugin):
         """The same of all its groups."""
         return add(queue.allocated, *self.view.promises.sums(queue.name, besides))
 
-    @cached_property
     def _weights(self) -> int:
         """The sum of the weights of all open queues; the default one counts only while it has work."""
-        return sum(queue.weight for queue in self.view.queues.values() if self._counts(queue))
+        if self._weighed is None:
+            self._weighed = sum(queue.weight for queue in self.view.queues.values() if self._counts(queue))
+        return self._weighed
 
     def _counts(self, queue: QueueState) -> bool:
         record = queue.record
@@ -130,8 +123,8 @@ class Flow(Plugin):
         found = self._parts.get(key)
         if found is None:
             top, bottom = (factor.numerator, factor.denominator) if factor is not None else (1, 1)
-            counts = self._counts(queue) and self._weights
-            found = top * queue.weight * self._measure.capacity // (bottom * self._weights) if counts else 0
+            weights = self._weights() if self._counts(queue) else 0
+            found = top * queue.weight * self._measure.capacity // (bottom * weights) if weights else 0
             self._parts[key] = found
         return found
 
@@ -265,10 +258,6 @@ class Flow(Plugin):
         if not _lifetime(job) or queue.record.excess_budget is None:
             return job.charged
         return max(job.charged, _charge(job, self._measure.of(job.allocated, more)))
-
-    @cached_property
-    def _factor(self) -> Fraction:
-        return Fraction(self.arguments.infinite_factor or 0)
 
     def _within_promise(self, job: JobState) -> bool:
         """Whether the group has placed something since it was promised room, and no more than that."""
