@@ -41,6 +41,7 @@ class CycleContext:
         hourly: how often groups may be evicted as wholes.
         foreknown: where `allocate` will place minimums, as far as `reclaim` has found it out.
         holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
+        short: what `preemption.steps.lacking` said, by class and number of the pods, and when the room changed last.
         lone_pods: the candidates for eviction that are alone in their groups, likewise.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
@@ -60,6 +61,7 @@ class CycleContext:
     holdings: Holdings = field(default_factory=Holdings)
     lone_pods: LonePods = field(default_factory=LonePods)
     reached: dict[Hashable, bool] = field(default_factory=dict)
+    short: dict[Hashable, tuple[int, frozenset[str]]] = field(default_factory=dict)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 
     def close(self) -> None:
