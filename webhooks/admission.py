@@ -286,7 +286,7 @@ class Admission:
                 self._view.lapsed.held(namespace, group)
 
     def _reserves(self, namespace: str) -> bool:
-        if self._rules.reservations == OFF or namespace not in self._view.quotas:
+        if self._rules.reservations == OFF or not self._view.knows_pods or namespace not in self._view.quotas:
             return False
         groups = self._view.groups.get(namespace)
         return groups is not None and bool(groups.left)

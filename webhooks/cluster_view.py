@@ -5,6 +5,7 @@ It is fed and read in one event loop.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import time
@@ -27,11 +28,22 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterView:
-    """Everything, by namespace; of Jobs those whose pods `scheduler_name` schedules. `receive` is a feed's receiver."""
+    """Everything, by namespace; of Jobs those whose pods `scheduler_name` schedules. `receive` is a feed's receiver.
+
+    `pods_later`: pods are listed once `wants_pods` is set, and not known before.
+    """
 
     def __init__(
-        self, scheduler_name: str = DEFAULT_SCHEDULER_NAME, clock: Callable[[], float] = time.monotonic
+        self,
+        scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        pods_later: bool = False,
     ) -> None:
+        self.wants_pods = asyncio.Event()
+        """Set, for good, once a namespace with a quota has a PodGroup: it is of no use to know pods before that."""
+        self.knows_pods = not pods_later
+        """Whether all pods were listed; until then nobody can say what of a promise is left."""
         self._makers = MakerIndex(scheduler_name)
         self.quotas: dict[str, tuple[ResourceQuota, ...]] = {}
         self.guarded: dict[str, int] = {}
@@ -56,6 +68,8 @@ class ClusterView:
             kind, version = batch.listed
             if kind is PodGroup:
                 self.version = number_of(version)
+            elif kind is Pod:
+                self.knows_pods = True
 
     def phases_in(self, queue: str) -> list[str]:
         """The phases of the groups that name this queue and are not over; empty for one without a status."""
@@ -83,6 +97,7 @@ class ClusterView:
         kept = self.groups.setdefault(namespace, Groups()).put(group, self._makers.of(key))
         self.version = max(self.version, version_of(group))
         self._use(key)
+        self._want_pods(namespace)
         self._leave_queue(key)
         self._lapse(group)
         if group.status.phase not in OVER:
@@ -92,6 +107,10 @@ class ClusterView:
             self.enqueued.add(key)
         else:
             self.enqueued.discard(key)
+
+    def _want_pods(self, namespace: str) -> None:
+        if namespace in self.quotas and namespace in self.groups and self.groups[namespace].live:
+            self.wants_pods.set()
 
     def _lapse(self, group: PodGroup) -> None:
         namespace, name = group.metadata.namespace, group.metadata.name
@@ -157,6 +176,7 @@ class ClusterView:
             self.guarded[namespace] = next(self._numbers)
         others = [one for one in self.quotas.get(namespace, ()) if one.metadata.name != quota.metadata.name]
         self.quotas[namespace] = tuple(sorted([*others, quota], key=lambda one: one.metadata.name))
+        self._want_pods(namespace)
 
     def _gone(self, kind: type[AnyObject], namespace: str, name: str) -> None:
         if kind is PodGroup:

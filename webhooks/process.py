@@ -84,7 +84,7 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
     metrics = WebhookMetrics(runtime.registry, HANDLERS)
     requests = RequestMetrics(runtime.registry)
     async with Client(credentials, user_agent=runtime.user_agent, heard=Attempts(requests).heard) as client:
-        view = ClusterView(settings.scheduler_name)
+        view = ClusterView(settings.scheduler_name, pods_later=True)
         api = Measured(client, requests)
         ledgers = Ledgers(api, view, namespace=settings.ledger_namespace, metrics=LedgerMetrics(runtime.registry))
         admission = Admission(_rules(settings), view, api, ledgers)
@@ -97,16 +97,18 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
             metrics=metrics,
             passes=passes(admission),
         )
-        informers = _informers(client, settings)
-        feed = Feed(informers, view.receive, WatchMetrics(runtime.registry))
+        informers, of_pods = _informers(client, settings)
+        watches = WatchMetrics(runtime.registry)
+        feed, pods = Feed(informers, view.receive, watches), Feed(of_pods, view.receive, watches)
         # kopf learns the kinds once, at its start: one that came later it would answer with 404 for ever.
-        preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=[informer.kind for informer in informers])
+        listed = [informer.kind for informer in (*informers, *of_pods)]
+        preflight = Preflight(client, needed=[PODGROUPS, QUEUES], listed=listed)
         runtime.health.ready("crds", preflight.check)
         runtime.health.ready("synced", feed.unsynced)
         runtime.health.ready("certificate", certificates.check)
         runtime.health.ready("paths", paths.check)
         runtime.health.ready("port", server.check)
-        feed.tell(runtime.health)
+        runtime.health.ready("watches", lambda: feed.stale() or pods.stale())
         await _first_of(certificates.reload, CertificateError)
         await _first_of(paths.reload, PathSecretError)
         metrics.certificate_expiry.set(certificates.expires or 0.0)
@@ -116,6 +118,10 @@ async def _serve(runtime: Runtime[WebhookSettings]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run(), name="feed")
             await feed.synced.wait()  # no review is answered out of half a picture
+            if of_pods:
+                group.create_task(_once_wanted(view, pods), name="feed of pods")
+                if view.wants_pods.is_set():
+                    await pods.synced.wait()
             memory.settle()
             group.create_task(server.serve(), name="server")
             host = KopfHost(
@@ -139,13 +145,24 @@ def _rules(settings: WebhookSettings) -> Rules:
     )
 
 
-def _informers(client: Client, settings: WebhookSettings) -> list[Informer[Any]]:
-    """What must be known for the rules chosen; the chart grants just these rights."""
+def _informers(client: Client, settings: WebhookSettings) -> tuple[list[Informer[Any]], list[Informer[Any]]]:
+    """What must be known for the rules chosen, and what only once a quota has something to guard; the chart grants
+    just these rights.
+    """
     informers: list[Informer[Any]] = [Informer(client, RESOURCEQUOTAS), Informer(client, PODGROUPS)]
-    if settings.reservations != OFF:
-        informers.append(Informer(client, PODS, field_selector=f"spec.schedulerName={settings.scheduler_name}"))
-        informers.append(Informer(client, JOBS))
-    return informers
+    if settings.reservations == OFF:
+        return informers, []
+    of_ours = f"spec.schedulerName={settings.scheduler_name}"
+    return [*informers, Informer(client, JOBS)], [Informer(client, PODS, field_selector=of_ours)]
+
+
+async def _once_wanted(view: ClusterView, pods: Feed) -> None:
+    """Read pods from when there is something to guard on: each watch of them costs the API server as much as it has
+    changes of pods to tell.
+    """
+    await view.wants_pods.wait()
+    _log.info("a namespace with a ResourceQuota has PodGroups: pods are watched from now on")
+    await pods.run()
 
 
 async def _first_of(read: Callable[[], object], refused: type[Exception]) -> None:

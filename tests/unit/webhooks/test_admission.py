@@ -19,7 +19,7 @@ from kopf._core.engines import admission as kopf_admission
 from kopf._core.reactor import inventory
 
 from kbatch.api.names import ADMITTED_ANNOTATION
-from kbatch.api.objects import PodGroup
+from kbatch.api.objects import Pod, PodGroup
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.model.events import Delete, Upsert
@@ -69,9 +69,9 @@ class NoServer:
 
 
 class Rig:
-    def __init__(self, **rules: Any) -> None:
+    def __init__(self, *, pods_later: bool = False, **rules: Any) -> None:
         self.now = 100.0
-        self.view = ClusterView(clock=lambda: self.now)
+        self.view = ClusterView(clock=lambda: self.now, pods_later=pods_later)
         self.server = NoServer()
         self.admission = Admission(
             Rules(scheduler_name="kube-batch", default_queue="default", **rules), self.view, self.server,
@@ -338,6 +338,28 @@ def test_pods_need_no_handler_where_nothing_is_reserved() -> None:
         one.see(group("holder", "8", enqueued=True))
         assert one.admission.guards_no_pod("ns") is (one is off)
         assert one.admission.guards_no_pod("other") is (one is not gating)
+
+
+async def test_pods_are_asked_for_where_a_quota_has_groups_and_pass_until_they_are_known() -> None:
+    """Each watch of pods costs the API server as much as it has changes to tell; half a picture refuses the wrong."""
+    rig = Rig(pods_later=True)
+    rig.see(group("elsewhere", "8", enqueued=True))
+    assert not rig.view.wants_pods.is_set()
+    rig.see(quota(requests_cpu="10"))
+    assert rig.view.wants_pods.is_set()
+    other = Rig(pods_later=True)
+    other.see(quota(requests_cpu="10"), group("over", "8", phase="Completed"))
+    assert not other.view.wants_pods.is_set()
+    other.see(group("holder", "8", enqueued=True))
+    assert other.view.wants_pods.is_set()
+    assert other.admission.guards_no_pod("ns")
+    assert await other.decide(PODS, pod("early", cpu="3")) == {}
+    other.view.receive(Batch((), complete=False))
+    assert await other.decide(PODS, pod("early", cpu="3")) == {}
+    other.view.receive(Batch((), complete=True, listed=(Pod, "7")))
+    assert not other.admission.guards_no_pod("ns")
+    with pytest.raises(RefusedError, match="0 used and 8 reserved of 10"):
+        await other.decide(PODS, pod("early", cpu="3"))
 
 
 def templated(text: str, *, roles: int = 1, least: int = 2) -> dict[str, Any]:
