@@ -453,6 +453,8 @@ async def test_status_is_applied_per_condition_and_conflicts_are_told(
     assert before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
     absent = {**with_condition("Scheduled", "True"), "metadata": {"name": "absent", "namespace": namespace}}
     await refused(apply_status(client, PODGROUPS, absent, "one"), 404)
+    unknown = {"metadata": metadata, "status": {"phrase": "Running"}}
+    assert (await refused(apply_status(client, PODGROUPS, unknown, "one"), 500)).lacks(".status.phrase")
 
 
 async def test_a_status_holds_for_the_version_that_it_names(client: Client, namespace: str, crds: None) -> None:
