@@ -119,13 +119,15 @@ def main(
     settings: type[SettingsT],
     serve: Callable[[Runtime[SettingsT]], Coroutine[Any, Any, None]],
     argv: Sequence[str] | None = None,
+    *,
+    gather: float = turns.GATHER_SECONDS,
 ) -> NoReturn:
-    """Run the process and exit with its status."""
+    """Run the process and exit with its status; its event loop lets events gather for so many seconds."""
     chosen = parse_or_exit(settings, prog=f"kbatch-{name}", argv=argv)
     logs.configure(level=chosen.log_level, style=chosen.log_format)
     allow_deep_objects()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter that nobody asks for
-    status = turns.run(run(name, chosen, serve, on_stop=_exit_at_last))
+    status = turns.run(run(name, chosen, serve, on_stop=_exit_at_last), gather)
     logging.shutdown()
     # Threads of libraries (kopf's, an executor's) must not keep a stopped process alive.
     os._exit(status)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import selectors
 import sys
 import termios
@@ -98,12 +99,12 @@ def _waiting(descriptor: int) -> int:
         return 0
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
+def event_loop(gather: float = GATHER_SECONDS) -> asyncio.AbstractEventLoop:
     """A loop for `asyncio.Runner`, made of it."""
-    return asyncio.SelectorEventLoop(GatheringSelector())
+    return asyncio.SelectorEventLoop(GatheringSelector(gather))
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run(main: Coroutine[Any, Any, T], gather: float = GATHER_SECONDS) -> T:
     """As `asyncio.run`, in such a loop."""
-    with asyncio.Runner(loop_factory=event_loop) as runner:
+    with asyncio.Runner(loop_factory=functools.partial(event_loop, gather)) as runner:
         return runner.run(main)

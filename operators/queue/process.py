@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 2.0
 
+GATHER_SECONDS: Final = 0.05
+"""Between two looks at the sockets: it sees each change of each pod, and reports at most twice in a second."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueueSettings(LeaderSettings):
@@ -46,7 +49,7 @@ class QueueSettings(LeaderSettings):
 
 def main() -> NoReturn:
     """Run the process."""
-    run_process("queue", QueueSettings, serve)
+    run_process("queue", QueueSettings, serve, gather=GATHER_SECONDS)
 
 
 async def serve(runtime: Runtime[QueueSettings]) -> None:

@@ -111,7 +111,8 @@ def test_a_look_that_finds_nothing_delays_nothing(ends: tuple[socket.socket, soc
         assert time.slept == []
 
 
-def test_a_loop_on_it_carries_bytes_timers_and_threads() -> None:
+@pytest.mark.parametrize("gather", [0.005, 0.05])
+def test_a_loop_on_it_carries_bytes_timers_and_threads(gather: float) -> None:
     ended = asyncio.Event()
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,4 +135,4 @@ def test_a_loop_on_it_carries_bytes_timers_and_threads() -> None:
             await asyncio.wait_for(ended.wait(), 5)
         return answer, await asyncio.wait_for(asyncio.to_thread(lambda: "from a thread"), 5)
 
-    assert run(main()) == (bytes(range(10)), "from a thread")
+    assert run(main(), gather) == (bytes(range(10)), "from a thread")
