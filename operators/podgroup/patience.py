@@ -20,6 +20,10 @@ from operators.podgroup.reconcile import Observed, OwnStatus, count, minimum, st
 FLOOD: Final = 200
 """Where the status of more groups than this is to be written, they are small ones that start, most likely."""
 
+CROWD: Final = 50
+"""Where the status of more groups than this is to be written, numbers alone wait for those of which more is to be said:
+nobody acts on them, and each such write takes the API server from those that wait for a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Delays:
@@ -35,6 +39,7 @@ class Delays:
         waiting: for numbers alone of a group that does not run; its pods are being made.
         started: for numbers alone while its pods start one by one.
         counting: for any other change of numbers alone.
+        counting_crowd: the same while the numbers of many groups change.
     """
 
     settle: float = 1.0
@@ -45,9 +50,10 @@ class Delays:
     waiting: float = 10.0
     started: float = 30.0
     counting: float = 3.0
+    counting_crowd: float = 10.0
 
 
-NONE: Final = Delays(*[0.0] * 8)
+NONE: Final = Delays(*[0.0] * 9)
 """Everything is written as soon as it is seen."""
 
 
@@ -93,7 +99,9 @@ class Patience:
         if wanted.phase == before.phase and wanted.conditions == before.conditions:
             if wanted.phase in {Phase.PENDING, Phase.IN_QUEUE}:
                 return delays.waiting
-            return delays.started if counts.bound else delays.counting
+            if counts.bound:
+                return delays.started
+            return delays.counting_crowd if len(self._differs) > CROWD else delays.counting
         if wanted.phase == Phase.IN_QUEUE and counts.placed:
             return delays.binding
         if wanted.phase == Phase.RUNNING and counts.bound:

@@ -7,7 +7,7 @@ import pytest
 from kbatch.api.objects import Condition, Job, Pod, PodGroup
 from kbatch.model.events import Upsert
 from operators.podgroup.member_index import MemberIndex
-from operators.podgroup.patience import FLOOD, Delays, Patience
+from operators.podgroup.patience import CROWD, FLOOD, Delays, Patience
 from operators.podgroup.reconcile import observe, reconcile
 from tests.unit.podgroup import build
 from tests.unit.podgroup.build import NOW, condition, job, pod
@@ -184,3 +184,30 @@ def test_single_pods_wait_longer_while_many_start() -> None:
         patience.left(f"ns/g{number}", single, observed, wanted, makes_pods=False)
     assert patience.left("ns/pg", single, observed, wanted, makes_pods=False) > TOLD
     assert patience.left("ns/pg", gang, observed, wanted, makes_pods=False) <= TOLD
+
+
+def test_numbers_alone_wait_longer_while_many_groups_change() -> None:
+    now = 0.0
+    patience = Patience(Delays(), lambda: now)
+    index = MemberIndex()
+    runs, starts = group(2, phase="Running"), group(2)
+    index.apply(Upsert(runs))
+    for member in members(2, "Running", "n"):
+        index.apply(Upsert(member))
+    observed = observe(index, runs)
+    wanted = reconcile(runs, observed, NOW)
+
+    def left(key: str, about: PodGroup) -> float:
+        return patience.left(key, about, observed, wanted, makes_pods=False)
+
+    assert left("ns/pg", runs) == Delays().counting
+    for number in range(CROWD):
+        left(f"ns/g{number}", runs)
+    assert left("ns/pg", runs) == Delays().counting_crowd
+    assert left("ns/new", starts) <= TOLD, "of this one more is to be said"
+    now = Delays().counting_crowd
+    assert left("ns/pg", runs) == 0
+    for number in range(CROWD):
+        patience.forget(f"ns/g{number}")
+    now = Delays().counting
+    assert left("ns/pg", runs) == 0
