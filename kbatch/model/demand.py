@@ -227,7 +227,7 @@ def _is_plain(job: Job) -> bool:
     if job.roles or job.to_come or job.min_resources or not job.minimum <= len(waiting) == len(job.tasks):
         return False
     cls = waiting[0].cls
-    for task in waiting:  # asked of every group that changes: a generator would take twice as long
+    for task in waiting:  # noqa: SIM110 -- asked of every group that changes: a generator takes twice as long
         if task.cls is not cls or task.gated:
             return False
     return True
