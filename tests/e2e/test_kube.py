@@ -453,6 +453,14 @@ async def test_status_is_applied_per_condition_and_conflicts_are_told(
     assert before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
     absent = {**with_condition("Scheduled", "True"), "metadata": {"name": "absent", "namespace": namespace}}
     await refused(apply_status(client, PODGROUPS, absent, "one"), 404)
+
+
+async def test_a_status_with_a_field_that_the_schema_lacks_is_refused(
+    client: Client, namespace: str, crds: None
+) -> None:
+    """Without the server's own look for such fields, too: an apply has to know each of them."""
+    metadata = {"name": "g", "namespace": namespace}
+    await create(client, PODGROUPS, {"metadata": metadata, "spec": {"minMember": 3}})
     unknown = {"metadata": metadata, "status": {"phrase": "Running"}}
     assert (await refused(apply_status(client, PODGROUPS, unknown, "one"), 500)).lacks(".status.phrase")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,13 +56,15 @@ def test_scheduler_killed_while_it_binds(kbatch: Installed) -> None:
         return pods
 
     killed = kbatch.pid("scheduler")
-    with kbatch.watching_pods() as bound:
-        kbatch.create_all([document for document in documents if document["kind"] == "PodGroup"], parallel=32)
-        # Half a second is enough for all of them, so the kill must follow the watch, not a poll.
+    groups = [document for document in documents if document["kind"] == "PodGroup"]
+    with kbatch.watching_pods() as bound, ThreadPoolExecutor(1) as beside:
+        made = beside.submit(kbatch.create_all, groups, parallel=32)
+        # Half a second is enough for all of them, so the kill must follow the watch, not a poll, while groups come yet.
         for seen, _ in enumerate(bound, 1):
             if seen == 100:
                 break
         os.kill(killed, signal.SIGKILL)
+        made.result()
     at_death = sum(bound_by_group(look()).values())
 
     kbatch.wait("all 500 are bound", lambda: sum(bound_by_group(look()).values()) == 500, 60)
