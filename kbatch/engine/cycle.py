@@ -196,7 +196,8 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.alike, after.proved = context.feasibility.alike, context.feasibility.proved
     after.most = context.feasibility.by_class
     shortages.keep(after)
-    if not (decided or session.failed.keys() & session.errors.keys()):  # without them the next may decide otherwise
+    # Without what failed the next may decide otherwise; so it may where gangs do not count as being bound any more.
+    if not (decided or session.failed.keys() & session.errors.keys() or state.binding != snapshot.state.binding):
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)

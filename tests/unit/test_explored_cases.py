@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbatch.api.objects import Pod
+from kbatch.api.objects import Condition, Pod
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
 from kbatch.model.events import Delete, Upsert
@@ -106,3 +106,20 @@ def test_nobody_is_bound_beyond_the_capability_while_an_eviction_could_still_be_
     assert len(found.binds) + 1 <= 2
     sim.run(3)
     assert sim.running("next") == ["next-0", "next-1"]
+
+
+def test_a_gang_that_does_not_count_as_being_bound_any_more_is_looked_at_again() -> None:
+    """It lost all its pods with their node while it was bound: the next cycle sends it back, remembered or not."""
+    gang = group("g", 2, min_resources={"cpu": "4"})
+    gang.status.conditions = (
+        Condition(type="Enqueued", status="True", reason="Admitted", last_transition_time=stamp(0)),
+        Condition(type="Scheduled", status="False", reason="NotEnoughTasks", last_transition_time=stamp(1)),
+    )
+    model = world(queue(), node("n1", "4"), pod("x", "1", on="n1"), gang)
+    first = run(model, policy(EVERYTHING), now=1, state=CycleState(binding=("ns/g",))).outcome
+    assert first is not None
+    assert first.state.binding == ()
+    alone = run(model, policy(EVERYTHING), now=1, state=first.state)
+    kept = run(model, policy(EVERYTHING), now=1, state=first.state, memo=first.memo)
+    assert alone.verdicts["ns/g"].enqueued is False
+    assert kept.verdicts["ns/g"] == alone.verdicts["ns/g"]
