@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from kbatch.api.objects import PodGroup
@@ -53,7 +53,7 @@ class Delays:
     counting_crowd: float = 10.0
 
 
-NONE: Final = Delays(*[0.0] * 9)
+NONE: Final = Delays(*[0.0] * len(fields(Delays)))
 """Everything is written as soon as it is seen."""
 
 

@@ -106,6 +106,7 @@ def settled(release: Release, limit: float) -> None:
 def measure(release: Release, api: Api, groups: int, pods: int) -> list[Taken]:
     """Submit all, wait until everything is decided on, and look at the processes."""
     ensure_nodes(api, max(1, groups * pods // 2 // CORES))
+    patience = 300.0 + groups * pods / 500
     before = {component: cpu(pid) for component, pid in pids(release).items()}
     made = list(objects(groups, pods))
     api.post_all(GROUPS, (group for group, _ in made))
@@ -120,8 +121,8 @@ def measure(release: Release, api: Api, groups: int, pods: int) -> list[Taken]:
     }
     release.stop()
     release.start()
-    release.wait_ready(300.0 + groups * pods / 500)
-    settled(release, 300.0 + groups * pods / 500)
+    release.wait_ready(patience)
+    settled(release, patience)
     return [
         Taken(
             groups, groups * pods, component, round(while_made[component][0], 1), while_made[component][1],

@@ -166,7 +166,8 @@ def carry_out(
     """
     pods = dict(state.pods)
     assumed, evicting = list(state.assumed), list(state.evicting)
-    made = writes(decided) if only is None else only
+    todo = writes(decided)
+    made = todo if only is None else only
     for one in made:
         before = pods[one.pod]
         if one.what == "nominate":
@@ -180,7 +181,7 @@ def carry_out(
             assumed.append((one.pod, one.node))
         else:
             pods[one.pod] = _bound(before, one.node, state.now)
-    undone = [one for one in writes(decided) if one.what == "bind" and (one not in made or one in (late or ()))]
+    undone = [one for one in todo if one.what == "bind" and (one not in made or one in (late or ()))]
     unconfirmed = {slot(one.pod)[0] for one in undone} | {slot(name)[0] for name, _ in assumed}
     groups = _said(state, decided, unconfirmed) if says else state.groups
     after = state._replace(groups=groups, assumed=tuple(sorted(assumed)), evicting=tuple(sorted(evicting)))

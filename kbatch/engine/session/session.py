@@ -30,7 +30,7 @@ from kbatch.engine.state.snapshot import Snapshot
 from kbatch.model.jobs import Job
 from kbatch.model.nodes import Mask, NodeTable, exact_sum
 from kbatch.model.tasks import Task, TaskClass
-from kbatch.resources import Resources, add, add_to
+from kbatch.resources import Resources, add_to
 from kbatch.times import SECOND
 
 _task_age: Final = attrgetter("created", "key")
@@ -378,16 +378,15 @@ class Session:
         """
         queue = self.queues.get(queue_name)
         capability = queue.record.capability if queue is not None else None
-        under_way = self.model.marks()[1]
-        if queue is None or not capability or not (self.leaving or under_way):
+        if queue is None or not capability:
             return False
         staying: Resources = {}
-        for key in {*self.leaving, *under_way}:
+        for key in {*self.leaving, *self.model.marks()[1]}:
             task = self.model.tasks.get(key)
             if task is not None and task.node and not task.terminal:
                 job = self.model.jobs.get(task.job)
                 if job is not None and job.queue == queue_name:
-                    staying = add(staying, task.cls.request)
+                    add_to(staying, task.cls.request)
         return any(
             amount and queue.allocated.get(name, 0) + amount > capability[name]
             for name, amount in staying.items() if name in capability
