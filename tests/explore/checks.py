@@ -65,6 +65,8 @@ class Before:
         self.model = model
         self.sums = _Before(model)
         self.waiting = {key for key, job in model.jobs.items() if any(task.nominated for task in job.waiting)}
+        self.taken_back: set[str] = set()
+        """The gangs bound in part of which as much is evicted as can be: what the API server refuses goes later."""
 
     def decisions(self, decided: Decided) -> None:
         """Each transaction by itself, after those before it."""
@@ -78,6 +80,9 @@ class Before:
             for gone in transaction.evictions:
                 served = placed or gone.beneficiary in self.waiting
                 assert gone.action in OWN_SAKE or served, f"{gone.pod} is evicted for nobody"
+                if gone.action == "allocate":
+                    assert not self.model.jobs[transaction.job].whole(), f"{gone.pod} of a whole gang is taken back"
+                    self.taken_back.add(transaction.job)
         self.sums.check_victims()
 
     def _once(self, transaction: Transaction, seen: set[str]) -> None:
@@ -95,7 +100,7 @@ class Before:
                 assert held <= most, f"{held} of {name} of queue {queue.name} are held or promised, not {most} at most"
         for key, job in model.jobs.items():
             held, was = job.holding + job.succeeded, self.sums.holding.get(key, 0)
-            if job.gang and job.holding and held < job.minimum:
+            if job.gang and job.holding and held < job.minimum and key not in self.taken_back:
                 assert 0 < was < job.minimum, f"{key} is bound in part: {held} of {job.minimum}"
                 assert held >= was, f"{key}, bound in part, loses more: {held} of {was}"
             promised = len([task for task in job.waiting if task.nominated])
@@ -117,6 +122,7 @@ class Following:
         owed: groups for which pods were evicted, and that have not bound one since.
         evicted: how often each pod was. bound: when each pod was.
         told: the nodes that each pod was nominated to at this instant, in order. cycles: how many decided at it.
+        late: the groups of which an eviction was on its way at it.
     """
 
     strict: bool = False
@@ -126,6 +132,7 @@ class Following:
     bound: dict[str, int] = field(default_factory=dict)
     told: dict[str, list[str]] = field(default_factory=dict)
     cycles: int = 0
+    late: set[int] = field(default_factory=set)
     now: int = -1
 
     def step(self, world: World, state: State, decided: Decided) -> None:
@@ -133,6 +140,8 @@ class Following:
         if state.now != self.now:
             self.now, self.cycles = state.now, 0
             self.told.clear()
+            self.late.clear()
+        self.late |= {slot(name)[0] for name in state.evicting}
         todo = writes(decided)
         self.cycles += bool(todo)
         assert self.cycles <= MOST_CYCLES, "cycles at one instant never end"
@@ -158,11 +167,17 @@ class Following:
         for transaction in decided.transactions:
             self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
             for gone in transaction.evictions:
-                outranked = gone.action == "reclaim" or (
-                    gone.action == "preempt"
-                    and (
-                        _rank(world, gone.beneficiary) > _rank(world, gone.pod)
-                        or self._only_now_whole(gone.beneficiary, state)
+                group = slot(name_of(gone.pod))[0]
+                outranked = (
+                    gone.action == "reclaim"
+                    or (gone.action == MINIMUM_LOST and group in self.late)
+                    or (
+                        gone.action == "preempt"
+                        and (
+                            _rank(world, gone.beneficiary) > _rank(world, gone.pod)
+                            or _surplus(world, state, group)
+                            or self._only_now_whole(gone.beneficiary, state)
+                        )
                     )
                 )
                 at_once = self.bound.get(name_of(gone.pod)) == state.now
@@ -187,6 +202,12 @@ class Following:
 def _rank(world: World, key: str) -> int:
     """How much a group matters, given its key or that of one of its pods."""
     return {"": 0, "low": 1, "high": 100}[world.groups[slot(name_of(key))[0]].priority]
+
+
+def _surplus(world: World, state: State, place: int) -> bool:
+    """Whether the group holds more than its minimum."""
+    mine = [one for name, one in state.pods if slot(name)[0] == place and one.leaves is None]
+    return sum(one.ended or bool(one.node) for one in mine) > world.groups[place].minimum
 
 
 def at_rest(world: World, state: State) -> None:

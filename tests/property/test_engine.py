@@ -211,10 +211,10 @@ class _Before:
             key: (job.disruption, job.priority, job.queue, job.gang, job.minimum) for key, job in model.jobs.items()
         }
         self.nominated = {key for key, task in model.tasks.items() if task.nominated and task.pending}
-        for key in sorted(
-            self.nominated
-        ):  # the model counts what is nominated; on a node that is gone it holds nothing
-            if model.tasks[key].nominated not in model.nodes:
+        # The model counts what is nominated. On a node that is gone, or that refused the pod, it holds nothing.
+        for key in sorted(self.nominated):
+            named = model.tasks[key].nominated
+            if named not in model.nodes or named in model.refusals.nodes(key):
                 self.nominated.discard(key)
                 self.count(key, -1)
         self.evicted: list[str] = []
