@@ -144,6 +144,14 @@ def test_who_runs_on_is_like_those_that_ran_as_long() -> None:
     assert runs.length(windows, kinds, 1000, ran=1000) == 1000
 
 
+def test_who_starts_where_all_before_ended_at_once_runs_for_some_time() -> None:
+    """Nothing lasts for no time at all: ends are multiples of how long something lasts."""
+    model = world(queue(), node("n1", "4"), job("run-1", "4", at=10, on="n1"), job("next-1", "4", at=10))
+    found = Clock(model, EASY, learned(ran=0)).at(10)
+    assert not found.transactions
+    assert found.reason("next-1") == "NotEnoughResources"
+
+
 def test_what_is_kept_is_bounded_and_the_longest_unseen_goes_first() -> None:
     windows = Windows({})
     for number in range(KINDS + 3):

@@ -54,4 +54,4 @@ def length(windows: Windows, kinds: Sequence[str], said: int | None, ran: int = 
         return max(1, quantile(longer, _HALF) * unit // UNIT)
     if said:
         return said
-    return ran * 11 // 10 if windows[kinds[-1]] else None
+    return max(1, ran * 11 // 10) if windows[kinds[-1]] else None
