@@ -196,8 +196,11 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.alike, after.proved = context.feasibility.alike, context.feasibility.proved
     after.most = context.feasibility.by_class
     shortages.keep(after)
-    # Without what failed the next may decide otherwise; so it may where gangs do not count as being bound any more.
-    if not (decided or session.failed.keys() & session.errors.keys() or state.binding != snapshot.state.binding):
+    # Without what failed the next may decide otherwise; so it may where gangs do not count as being bound any more, and
+    # beside other promises than this one found.
+    last = snapshot.state
+    moved = (state.binding, state.planned) != (last.binding, last.planned)
+    if not (decided or session.failed.keys() & session.errors.keys() or moved):
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)

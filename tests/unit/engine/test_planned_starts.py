@@ -12,7 +12,7 @@ from kbatch.api.conditions import ENQUEUED
 from kbatch.api.configuration import ConfigurationError, parse
 from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, Queue
 from kbatch.decisions.state import read_state, write_state
-from kbatch.engine import Memo, Policy, build_policy
+from kbatch.engine import CycleState, Memo, Policy, build_policy
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -582,3 +582,16 @@ def test_of_those_who_wait_for_their_turn_a_hundred_keep_nobody_out_of_the_queue
         sim.cycle()
         sim.tick()
     assert sum(job.is_true(ENQUEUED) for job in model.jobs.values()) == 101
+
+
+def test_a_cycle_that_leaves_other_promises_than_it_found_is_not_the_last_word_on_an_equal_cluster() -> None:
+    """Promises change decisions: the next cycle is skipped only where they are as the one before had found them."""
+    model = world(queue(), node("n1", "4"), pod("runs", "3", on="n1"), pod("waits", "4"))
+    state, memo, skipped = CycleState(), Memo(), []
+    for _ in range(3):
+        found = run(model, CONSERVATIVE, now=1, state=state, memo=memo).outcome
+        assert found is not None
+        skipped.append(found.memo is memo)
+        state, memo = found.state, found.memo
+        assert [each.job for each in state.planned] == ["ns/waits#u-waits"]
+    assert skipped == [False, False, True]
