@@ -164,6 +164,7 @@ class Following:
         anew = {slot(name_of(gone.pod))[0] for gone in gone_all if gone.action == MINIMUM_LOST}
         for name in [name for name in self.told if slot(name)[0] in anew]:
             del self.told[name]
+        self.owed -= {f"ns/g{place}" for place in anew}
         for transaction in decided.transactions:
             self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
             for gone in transaction.evictions:

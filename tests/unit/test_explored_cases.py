@@ -123,3 +123,33 @@ def test_a_gang_that_does_not_count_as_being_bound_any_more_is_looked_at_again()
     kept = run(model, policy(EVERYTHING), now=1, state=first.state, memo=first.memo)
     assert alone.verdicts["ns/g"].enqueued is False
     assert kept.verdicts["ns/g"] == alone.verdicts["ns/g"]
+
+
+def test_who_has_come_in_queue_keeps_an_aged_group_out_whether_or_not_it_is_remembered() -> None:
+    """Of a queue below its share a group comes in again: what comes free is for it, and not for one that has aged."""
+    lost, aged = group("lost", queue="q1", at=2, min_resources={"cpu": "1"}), group("aged", 2, queue="q0", at=3)
+    lost.status.conditions = (
+        Condition(type="Enqueued", status="True", reason="Admitted", last_transition_time=stamp(2)),
+        Condition(type="Scheduled", status="False", reason="NotEnoughResources", last_transition_time=stamp(647)),
+    )
+    aged.status.conditions = (
+        Condition(type="Enqueued", status="False", reason="WaitingInQueue", last_transition_time=stamp(3)),
+        Condition(type="Scheduled", status="False", reason="WaitingInQueue", last_transition_time=stamp(3)),
+    )
+    model = world(
+        [queue("q0"), queue("q1", 2), node("n0", "2"), node("n1", "1"), node("n2", "2")],
+        [
+            group("old", queue="q0", disruption="Never"),
+            *(pod(f"old-{at}", "2", of="old", on=f"n{at}") for at in (0, 2)),
+        ],
+        [lost, pod("lost-0", of="lost", at=603)],
+        [aged, *members("aged", 2, "2", at=3)],
+    )
+    model.refuse_bind("ns/lost-0", "u-lost-0", "n1", EPOCH + 658 * SECOND)
+    first = run(model, policy(EVERYTHING), now=648).outcome
+    assert first is not None
+    model.apply(Upsert(node("n9", "0")))
+    kept = run(model, policy(EVERYTHING), now=648, state=first.state, memo=first.memo)
+    alone = run(model, policy(EVERYTHING), now=648, state=first.state)
+    assert alone.verdicts["ns/aged"].enqueued is False
+    assert {**alone.verdicts, **kept.verdicts}["ns/aged"].enqueued is False

@@ -144,7 +144,7 @@ class _Admission:
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
         self._joined: list[JobState] = []
         self._refused: list[tuple[Entry, Standing]] = []
-        self._given: list[str] = []
+        self._given: dict[str, None] = {}
         """Who was given a row before anybody was asked."""
         self._stale = self._moved = False
 
@@ -222,7 +222,7 @@ class _Admission:
             entry = attempt(session, job, partial(self._plain_entry, job), None)
             if entry is not None:
                 self.backlog.add(entry)
-                self._given.append(job.key)
+                self._given[job.key] = None
         return rest
 
     def _plain_entry(self, job: JobState) -> Entry:
@@ -493,9 +493,9 @@ class _Admission:
                 standing = Standing.SENT_BACK
         if standing is Standing.PASSES:
             job.attempts = entry.attempts
-            self._come_in(job, entry.kept)
             if self.backlog.remove(job.key):
                 self._joined.append(job)
+            self._come_in(job, entry.kept, joins=comer.fresh is None and job.key not in self._given)
             return True
         if plain:
             self._refused.append((entry, standing if entry.fixed is None else Standing.FIXED))
@@ -519,9 +519,10 @@ class _Admission:
             or (job.strict and not self.context.feasibility.known_to_fit(job))
         )  # fmt: skip
 
-    def _come_in(self, job: JobState, kept: Resources) -> None:
-        """The group is in queue from now on."""
+    def _come_in(self, job: JobState, kept: Resources, *, joins: bool = False) -> None:
+        """The group is in queue from now on. `joins`: nobody has looked at it in this cycle."""
         job.in_queue = True
+        self.session.came_in(job, joins=joins)
         self._promise(job, kept)
         self.session.charge(job)
 

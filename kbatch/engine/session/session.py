@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -144,6 +145,8 @@ class Session:
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
+        self._waits: dict[str, Resources] = {}
+        """By queue what is nominated of groups in queue, since `_below` was worked out."""
         self.phase = "session"
         self.open_statements: dict[int, Undoable] = {}
         self.steps = 0
@@ -347,26 +350,42 @@ class Session:
         """From now on these are looked at: others have gone to the backlog, or came from there."""
         self._live = sorted(jobs, key=lambda job: _age(job.job))
 
+    def came_in(self, job: JobState, *, joins: bool) -> None:
+        """The group is in queue from now on. `joins`: it comes from the backlog, and is looked at from now on, as it is
+        where nothing is remembered.
+        """
+        if joins:
+            insort(self._live, job, key=lambda other: _age(other.job))
+        if self._below is None or not _uses_its_share(job):
+            return
+        if job.nominated:
+            self._below = None
+        elif job.queue in self.queues:
+            self._note_below(self._below, job.queue, job.asks)
+
     def below_share(self) -> Mapping[str, set[str]]:
         """By dimension the queues below their deserved share whose groups wait for more of it; `refresh_below` anew."""
         if self._below is None:
             below = self._below = {}
-            nominated: dict[str, Resources] = {}
+            self._waits.clear()
             asked: dict[str, set[str]] = {}
             for job in self.live():
-                if job.in_queue and job.possible and job.queue in self.queues and (job.nominated or not job.idle):
+                if job.in_queue and job.queue in self.queues and _uses_its_share(job):
                     asked.setdefault(job.queue, set()).update(job.asks)
                     if job.nominated:
-                        sums = nominated.setdefault(job.queue, {})
+                        sums = self._waits.setdefault(job.queue, {})
                         for task, _ in job.nominated.values():
-                            for name, amount in task.cls.request.items():
-                                sums[name] = sums.get(name, 0) + amount
+                            add_to(sums, task.cls.request)
             for queue, names in asked.items():
-                state, waits = self.queues[queue], nominated.get(queue, {})
-                for name in names:
-                    if state.deserved.get(name, 0) > state.allocated.get(name, 0) - waits.get(name, 0):
-                        below.setdefault(name, set()).add(queue)
+                self._note_below(below, queue, names)
         return self._below
+
+    def _note_below(self, below: dict[str, set[str]], queue: str, names: Iterable[str]) -> None:
+        """Note in which of the dimensions a queue holds less than its share."""
+        state, waits = self.queues[queue], self._waits.get(queue, {})
+        for name in names:
+            if state.deserved.get(name, 0) > state.allocated.get(name, 0) - waits.get(name, 0):
+                below.setdefault(name, set()).add(queue)
 
     def room_set_aside(self) -> None:
         """Room was set aside, or was given back: what was in vain before need not be so now."""
@@ -632,6 +651,11 @@ class Session:
         """Note that there is no room for what the job's minimum lacks; how much, is said when all is decided."""
         self.unfit.add(job.key)
         self.attempted.add(job.key)
+
+
+def _uses_its_share(job: JobState) -> bool:
+    """Whether the group, where it is in queue, could use more of its queue's share."""
+    return job.possible and (bool(job.nominated) or not job.idle)
 
 
 def _age(job: Job) -> tuple[int, str]:
