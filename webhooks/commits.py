@@ -78,7 +78,7 @@ class _Account:
     """One namespace's ledger as it was last seen; `version` is None before it was read, empty while there is none.
 
     `since` says which time it is that the namespace has quotas, `owner` is its uid, empty before that was read.
-    `withdrawn` are tokens of claims that nobody waits for any more; `merged` those whose entries stand for others too.
+    `withdrawn` are tokens of claims that nobody waits for any more.
     """
 
     namespace: str
@@ -87,7 +87,6 @@ class _Account:
     waiting: list[_Waiting] = field(default_factory=list)
     busy: asyncio.Task[None] | None = None
     withdrawn: set[str] = field(default_factory=set)
-    merged: set[str] = field(default_factory=set)
     version: str | None = None
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -175,7 +174,7 @@ class Ledgers:
 
     def _entries(self) -> float:
         accounts = list(self._accounts.values())  # at once: this is asked by the thread that answers for metrics
-        return float(sum(len(account.ledger.entries) for account in accounts))
+        return float(sum(sum(map(len, account.ledger.entries.values())) for account in accounts))
 
     async def _work(self, account: _Account) -> None:
         try:
@@ -221,7 +220,7 @@ class Ledgers:
                 quotas = self._view.quotas.get(account.namespace, ())
             now = self._now()
             firm = [one for one in batch if not one.dry_run]
-            withdrawn = frozenset(account.withdrawn - account.merged)
+            withdrawn = frozenset(account.withdrawn)
             before = without(account.ledger, withdrawn)
             settled = settle(before, groups, quotas, [one.claim for one in firm], now=now, fresh=fresh)
             text = encode(settled.ledger)
@@ -237,10 +236,8 @@ class Ledgers:
                 continue
             if settled.granted:
                 account.withdrawn -= withdrawn
-                account.merged |= settled.merged
-                if len(account.withdrawn) + len(account.merged) > MOST_TOKENS:
+                if len(account.withdrawn) > MOST_TOKENS:
                     account.withdrawn.clear()
-                    account.merged.clear()
             answers: list[_Answer] = [(one, settled.refused.get(place)) for place, one in enumerate(firm)]
             for one in batch:
                 if one.dry_run:  # it counts for nobody, and nothing is written

@@ -7,13 +7,18 @@ that was seen. Whoever decides on a watch that has not reached the floor would m
 
 An entry whose group never appears (a request that timed out, or was refused by somebody after us) goes after
 `EXPIRY_MS`, but only when a list that was made since says so. The clocks of the replicas need to agree to some seconds.
+
+Of several requests for one name nobody knows which will be carried out: the first may have timed out at the user's and
+be under way yet. Each has an entry until it is seen, given up or too old; together they count as the largest of them,
+as only one object of the name can stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
+from itertools import chain
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -57,17 +62,21 @@ class Entry:
 class Ledger:
     """The grants of one namespace by the names of their groups, and the version that whoever decides must have seen.
 
-    `sums` is what all entries count as together, kept for the same reason.
+    `sums` is what all entries would count as if each were of another name, kept for the same reason.
     """
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     floor: int = 0
     sums: Sums = field(default_factory=Sums, compare=False)
 
     def __post_init__(self) -> None:
         if self.entries and not self.sums:
-            for entry in self.entries.values():
+            for entry in self.all():
                 self.sums.add(entry.ask)
+
+    def all(self) -> Iterator[Entry]:
+        """All entries."""
+        return chain.from_iterable(self.entries.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +92,12 @@ class Claim:
 class Settlement:
     """What is decided about some claims: the ledger that must be written first, and who is refused.
 
-    `granted` and `refused` are by the claims' places in their list. `merged` are the tokens whose entries also stand
-    for an earlier claim of the same name.
+    `granted` and `refused` are by the claims' places in their list.
     """
 
     ledger: Ledger
     granted: tuple[int, ...]
     refused: Mapping[int, QuotaExceeded]
-    merged: frozenset[str]
 
 
 def settle(
@@ -114,65 +121,81 @@ def settle(
     """
     entries, entered, floor = _pruned(ledger, groups, now, fresh=fresh)
     books = [_Book(quota, groups.sums, entered) for quota in quotas if _readable(quota)]
-
-    def count(ask: Ask, sign: int) -> None:
+    for name in (entries.keys() & groups.live.keys()).union(_repeated(entries)):
+        parts = _parts(groups.live.get(name), entries[name])
         for book in books:
-            book.count(ask, sign)
-
-    for name in entries.keys() & groups.live.keys():
-        # A group that is seen and granted anew counts as the larger of both, not as their sum.
-        count(_common(entries[name].ask, groups.live[name]), -1)
+            book.once(name, parts)
     granted: list[int] = []
-    merged: set[str] = set()
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
-        live, before = groups.live.get(claim.name), entries.get(claim.name)
-        own = _counted(live, before)
-        for ask, sign in own:
-            count(ask, -sign)
-        excess = next(filter(None, (book.excess(claim.ask) for book in books)), None)
+        name, before = claim.name, entries.get(claim.name, ())
+        parts = _parts(groups.live.get(name), before)
+        excess: QuotaExceeded | None = None
+        for book in books:
+            if parts:
+                book.once(name, parts)
+            excess = excess or book.excess(name, claim.ask)
         if excess is not None:
-            for ask, sign in own:
-                count(ask, sign)
             refused[place] = excess
             continue
         granted.append(place)
-        # Two requests for one name: nobody knows which will be carried out, so the larger one counts.
-        ask = claim.ask if before is None else larger(claim.ask, before.ask)
-        if before is not None:
-            merged.add(claim.token)
-            entered.remove(before.ask)
-        entered.add(ask)
-        entries[claim.name] = entry = Entry(claim.name, ask, claim.token, now)
-        for part, sign in _counted(live, entry):
-            count(part, sign)
-    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused, frozenset(merged))
+        entered.add(claim.ask)
+        entries[name] = (*before, Entry(name, claim.ask, claim.token, now))
+        for book in books:
+            book.count(name, claim.ask)
+    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused)
 
 
 class _Book:
-    """One quota, and what all who count are charged with by its names."""
+    """One quota, and what all who count are charged with by its names.
+
+    A group that is seen, or granted, more than once counts as the largest of that: `_alone` is what such groups are
+    charged with, by name.
+    """
 
     def __init__(self, quota: ResourceQuota, *sums: Sums) -> None:
         self._quota = quota
         self._hard = hard_limits(quota)
         self._taken: Resources = {}
+        self._alone: dict[str, Resources] = {}
         for one in sums:
-            for name, amount in one.charged(quota).items():
-                self._taken[name] = self._taken.get(name, 0) + amount
+            self._take(one.charged(quota), 1)
 
-    def count(self, ask: Ask, sign: int) -> None:
-        """One more, or (with -1) one less."""
-        for name, amount in charge(self._quota, ask).items():
+    def once(self, name: str, parts: Sequence[Ask]) -> None:
+        """Count a group as the largest of its parts, whose sum it counted as, unless that was done."""
+        if name in self._alone:
+            return
+        charges = [charge(self._quota, part) for part in parts]
+        for charged in charges:
+            self._take(charged, -1)
+        self._alone[name] = largest = reduce(maximum, charges)
+        self._take(largest, 1)
+
+    def count(self, name: str, ask: Ask) -> None:
+        """Count what a group is granted."""
+        charged = charge(self._quota, ask)
+        before = self._alone.get(name)
+        if before is not None:
+            self._take(before, -1)
+            self._alone[name] = charged = maximum(before, charged)
+        self._take(charged, 1)
+
+    def _take(self, charged: Resources, sign: int) -> None:
+        for name, amount in charged.items():
             self._taken[name] = self._taken.get(name, 0) + sign * amount
 
-    def excess(self, ask: Ask) -> QuotaExceeded | None:
-        """The first limit that would be passed with this one too."""
+    def excess(self, name: str, ask: Ask) -> QuotaExceeded | None:
+        """The first limit that would be passed if a group had this instead of what it counts as."""
         charged = charge(self._quota, ask)
+        taken, own = self._taken, self._alone.get(name)
+        if own:
+            taken = {resource: amount - own.get(resource, 0) for resource, amount in taken.items()}
         if all(
-            amount <= 0 or self._taken.get(name, 0) + amount <= self._hard[name] for name, amount in charged.items()
+            amount <= 0 or taken.get(resource, 0) + amount <= self._hard[resource]
+            for resource, amount in charged.items()
         ):
             return None
-        passed = exceeded(self._quota, charged, self._taken, {})[0]
+        passed = exceeded(self._quota, charged, taken, {})[0]
         return reason_of(passed, used_amounts(self._quota).get(passed.resource, 0))
 
 
@@ -186,61 +209,52 @@ def _readable(quota: ResourceQuota) -> bool:
     return True
 
 
-def _counted(live: LiveGroup | None, entry: Entry | None) -> list[tuple[Ask, int]]:
-    """As what a group counts by which it is seen, granted, or both: then as the larger."""
-    parts: list[tuple[Ask, int]] = []
+def _parts(live: LiveGroup | None, entries: Sequence[Entry]) -> list[Ask]:
+    """What a group asks for by what was granted, and as it is seen."""
+    parts = [entry.ask for entry in entries]
     if live is not None:
-        parts.append((live.ask, 1))
-    if entry is not None:
-        parts.append((entry.ask, 1))
-        if live is not None:
-            parts.append((_common(entry.ask, live), -1))
+        parts.append(live.ask)
     return parts
+
+
+def _repeated(entries: Mapping[str, Sequence[Entry]]) -> list[str]:
+    """The names of groups that were granted more than once."""
+    return [name for name, several in entries.items() if len(several) > 1]
 
 
 def without(ledger: Ledger, tokens: Collection[str]) -> Ledger:
     """The ledger without the entries of these tokens: claims that were given up before they were granted."""
-    if not tokens:
+    gone = [entry for entry in ledger.all() if entry.token in tokens] if tokens else []
+    if not gone:
         return ledger
-    return Ledger({name: entry for name, entry in ledger.entries.items() if entry.token not in tokens}, ledger.floor)
+    entries, sums = dict(ledger.entries), ledger.sums.copy()
+    for entry in gone:
+        _remove(entries, sums, entry)
+    return Ledger(entries, ledger.floor, sums)
 
 
-def larger(left: Ask, right: Ask) -> Ask:
-    """What is at least both, and looks like the first."""
-    return Ask(
-        maximum(left.requests, right.requests),
-        maximum(left.limits, right.limits),
-        max(left.pods, right.pods),
-        left.subject,
-    )
+def _remove(entries: dict[str, tuple[Entry, ...]], sums: Sums, entry: Entry) -> None:
+    left = tuple(one for one in entries[entry.name] if one is not entry)
+    if left:
+        entries[entry.name] = left
+    else:
+        del entries[entry.name]
+    sums.remove(entry.ask)
 
 
-def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[dict[str, Entry], Sums, int]:
-    """The entries that still count, what they count as together, and the floor."""
+def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[dict[str, tuple[Entry, ...]], Sums, int]:
+    """The entries that still count, what all of them would count as each by itself, and the floor."""
     entries = dict(ledger.entries)
     sums = ledger.sums.copy()
     floor = ledger.floor
-    for name, entry in ledger.entries.items():
+    for entry in ledger.all():
         seen = groups.seen.get(entry.token)
         if seen is not None:
             floor = max(floor, seen)
         elif not (fresh and now - entry.at > EXPIRY_MS):
             continue
-        del entries[name]
-        sums.remove(entry.ask)
+        _remove(entries, sums, entry)
     return entries, sums, floor
-
-
-def _common(ask: Ask, live: LiveGroup) -> Ask:
-    """What an entry and its group, as it is seen, have in common."""
-    if live.ask.subject != ask.subject:
-        return Ask({}, subject=ask.subject)
-    return Ask(
-        {name: min(amount, live.ask.requests.get(name, 0)) for name, amount in ask.requests.items()},
-        {name: min(amount, live.ask.limits.get(name, 0)) for name, amount in ask.limits.items()},
-        min(ask.pods, live.ask.pods),
-        ask.subject,
-    )
 
 
 # --- as it stands in an object ----------------------------------------------------------------------------------------
@@ -258,7 +272,7 @@ def encode(ledger: Ledger) -> str:
     """
     lines: list[str] = []
     terms = ""
-    for entry in ledger.entries.values():
+    for entry in ledger.all():
         if entry.terms != terms:
             terms = entry.terms
             lines.append(terms)
@@ -268,7 +282,7 @@ def encode(ledger: Ledger) -> str:
 
 def decode(text: str, floor: str | None) -> Ledger:
     """The ledger that stands in a ConfigMap; what cannot be read is no entry of ours."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, tuple[Entry, ...]] = {}
     terms, at, ask = "", 0, Ask({})
     for line in text.split("\n"):
         try:
@@ -279,7 +293,7 @@ def decode(text: str, floor: str | None) -> Ledger:
             elif terms:
                 name, token = line.split(" ")
                 name = _unquoted(name)
-                entries[name] = Entry(name, ask, token, at, line, terms)
+                entries[name] = (*entries.get(name, ()), Entry(name, ask, token, at, line, terms))
         except ValueError:
             continue
     return Ledger(entries, int(floor) if floor and floor.isdecimal() else 0)

@@ -31,11 +31,16 @@ _MOST_TOLD: Final = 3
 
 
 def cluster(loop: Loop, seed: int, number: int) -> Cluster:
-    """The cluster of that number: a quota, and four groups that do not fit it together."""
+    """The cluster of that number: a quota, and four groups that do not fit it together.
+
+    In two of three what is asked for again is of another size; in one of these it changes the group that stands.
+    """
     dice = random.Random(f"ledger {seed}/{number}")
     sizes = tuple(dice.choice([1, 1, 2, 3]) for _ in range(4))
     hard = dice.randint(max(sizes), max(*sizes, sum(sizes) - 1))
-    return Cluster(loop, sizes, hard)
+    kind = number % 3
+    again = sizes if kind == 0 else tuple(dice.randint(1, min(3, hard)) for _ in sizes)
+    return Cluster(loop, sizes, hard, again, edits=kind == 2)
 
 
 @dataclass
@@ -150,7 +155,8 @@ def replay(text: str) -> Iterator[str]:
     seed, _, number = re.sub(r"[^\d.]", "", name).partition(".")
     loop = Loop()
     now = cluster(loop, int(seed), int(number))
-    yield f"groups of {now.sizes} cores, {now.hard} are allowed"
+    again = "changed to" if now.edits else "asked for again with"
+    yield f"groups of {now.sizes} cores, {again} {now.again}, {now.hard} are allowed"
     try:
         for move in filter(None, path.split(",")):
             now.take(move)

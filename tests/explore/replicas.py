@@ -115,6 +115,8 @@ class Cluster:
 
     Attributes:
         sizes: cores that each group asks for, by its name's place. hard: cores that the quota allows.
+        again: cores that each asks for the second time. edits: whether it is then a change of the group that stands,
+            else another creation.
         groups: the groups that exist. log: what happened to groups, in order.
         admitted: groups that were granted and are not made yet, name and token.
         asked: how often each group's creation was asked for. over: names that may not come again.
@@ -123,6 +125,8 @@ class Cluster:
     loop: Loop
     sizes: tuple[int, ...]
     hard: int
+    again: tuple[int, ...] = ()
+    edits: bool = False
     version: int = 100
     now: int = 0
     stored: dict[str, Any] | None = None
@@ -136,6 +140,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.loop.clock = 0.0
+        self.again = self.again or self.sizes
         self.replicas = [self._started() for _ in range(REPLICAS)]
 
     def end(self) -> None:
@@ -161,8 +166,10 @@ class Cluster:
         """The names of what may happen now."""
         for place, name in enumerate(self._names()):
             times = self.asked.get(name, 0)
-            alike = [other for other in range(place) if self.sizes[other] == self.sizes[place]]
-            # Of groups that are alike the first comes first. A creation is tried again, whatever became of it.
+            both = list(zip(self.sizes, self.again, strict=True))
+            alike = [other for other in range(place) if both[other] == both[place]]
+            # Of groups that are alike the first comes first. What was asked for is asked for again, whatever became of
+            # it.
             if times == 1 or (times == 0 and all(self._names()[other] in self.asked for other in alike)):
                 yield from (f"ask-{name}-{number}" for number in self._unlike())
         for number, replica in enumerate(self.replicas):
@@ -190,6 +197,15 @@ class Cluster:
     def _names(self) -> list[str]:
         return [f"g{place}" for place in range(len(self.sizes))]
 
+    def _size(self, token: str) -> int:
+        """How many cores the request asks for that has this token."""
+        name, _, times = token.partition("t")
+        return (self.sizes if times == "1" else self.again)[int(name[1:])]
+
+    def _holds(self, name: str) -> int:
+        """How many cores the group has that stands."""
+        return self._size((self.groups[name].metadata.annotations or {})[ADMITTED_ANNOTATION])
+
     def _unlike(self) -> list[int]:
         """Replicas, one of each kind."""
         seen: dict[str, int] = {}
@@ -207,7 +223,7 @@ class Cluster:
     def _ask(self, name: str, number: str) -> None:
         self.asked[name] = times = self.asked.get(name, 0) + 1
         replica, token = self.replicas[int(number)], f"{name}t{times}"
-        claim = Claim(name, cores(self.sizes[int(name[1:])]), token)
+        claim = Claim(name, cores(self._size(token)), token)
         replica.reviews[token] = self.loop.create_task(self._review(replica, claim))
 
     async def _review(self, replica: Replica, claim: Claim) -> str:
@@ -287,10 +303,11 @@ class Cluster:
 
     def _make(self, name: str, token: str) -> None:
         self.admitted.remove((name, token))
-        if name in self.groups:
-            return  # the name is taken
+        change = self.edits and not token.endswith("t1")
+        if (name in self.groups) is not change:
+            return  # the name is taken, or there is nothing to change
         self.version += 1
-        made = self.groups[name] = group(name, str(self.sizes[int(name[1:])]), version=self.version, token=token)
+        made = self.groups[name] = group(name, str(self._size(token)), version=self.version, token=token)
         self.log.append(Upsert(made))
 
     def _abandon(self, name: str, token: str) -> None:
@@ -345,7 +362,7 @@ class Cluster:
         if self.stored is None:
             return []
         ledger = decode(self.stored["data"]["entries"], self.stored["metadata"]["annotations"]["kbatch.dev/floor"])
-        return [(one.name, one.token, self.now - one.at > EXPIRY_MS) for one in ledger.entries.values()]
+        return [(one.name, one.token, self.now - one.at > EXPIRY_MS) for one in ledger.all()]
 
     def _seen(self) -> tuple[Any, ...]:
         """What a request would find; versions as they are."""
@@ -370,9 +387,7 @@ class Cluster:
             )
         accounts = []
         for account in replica.ledgers._accounts.values():
-            entries = tuple(
-                (one.name, one.token, self.now - one.at > EXPIRY_MS) for one in account.ledger.entries.values()
-            )
+            entries = tuple((one.name, one.token, self.now - one.at > EXPIRY_MS) for one in account.ledger.all())
             accounts.append(
                 (
                     None if account.version is None else _Version(account.version or "0"),
@@ -381,7 +396,6 @@ class Cluster:
                     bool(account.owner),
                     account.busy is not None,
                     tuple(sorted(account.withdrawn)),
-                    tuple(sorted(account.merged)),
                 )
             )
         return (
@@ -419,9 +433,11 @@ class Cluster:
 
     def check(self) -> None:
         """The promise: what exists, and what was granted and may yet come to exist, is within the quota."""
-        names = {*self.groups, *(name for name, _ in self.admitted)}
-        total = sum(self.sizes[int(name[1:])] for name in names)
-        assert total <= self.hard, f"{total} cores are granted or taken by {sorted(names)}, {self.hard} are allowed"
+        most = {name: self._holds(name) for name in self.groups}
+        for name, token in self.admitted:
+            most[name] = max(most.get(name, 0), self._size(token))
+        total = sum(most.values())
+        assert total <= self.hard, f"{total} cores are granted or taken by {sorted(most)}, {self.hard} are allowed"
 
     def check_rest(self) -> None:
         """Left in peace, all comes to an end, and what is free then, and no more, is granted by every replica."""
@@ -435,7 +451,7 @@ class Cluster:
             raise AssertionError("left in peace, the replicas never come to rest")
         self.now += EXPIRY_MS + 1
         self.ghosts.clear()
-        free = self.hard - sum(self.sizes[int(name[1:])] for name in self.groups)
+        free = self.hard - sum(self._holds(name) for name in self.groups)
         for number, replica in enumerate(self.replicas):
             assert self._probe(replica, f"more{number}", free + 1) == "refused", "more is granted than is free"
             if free:

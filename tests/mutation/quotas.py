@@ -51,7 +51,8 @@ MUTANTS: Final = (
     # --- the grants ---------------------------------------------------------------------------------------------------
     Mutant(
         "grant-off-by-one", _LEDGER,
-        "self._taken.get(name, 0) + amount <= self._hard[name]", "self._taken.get(name, 0) + amount < self._hard[name]",
+        "taken.get(resource, 0) + amount <= self._hard[resource]",
+        "taken.get(resource, 0) + amount < self._hard[resource]",
         "the last unit of a quota is granted to nobody",
     ),
     Mutant(
@@ -61,44 +62,63 @@ MUTANTS: Final = (
     ),
     Mutant(
         "seen-and-granted-counts-twice", _LEDGER,
-        "count(_common(entries[name].ask, groups.live[name]), -1)",
-        "count(_common(entries[name].ask, groups.live[name]), 0)",
+        "        for charged in charges:\n            self._take(charged, -1)\n", "",
         "a group counts by its grant and by itself",
     ),
     Mutant(
         "raise-counts-twice", _LEDGER,
-        "            count(ask, -sign)\n", "            count(ask, 0)\n",
+        "        if own:\n", "        if False:\n",
         "a group that asks for more is charged with what it has besides",
     ),
     Mutant(
-        "refusal-not-undone", _LEDGER,
-        "            for ask, sign in own:\n                count(ask, sign)\n            refused[place] = excess",
-        "            refused[place] = excess",
-        "a raise that was refused frees what the group had",
+        "lone-group-is-not-known", _LEDGER,
+        "            if parts:\n", "            if len(parts) > 1:\n",
+        "a group that asks for more counts as both from then on",
     ),
     Mutant(
         "later-request-wins", _LEDGER,
-        "ask = claim.ask if before is None else larger(claim.ask, before.ask)", "ask = claim.ask",
+        "self._alone[name] = charged = maximum(before, charged)", "self._alone[name] = charged",
         "of two requests for one name the larger one may be carried out, and the smaller one counts",
     ),
     Mutant(
-        "replaced-grant-stays", _LEDGER,
-        "            entered.remove(before.ask)\n", "",
-        "a grant that was replaced counts on in the ledger's sums",
+        "last-part-wins", _LEDGER,
+        "reduce(maximum, charges)", "charges[-1]",
+        "a group that is granted more than it is seen to have counts as it is seen",
     ),
     Mutant(
-        "grant-not-entered", _LEDGER,
-        "        entered.add(ask)\n", "",
-        "the ledger's sums lack what was granted just now",
+        "requests-for-one-name-add-up", _LEDGER,
+        ".union(_repeated(entries))", "",
+        "of two requests for one name only one can be carried out, and both count",
     ),
     Mutant(
-        "merged-is-not-told", _LEDGER,
-        "            merged.add(claim.token)\n", "",
+        "later-request-replaces", _LEDGER,
+        "(*before, Entry(name, claim.ask, claim.token, now))", "(Entry(name, claim.ask, claim.token, now),)",
+        "the first of two requests for one name may be carried out yet, and its grant is forgotten",
+    ),
+    Mutant(
+        "last-line-of-a-name", _LEDGER,
+        "(*entries.get(name, ()), Entry(name, ask, token, at, line, terms))",
+        "(Entry(name, ask, token, at, line, terms),)",
+        "of two requests for one name another replica knows only the last",
+    ),
+    Mutant(
+        "all-of-a-name-go", _LEDGER,
+        "if one is not entry)", "if False)",
         "a claim that was given up takes the grant of another with it",
     ),
     Mutant(
+        "smaller-request-counts-besides", _LEDGER,
+        "            self._take(before, -1)\n", "",
+        "what a group asked for before counts on when it is granted more",
+    ),
+    Mutant(
+        "grant-not-entered", _LEDGER,
+        "        entered.add(claim.ask)\n", "",
+        "the ledger's sums lack what was granted just now",
+    ),
+    Mutant(
         "grant-counts-for-nobody-after-it", _LEDGER,
-        "            count(part, sign)\n    return Settlement", "            count(part, 0)\n    return Settlement",
+        "            book.count(name, claim.ask)\n", "            pass\n",
         "two claims of one write are granted the same room",
     ),
     Mutant(
@@ -118,22 +138,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pruned-stays-in-the-sums", _LEDGER,
-        "        del entries[name]\n        sums.remove(entry.ask)\n", "        del entries[name]\n",
+        "    sums.remove(entry.ask)\n", "",
         "a grant that is gone counts on",
     ),
     Mutant(
-        "common-across-scopes", _LEDGER,
-        "    if live.ask.subject != ask.subject:\n        return Ask({}, subject=ask.subject)\n", "",
-        "a grant under another scope counts for nothing",
-    ),
-    Mutant(
-        "common-is-the-larger", _LEDGER,
-        "min(ask.pods, live.ask.pods)", "max(ask.pods, live.ask.pods)",
-        "a group that is seen with fewer pods than granted counts as less than either",
-    ),
-    Mutant(
         "floor-lost-with-a-token", _LEDGER,
-        "if entry.token not in tokens}, ledger.floor)", "if entry.token not in tokens})",
+        "    return Ledger(entries, ledger.floor, sums)", "    return Ledger(entries, 0, sums)",
         "once a claim was given up, a lagging replica decides without looking",
     ),
     Mutant(
@@ -167,9 +177,9 @@ MUTANTS: Final = (
         "two replicas grant the same room: one write was lost, and its claims are answered",
     ),
     Mutant(
-        "merged-is-withdrawn", _COMMITS,
-        "frozenset(account.withdrawn - account.merged)", "frozenset(account.withdrawn)",
-        "a claim that was given up takes the grant of another with it",
+        "given-up-stays", _COMMITS,
+        "before = without(account.ledger, withdrawn)", "before = account.ledger",
+        "what nobody waits for any more keeps others out until it expires",
     ),
     Mutant(
         "tokens-of-the-watch-forgotten", _COMMITS,

@@ -342,9 +342,9 @@ async def test_metrics_can_be_read_while_a_namespace_gets_its_ledger(server: Ser
     ledgers: Any = replica.ledgers
 
     class Adding(dict[str, Any]):
-        def __len__(self) -> int:
+        def values(self) -> Any:
             ledgers._accounts["another"] = ledgers._accounts["one"]
-            return 1
+            return [("entry",)]
 
     ledgers._accounts = {"one": SimpleNamespace(ledger=SimpleNamespace(entries=Adding()))}
     assert replica.registry.get_sample_value("kbatch_webhook_ledger_entries") == 1
