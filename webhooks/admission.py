@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ REFUSE: Final = "Refuse"
 GATE: Final = "Gate"
 OFF: Final = "Off"
 RESERVATION_POLICIES: Final = (REFUSE, GATE, OFF)
+_TOKEN: Final = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
 
 class RefusedError(Exception):
@@ -203,7 +205,10 @@ class Admission:
 
     async def _granted(self, asked: Ask, metadata: Metadata, review: Review) -> Changes:
         token = secrets.token_hex(6)
-        noted: Changes = {"annotations": {ADMITTED_ANNOTATION: token}}
+        # Of a request that is reviewed again, as another webhook changed the object, nobody would see the first token.
+        before = (metadata.annotations or {}).get(ADMITTED_ANNOTATION, "").rpartition(",")[2]
+        both = f"{before},{token}" if _TOKEN.fullmatch(before) else token
+        noted: Changes = {"annotations": {ADMITTED_ANNOTATION: both}}
         name = metadata.name
         if not name:
             if not metadata.generate_name:

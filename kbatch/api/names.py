@@ -27,7 +27,8 @@ JOB_SET_LABEL: Final = "kbatch.dev/job-set"
 """On PodGroups and Jobs of a queue: the name of the set that they are managed as."""
 
 ADMITTED_ANNOTATION: Final = "kbatch.dev/admitted"
-"""On a PodGroup admitted under the policy Reject: which entry of the ledger it was admitted by."""
+"""On a PodGroup admitted under the policy Reject: which entry of the ledger it was admitted by; behind that of
+the review before, and a comma, if there was one."""
 
 SUSPENDED_ANNOTATION: Final = "kbatch.dev/suspended"
 """On a Job that the webhook suspended until its group is InQueue; a Job that its user suspended has none."""

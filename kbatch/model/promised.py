@@ -118,8 +118,8 @@ class Groups:
         name = group.metadata.name
         self.drop(name)
         version = version_of(group)
-        token = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
-        if token:
+        tokens = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
+        for token in tokens.rsplit(",", 1) if tokens else ():
             self.seen.setdefault(token, version)
             if len(self.seen) > MOST_TOKENS:
                 del self.seen[next(iter(self.seen))]

@@ -253,6 +253,19 @@ async def test_under_reject_a_group_carries_the_token_of_its_entry() -> None:
     assert (await other.decide(PODGROUPS, generated))["metadata"]["name"].startswith("night-")
 
 
+async def test_a_group_that_is_reviewed_again_carries_the_tokens_of_both_reviews() -> None:
+    """The API server asks once more when another webhook has changed the object."""
+    rig = Rig(quota_policy=REJECT)
+    rig.see(quota(requests_cpu="5"))
+    again = podgroup(cpu="4")
+    first = "0123456789ab"
+    for carried, kept in ((first, f"{first},"), (f"ba9876543210,{first}", f"{first},"), ("a user's", ""), ("", "")):
+        again["metadata"]["annotations"] = {ADMITTED_ANNOTATION: carried}
+        changes = await rig.decide(PODGROUPS, again)
+        token = changes["metadata"]["annotations"][ADMITTED_ANNOTATION]
+        assert token[:-12] == kept
+
+
 async def test_under_reject_what_cannot_be_decided_is_refused() -> None:
     rig = Rig(quota_policy=REJECT)
     rig.see(quota(requests_cpu="5"))

@@ -65,6 +65,13 @@ def test_a_group_that_came_and_went_leaves_no_entry() -> None:
     assert set(done.ledger.entries) == {"b"}
 
 
+def test_a_group_with_the_tokens_of_two_reviews_needs_neither_entry_any_more() -> None:
+    ledger = Ledger({"a": (Entry("a", cores(4), "t", 0), Entry("a", cores(4), "u", 0))})
+    groups = Groups([group("a", "4", version=9, token="t,u")])
+    groups.drop("a")
+    assert set(settled([claim("b", 10)], ledger=ledger, groups=groups).ledger.entries) == {"b"}
+
+
 def test_the_same_group_is_not_counted_twice_while_its_entry_stands() -> None:
     ledger = Ledger({"a": (Entry("a", cores(6), "other", 0),)})
     assert settled([claim("b", 4)], ledger=ledger, groups=Groups([group("a", "6")])).granted == (0,)
