@@ -174,7 +174,7 @@ class Ledgers:
 
     def _entries(self) -> float:
         accounts = list(self._accounts.values())  # at once: this is asked by the thread that answers for metrics
-        return float(sum(sum(map(len, account.ledger.entries.values())) for account in accounts))
+        return float(sum(account.ledger.count for account in accounts))
 
     async def _work(self, account: _Account) -> None:
         try:
@@ -229,9 +229,7 @@ class Ledgers:
                 fresh = True
                 continue
             if too_long:
-                raise UndecidedError(
-                    "full", f"{len(settled.ledger.entries)} groups were granted that did not appear yet"
-                )
+                raise UndecidedError("full", f"{settled.ledger.count} groups were granted that did not appear yet")
             if settled.granted and not await self._write(account, settled.ledger, text):
                 continue
             if settled.granted:

@@ -62,11 +62,13 @@ class Entry:
 class Ledger:
     """The grants of one namespace by the names of their groups, and the version that whoever decides must have seen.
 
-    `sums` is what all entries would count as if each were of another name, kept for the same reason.
+    `again` are the later grants of groups of which an earlier one stands in `entries`; there are few. `sums` is what
+    all of both would count as if each were of another name, kept for the same reason.
     """
 
-    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     floor: int = 0
+    again: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +78,12 @@ class Ledger:
 
     def all(self) -> Iterator[Entry]:
         """All entries."""
-        return chain.from_iterable(self.entries.values())
+        return chain(self.entries.values(), *self.again.values())
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.entries) + sum(map(len, self.again.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,31 +126,67 @@ def settle(
         now: milliseconds since the epoch.
         fresh: whether `groups` was listed just now; only then old entries may go.
     """
-    entries, entered, floor = _pruned(ledger, groups, now, fresh=fresh)
-    books = [_Book(quota, groups.sums, entered) for quota in quotas if _readable(quota)]
-    for name in (entries.keys() & groups.live.keys()).union(_repeated(entries)):
-        parts = _parts(groups.live.get(name), entries[name])
+    grants, floor = _pruned(ledger, groups, now, fresh=fresh)
+    books = [_Book(quota, groups.sums, grants.sums) for quota in quotas if _readable(quota)]
+    for name in (grants.first.keys() & groups.live.keys()) | grants.again.keys():
+        parts = _parts(groups.live.get(name), grants.of(name))
         for book in books:
             book.once(name, parts)
     granted: list[int] = []
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
-        name, before = claim.name, entries.get(claim.name, ())
-        parts = _parts(groups.live.get(name), before)
-        excess: QuotaExceeded | None = None
-        for book in books:
-            if parts:
+        name = claim.name
+        if name in grants.first or name in groups.live:
+            parts = _parts(groups.live.get(name), grants.of(name))
+            for book in books:
                 book.once(name, parts)
-            excess = excess or book.excess(name, claim.ask)
+        excess = next(filter(None, (book.excess(name, claim.ask) for book in books)), None)
         if excess is not None:
             refused[place] = excess
             continue
         granted.append(place)
-        entered.add(claim.ask)
-        entries[name] = (*before, Entry(name, claim.ask, claim.token, now))
+        grants.add(Entry(name, claim.ask, claim.token, now))
         for book in books:
             book.count(name, claim.ask)
-    return Settlement(Ledger(entries, floor, entered), tuple(granted), refused)
+    return Settlement(grants.ledger(floor), tuple(granted), refused)
+
+
+class _Grants:
+    """A ledger's entries while they change."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.first = dict(ledger.entries)
+        self.again = dict(ledger.again)
+        self.sums = ledger.sums.copy()
+
+    def of(self, name: str) -> tuple[Entry, ...]:
+        """A group's, in their order."""
+        first = self.first.get(name)
+        return () if first is None else (first, *self.again.get(name, ()))
+
+    def add(self, entry: Entry) -> None:
+        """One more."""
+        self.sums.add(entry.ask)
+        if entry.name in self.first:
+            self.again[entry.name] = (*self.again.get(entry.name, ()), entry)
+        else:
+            self.first[entry.name] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """One less."""
+        self.sums.remove(entry.ask)
+        left = [one for one in self.of(entry.name) if one is not entry]
+        self.again.pop(entry.name, None)
+        if left:
+            self.first[entry.name] = left[0]
+        else:
+            del self.first[entry.name]
+        if left[1:]:
+            self.again[entry.name] = tuple(left[1:])
+
+    def ledger(self, floor: int) -> Ledger:
+        """The ledger of those that are left."""
+        return Ledger(self.first, floor, self.again, self.sums)
 
 
 class _Book:
@@ -217,35 +260,20 @@ def _parts(live: LiveGroup | None, entries: Sequence[Entry]) -> list[Ask]:
     return parts
 
 
-def _repeated(entries: Mapping[str, Sequence[Entry]]) -> list[str]:
-    """The names of groups that were granted more than once."""
-    return [name for name, several in entries.items() if len(several) > 1]
-
-
 def without(ledger: Ledger, tokens: Collection[str]) -> Ledger:
     """The ledger without the entries of these tokens: claims that were given up before they were granted."""
     gone = [entry for entry in ledger.all() if entry.token in tokens] if tokens else []
     if not gone:
         return ledger
-    entries, sums = dict(ledger.entries), ledger.sums.copy()
+    grants = _Grants(ledger)
     for entry in gone:
-        _remove(entries, sums, entry)
-    return Ledger(entries, ledger.floor, sums)
+        grants.remove(entry)
+    return grants.ledger(ledger.floor)
 
 
-def _remove(entries: dict[str, tuple[Entry, ...]], sums: Sums, entry: Entry) -> None:
-    left = tuple(one for one in entries[entry.name] if one is not entry)
-    if left:
-        entries[entry.name] = left
-    else:
-        del entries[entry.name]
-    sums.remove(entry.ask)
-
-
-def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[dict[str, tuple[Entry, ...]], Sums, int]:
-    """The entries that still count, what all of them would count as each by itself, and the floor."""
-    entries = dict(ledger.entries)
-    sums = ledger.sums.copy()
+def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[_Grants, int]:
+    """The entries that still count, and the floor."""
+    grants = _Grants(ledger)
     floor = ledger.floor
     for entry in ledger.all():
         seen = groups.seen.get(entry.token)
@@ -253,8 +281,8 @@ def _pruned(ledger: Ledger, groups: Groups, now: int, *, fresh: bool) -> tuple[d
             floor = max(floor, seen)
         elif not (fresh and now - entry.at > EXPIRY_MS):
             continue
-        _remove(entries, sums, entry)
-    return entries, sums, floor
+        grants.remove(entry)
+    return grants, floor
 
 
 # --- as it stands in an object ----------------------------------------------------------------------------------------
@@ -282,7 +310,7 @@ def encode(ledger: Ledger) -> str:
 
 def decode(text: str, floor: str | None) -> Ledger:
     """The ledger that stands in a ConfigMap; what cannot be read is no entry of ours."""
-    entries: dict[str, tuple[Entry, ...]] = {}
+    grants = _Grants(Ledger())
     terms, at, ask = "", 0, Ask({})
     for line in text.split("\n"):
         try:
@@ -292,11 +320,10 @@ def decode(text: str, floor: str | None) -> Ledger:
                 terms = line
             elif terms:
                 name, token = line.split(" ")
-                name = _unquoted(name)
-                entries[name] = (*entries.get(name, ()), Entry(name, ask, token, at, line, terms))
+                grants.add(Entry(_unquoted(name), ask, token, at, line, terms))
         except ValueError:
             continue
-    return Ledger(entries, int(floor) if floor and floor.isdecimal() else 0)
+    return grants.ledger(int(floor) if floor and floor.isdecimal() else 0)
 
 
 def _terms(at: int, ask: Ask) -> str:

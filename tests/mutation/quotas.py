@@ -57,7 +57,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "grants-are-not-counted", _LEDGER,
-        "_Book(quota, groups.sums, entered)", "_Book(quota, groups.sums)",
+        "_Book(quota, groups.sums, grants.sums)", "_Book(quota, groups.sums)",
         "what was granted and is not seen yet is granted again",
     ),
     Mutant(
@@ -72,7 +72,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lone-group-is-not-known", _LEDGER,
-        "            if parts:\n", "            if len(parts) > 1:\n",
+        "        if name in grants.first or name in groups.live:\n", "        if name in grants.first:\n",
         "a group that asks for more counts as both from then on",
     ),
     Mutant(
@@ -87,23 +87,23 @@ MUTANTS: Final = (
     ),
     Mutant(
         "requests-for-one-name-add-up", _LEDGER,
-        ".union(_repeated(entries))", "",
+        "(grants.first.keys() & groups.live.keys()) | grants.again.keys()", "grants.first.keys() & groups.live.keys()",
         "of two requests for one name only one can be carried out, and both count",
     ),
     Mutant(
         "later-request-replaces", _LEDGER,
-        "(*before, Entry(name, claim.ask, claim.token, now))", "(Entry(name, claim.ask, claim.token, now),)",
+        "        if entry.name in self.first:\n            self.again", "        if False:\n            self.again",
         "the first of two requests for one name may be carried out yet, and its grant is forgotten",
     ),
     Mutant(
-        "last-line-of-a-name", _LEDGER,
-        "(*entries.get(name, ()), Entry(name, ask, token, at, line, terms))",
-        "(Entry(name, ask, token, at, line, terms),)",
-        "of two requests for one name another replica knows only the last",
+        "later-requests-are-not-written", _LEDGER,
+        "    for entry in ledger.all():\n        if entry.terms",
+        "    for entry in ledger.entries.values():\n        if entry.terms",
+        "of two requests for one name another replica knows only the first",
     ),
     Mutant(
         "all-of-a-name-go", _LEDGER,
-        "if one is not entry)", "if False)",
+        "if one is not entry]", "if False]",
         "a claim that was given up takes the grant of another with it",
     ),
     Mutant(
@@ -113,13 +113,23 @@ MUTANTS: Final = (
     ),
     Mutant(
         "grant-not-entered", _LEDGER,
-        "        entered.add(claim.ask)\n", "",
+        "        self.sums.add(entry.ask)\n        if", "        if",
         "the ledger's sums lack what was granted just now",
     ),
     Mutant(
         "grant-counts-for-nobody-after-it", _LEDGER,
         "            book.count(name, claim.ask)\n", "            pass\n",
         "two claims of one write are granted the same room",
+    ),
+    Mutant(
+        "third-request-replaces", _LEDGER,
+        "(*self.again.get(entry.name, ()), entry)", "(entry,)",
+        "of three requests for one name the second may be carried out yet, and its grant is forgotten",
+    ),
+    Mutant(
+        "only-the-next-is-left", _LEDGER,
+        "        if left[1:]:\n", "        if False:\n",
+        "of three requests for one name one is given up, and the grant of another goes with it",
     ),
     Mutant(
         "expiry-off-by-one", _LEDGER,
@@ -138,12 +148,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "pruned-stays-in-the-sums", _LEDGER,
-        "    sums.remove(entry.ask)\n", "",
+        "        self.sums.remove(entry.ask)\n", "",
         "a grant that is gone counts on",
     ),
     Mutant(
         "floor-lost-with-a-token", _LEDGER,
-        "    return Ledger(entries, ledger.floor, sums)", "    return Ledger(entries, 0, sums)",
+        "grants.ledger(ledger.floor)", "grants.ledger(0)",
         "once a claim was given up, a lagging replica decides without looking",
     ),
     Mutant(

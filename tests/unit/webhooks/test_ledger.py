@@ -36,7 +36,7 @@ def test_claims_count_for_those_after_them() -> None:
 
 
 def test_groups_that_are_seen_and_grants_that_are_not_add_up() -> None:
-    ledger = Ledger({"new": (Entry("new", cores(3), "t", 0),)})
+    ledger = Ledger({"new": Entry("new", cores(3), "t", 0)})
     done = settled([claim("a", 3), claim("b", 1)], ledger=ledger, groups=Groups([group("old", "5")]))
     assert done.granted == (1,)
     assert done.refused[0].reserved == 8000
@@ -48,7 +48,7 @@ def test_a_group_that_is_over_counts_no_more() -> None:
 
 
 def test_an_entry_goes_when_its_token_was_seen_and_the_floor_says_where() -> None:
-    ledger = Ledger({"a": (Entry("a", cores(4), "t", 0),)}, floor=7)
+    ledger = Ledger({"a": Entry("a", cores(4), "t", 0)}, floor=7)
     unseen = settled([claim("b", 1)], ledger=ledger, groups=Groups([group("a", "4", version=9)]))
     assert set(unseen.ledger.entries) == {"a", "b"}
     assert unseen.ledger.floor == 7
@@ -60,20 +60,20 @@ def test_an_entry_goes_when_its_token_was_seen_and_the_floor_says_where() -> Non
 def test_a_group_that_came_and_went_leaves_no_entry() -> None:
     groups = Groups([group("a", "9", version=9, token="t")])
     groups.drop("a")
-    done = settled([claim("b", 9)], ledger=Ledger({"a": (Entry("a", cores(9), "t", 0),)}), groups=groups)
+    done = settled([claim("b", 9)], ledger=Ledger({"a": Entry("a", cores(9), "t", 0)}), groups=groups)
     assert done.granted == (0,)
     assert set(done.ledger.entries) == {"b"}
 
 
 def test_a_group_with_the_tokens_of_two_reviews_needs_neither_entry_any_more() -> None:
-    ledger = Ledger({"a": (Entry("a", cores(4), "t", 0), Entry("a", cores(4), "u", 0))})
+    ledger = Ledger({"a": Entry("a", cores(4), "t", 0)}, again={"a": (Entry("a", cores(4), "u", 0),)})
     groups = Groups([group("a", "4", version=9, token="t,u")])
     groups.drop("a")
     assert set(settled([claim("b", 10)], ledger=ledger, groups=groups).ledger.entries) == {"b"}
 
 
 def test_the_same_group_is_not_counted_twice_while_its_entry_stands() -> None:
-    ledger = Ledger({"a": (Entry("a", cores(6), "other", 0),)})
+    ledger = Ledger({"a": Entry("a", cores(6), "other", 0)})
     assert settled([claim("b", 4)], ledger=ledger, groups=Groups([group("a", "6")])).granted == (0,)
     assert settled([claim("b", 5)], ledger=ledger, groups=Groups([group("a", "6")])).granted == ()
 
@@ -89,7 +89,9 @@ def test_two_requests_for_one_name_count_as_the_larger() -> None:
     first = settled([claim("a", 8)])
     again = settled([Claim("a", cores(2), "second"), claim("b", 5), claim("b", 2)], ledger=first.ledger)
     assert again.granted == (0, 2)
-    assert [entry.ask for entry in again.ledger.entries["a"]] == [cores(8), cores(2)]
+    assert {entry.token: entry.ask for entry in again.ledger.all()} == {
+        "token-a": cores(8), "second": cores(2), "token-b": cores(2),
+    }  # fmt: skip
 
 
 def test_of_two_requests_for_one_name_the_one_that_is_given_up_leaves_the_other() -> None:
@@ -98,6 +100,14 @@ def test_of_two_requests_for_one_name_the_one_that_is_given_up_leaves_the_other(
     assert settled([claim("b", 2)], ledger=without(again.ledger, {"second"})).granted == (0,)
     assert settled([claim("b", 3)], ledger=without(again.ledger, {"second"})).granted == ()
     assert settled([claim("b", 2)], ledger=without(again.ledger, {"token-a"})).granted == ()
+
+
+def test_of_three_requests_for_one_name_the_one_that_is_given_up_leaves_the_others() -> None:
+    three = settled([claim("a", 2), Claim("a", cores(4), "second"), Claim("a", cores(8), "third")]).ledger
+    for given_up, counts in (({"token-a"}, 8), ({"third"}, 4), ({"second", "third"}, 2), ({"token-a", "second"}, 8)):
+        left = without(three, given_up)
+        assert settled([claim("b", 10 - counts)], ledger=left).granted == (0,)
+        assert settled([claim("b", 11 - counts)], ledger=left).granted == ()
 
 
 def test_of_two_requests_for_one_name_the_other_may_be_carried_out_when_the_first_group_has_come_and_gone() -> None:
@@ -135,7 +145,7 @@ def test_two_requests_for_one_name_count_in_each_quota_as_the_larger_of_what_it_
     ("age", "fresh", "gone"), [(EXPIRY_MS, True, False), (EXPIRY_MS + 1, True, True), (EXPIRY_MS + 1, False, False)]
 )
 def test_an_entry_without_its_group_goes_in_time_but_only_after_a_new_list(age: int, fresh: bool, gone: bool) -> None:
-    ledger = Ledger({"lost": (Entry("lost", cores(10), "t", 1000),)})
+    ledger = Ledger({"lost": Entry("lost", cores(10), "t", 1000)})
     done = settled([claim("a", 1)], ledger=ledger, now=1000 + age, fresh=fresh)
     assert (done.granted == (0,)) is gone
 
@@ -157,13 +167,14 @@ def test_a_quota_that_cannot_be_read_limits_nobody() -> None:
 
 def test_what_is_written_can_be_read() -> None:
     subject = Subject(best_effort=True, terminating=True, priority_class="high", crosses_namespaces=True)
-    ledger = Ledger({"a.b-c": (Entry("a.b-c", Ask({"cpu": 5}, {"memory": 7}, 3, subject), "t", 99),)}, floor=12)
+    ledger = Ledger({"a.b-c": Entry("a.b-c", Ask({"cpu": 5}, {"memory": 7}, 3, subject), "t", 99)}, floor=12)
     assert decode(encode(ledger), "12") == ledger
     assert decode("", None) == Ledger()
     assert decode(f"no entry\n{encode(ledger)}\nno-entry-either", "junk").entries == ledger.entries
     assert decode("@junk\na t", None) == Ledger()
     twice = Ledger(
-        {"a": (Entry("a", cores(1), "t", 5), Entry("a", cores(2), "u", 6)), "b": (Entry("b", cores(1), "v", 6),)}
+        {"a": Entry("a", cores(1), "t", 5), "b": Entry("b", cores(1), "v", 6)},
+        again={"a": (Entry("a", cores(2), "u", 6), Entry("a", cores(1), "w", 6))},
     )
     assert decode(encode(twice), None) == twice
 
@@ -180,5 +191,5 @@ WORDS = ["", "-", "=", "@", "a b", "a,b", "a=b", "a\nb", "%20", "\ud800", "best-
 @pytest.mark.parametrize("word", WORDS)
 def test_no_name_that_a_user_chooses_hides_an_entry(word: str) -> None:
     ask = Ask({word: 5, "cpu": 1}, {word: 7}, 3, Subject(priority_class=word))
-    ledger = Ledger({word: (Entry(word, ask, "t", 99),)})
+    ledger = Ledger({word: Entry(word, ask, "t", 99)})
     assert decode(encode(ledger), "0") == ledger

@@ -33,12 +33,12 @@ def test_the_sums_of_a_ledger_are_those_of_its_entries() -> None:
     first = settled([Claim("a", cores(3), "t"), Claim("b", cores(2), "u")])
     again = settled([Claim("a", cores(5), "v"), Claim("c", cores(1), "w")], first.ledger)
     for done in (first, again):
-        assert done.ledger.sums.total() == Ledger(dict(done.ledger.entries)).sums.total()
+        assert done.ledger.sums.total() == Ledger(done.ledger.entries, again=done.ledger.again).sums.total()
     assert again.ledger.sums.total() == cores(11, pods=4)
 
 
 def test_the_floor_never_goes_back() -> None:
-    ledger = Ledger({"a": (Entry("a", cores(1), "t", 0),)}, floor=20)
+    ledger = Ledger({"a": Entry("a", cores(1), "t", 0)}, floor=20)
     assert settled([], ledger, Groups([group("a", "1", version=9, token="t")])).ledger.floor == 20
     assert without(ledger, {"t"}).floor == 20
     assert not without(ledger, {"t"}).entries
@@ -48,14 +48,14 @@ def test_a_grant_under_another_scope_counts_besides_the_group_that_is_seen() -> 
     spec = {"hard": {"requests.cpu": "4"}, "scopes": ["PriorityClass"]}
     scoped = msgspec.convert({"metadata": {"name": "q", "namespace": "ns"}, "spec": spec}, ResourceQuota)
     high = Subject(priority_class="high")
-    ledger = Ledger({"a": (Entry("a", Ask({"cpu": 4000}, {}, 1, high), "t", 0),)})
+    ledger = Ledger({"a": Entry("a", Ask({"cpu": 4000}, {}, 1, high), "t", 0)})
     claim = Claim("b", Ask({"cpu": 1000}, {}, 1, high), "u")
     done = settle(ledger, Groups([group("a", "4")]), (scoped,), [claim], now=0, fresh=False)
     assert done.granted == ()
 
 
 def test_a_group_seen_with_fewer_pods_than_granted_counts_as_granted() -> None:
-    ledger = Ledger({"a": (Entry("a", Ask({}, {}, 3, Subject(best_effort=True)), "t", 0),)})
+    ledger = Ledger({"a": Entry("a", Ask({}, {}, 3, Subject(best_effort=True)), "t", 0)})
     claim = Claim("b", Ask({}, {}, 2, Subject(best_effort=True)), "u")
     done = settle(ledger, Groups([group("a", minMember=1)]), (quota(pods="4"),), [claim], now=0, fresh=False)
     assert done.granted == ()
