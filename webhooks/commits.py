@@ -207,7 +207,6 @@ class Ledgers:
         """Decide a batch, as often as it takes until what was decided on still holds when it is written."""
         fresh = False
         while batch:
-            batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
             if account.version is None or fresh:
                 fresh = await self._read(account) or fresh
             if not fresh and self._view.version < account.ledger.floor:
@@ -218,6 +217,8 @@ class Ledgers:
             else:
                 groups = self._view.groups.get(account.namespace) or Groups()
                 quotas = self._view.quotas.get(account.namespace, ())
+            # Reading takes time: what was given up meanwhile is written for nobody, and keeps room until it expires.
+            batch = [one for one in batch if not one.answer.done() and one.deadline > self._clock()]
             now = self._now()
             firm = [one for one in batch if not one.dry_run]
             withdrawn = frozenset(account.withdrawn)

@@ -372,3 +372,21 @@ async def test_a_ledger_that_would_not_fit_an_object_is_not_written(
         await replica.admit("b" * 60)
     assert replica.counted("claims", "full") == 1
     assert server.granted() == {"a"}
+
+
+async def test_a_claim_that_was_given_up_while_the_ledger_was_read_is_not_written(server: Server) -> None:
+    replica = Replica(server)
+    answer, read = server.request, asyncio.Event()
+
+    async def slow(method: str, path: str, **more: Any) -> bytes:
+        if method == "GET":
+            await read.wait()
+        return await answer(method, path, **more)
+
+    server.request = slow  # type: ignore[method-assign]
+    claim = Claim("late", cores(10), "t")
+    with pytest.raises(UndecidedError):
+        await replica.ledgers.admit("ns", claim, dry_run=False, deadline=asyncio.get_running_loop().time() + 0.05)
+    read.set()
+    assert await replica.admit("a", 10) is None
+    assert server.granted() == {"a"}
