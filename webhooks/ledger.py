@@ -29,8 +29,9 @@ from kbatch.model.quota import Ask, Subject, charge, exceeded, hard_limits, used
 from kbatch.resources import QuantityError, Resources, maximum
 from webhooks.podgroups import reason_of
 
-EXPIRY_MS: Final = 30_000
-"""Longer than a request takes: within it the group appears, or it was not made."""
+EXPIRY_MS: Final = 40_000
+"""Longer than a request takes, which the API server carries out for up to 34 s: within it the group appears, or it was
+not made. The rest is for the replicas' clocks."""
 FLOOR_KEY: Final = "kbatch.dev/floor"
 ENTRIES_KEY: Final = "entries"
 MOST_BYTES: Final = 900_000
