@@ -197,9 +197,10 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.most = context.feasibility.by_class
     shortages.keep(after)
     # Without what failed the next may decide otherwise; so it may where gangs do not count as being bound any more, and
-    # beside other promises than this one found.
+    # beside other promises than this one found, or those that are due: they move on with time.
     last = snapshot.state
     moved = (state.binding, state.planned) != (last.binding, last.planned)
+    moved = moved or any(start.at is not None and start.at <= snapshot.now for start in state.planned)
     if not (decided or session.failed.keys() & session.errors.keys() or moved):
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
@@ -240,4 +241,5 @@ def _state_after(context: CycleContext) -> Generator[Turn, None, CycleState]:
         planned=planned,
         free=free_of(session) if planned else None,
         offered=offered_of(session) if planned else None,
+        begun=context.planned.ends.begun() if context.planned is not None and planned else {},
     )

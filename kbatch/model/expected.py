@@ -19,6 +19,7 @@ from kbatch.model.tasks import Task
 from kbatch.times import SECOND
 
 _STEP: Final = SECOND // 10
+_NONE: Final[Mapping[str, int]] = {}
 
 
 def end_after(start: int, length: int, now: int) -> int:
@@ -42,10 +43,18 @@ class Expected:
     """What the objects of a cluster say, at one instant (`now`, in microseconds since the epoch).
 
     `learned`: how long groups run of whose pods nobody says when they end, where that is known; microseconds.
+    `begun`: since when binds are under way, by key of the pod; where that is not known, they count as begun now.
     """
 
-    def __init__(self, model: ClusterModel, now: int, learned: Callable[[Group], int | None] | None = None) -> None:
+    def __init__(
+        self,
+        model: ClusterModel,
+        now: int,
+        learned: Callable[[Group], int | None] | None = None,
+        begun: Mapping[str, int] = _NONE,
+    ) -> None:
         self._now = now
+        self._begun = begun
         self._learned = learned
         self._groups = model.jobs
         self._jobs: Mapping[str, AnyObject] = model.objects.get(Job, {})
@@ -53,7 +62,7 @@ class Expected:
     def end(self, task: Task) -> int | None:
         """When a pod that holds a node is expected to end: always after now. None: nobody knows."""
         now, job = self._now, self._job_of(task.pod) if self._jobs else None
-        start = now if task.assumed else min(task.started, now)
+        start = self._start(task)
         said, limit = self._estimate(task, job), _deadline(task.pod)
         if said is not None and limit is None and job is None:
             return _end(start, said, now)
@@ -66,6 +75,10 @@ class Expected:
             length = self._learned(self._groups[task.job])
             return _end(start, length, now) if length is not None else None
         return min(found, default=None)
+
+    def _start(self, task: Task) -> int:
+        """Since when a pod that holds a node runs, in microseconds since the epoch."""
+        return min(self._begun.get(task.key, self._now) if task.assumed else task.started, self._now)
 
     def lasting(self, task: Task) -> bool:
         """Whether `end`, or that nobody knows it, stays so until that instant if neither the pod nor its group changes:
@@ -86,7 +99,7 @@ class Expected:
         """
         now, job = self._now, self._job_of(task.pod)
         expected = self._estimate(task, job)
-        start = now if task.assumed else min(task.started, now)
+        start = self._start(task)
         end = self.end(task)
         if expected is not None and end == _end(start, expected, now):
             return False

@@ -304,12 +304,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "ends-improve-nothing", "kbatch/engine/reservation/promises.py",
-        "if ended or due or", "if due or",
+        "if ended or due:", "if due:",
         "a promise stands although something has ended before its time",
     ),
     Mutant(
         "promises-unconfirmed", "kbatch/engine/reservation/promises.py",
         "if end.at <= start.at:", "if True:",
         "a promise counts on pods that will not have ended",
+    ),
+    Mutant(
+        "due-starts-give-way", "kbatch/engine/reservation/promises.py",
+        "stands = start if not due or _clearing(session, start) else None", "stands = None if due else start",
+        "a start that is due loses its place while pods leave its nodes",
+    ),
+    Mutant(
+        "binds-begin-again", "kbatch/engine/reservation/ends.py",
+        "since.get(key, now)", "now",
+        "the end of a pod whose bind is under way comes later with each cycle",
     ),
 )  # fmt: skip

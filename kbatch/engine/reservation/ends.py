@@ -25,7 +25,8 @@ class Ends:
 
     def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
         self._session = session
-        self._expected = Expected(session.model, session.now, session.run_time if session.learns else None)
+        learned = session.run_time if session.learns else None
+        self._expected = Expected(session.model, session.now, learned, session.snapshot.state.begun)
         self._lengths: dict[str, int | None] = {}
         self._known = known if known is not None else KnownEnds()
         self._positions = session.model.changes.position, session.model.node_changes.position
@@ -110,6 +111,16 @@ class Ends:
     def left(self) -> KnownEnds:
         """What the next cycle may go on from."""
         return self._known
+
+    def begun(self) -> dict[str, int]:
+        """Since when the binds are under way that are, or were decided in this session; by key of the pod."""
+        session = self._session
+        since, now = session.snapshot.state.begun, session.now
+        found = {key: since.get(key, now) for key in session.model.marks()[0]}
+        for job in dict.fromkeys(session.committed):
+            for task, _ in session.job(job).placed.values():
+                found[task.key] = now
+        return dict(sorted(found.items()))
 
     def for_job(self, job: JobState, *, heeds: bool) -> tuple[Upcoming, dict[int, list[Release]]]:
         """What comes free for a job, in order, each pod once; and of that, by row, what does for those alone that may

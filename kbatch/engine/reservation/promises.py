@@ -2,8 +2,8 @@
 
 A promise stands until its job has started, is gone, or waits for something else than room; it moves later only where
 what it counts on does not come: pods that run past their expected end, nodes that go, jobs of higher priority that come
-first. It is made again, by itself beside all others, when it has come due and when anything has ended: for an earlier
-instant, or lower nodes.
+first. It is then made again beside those before it, and those behind it give way. When anything has ended, each is made
+again, by itself beside all others: for an earlier instant, or lower nodes.
 """
 
 from __future__ import annotations
@@ -36,21 +36,30 @@ from kbatch.resources import PODS, add_to
 def renew(
     planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, rankings: NodeRankings
 ) -> Iterator[Transaction | Turn]:
-    """Take over the promises of the cycle before; start the jobs whose turn has come, and make again what must be."""
+    """Take over the promises of the cycle before; start the jobs whose turn has come, and make again what must be.
+
+    They are taken over in the order in which they were made, each beside those before it: what cannot be kept moves no
+    further than these make it, and those behind it are made again after it.
+    """
     session = planned.session
     state = session.snapshot.state
-    broken: set[str] = set()
     if state.planned:
         yield from planned.ends.preparing()
+    moved = False
     for kept in state.planned:
         job = session.job(kept.job) if kept.job in session.model.live else None
         if job is None or not _waits(session, job):
             continue
         start = _restored(planned, job, kept)
-        if start is None or not _confirmed(planned, rankings, start):
-            broken.add(job.key)
-            start = PlannedStart(job, kept.at, None, ())  # it keeps its place in the order
-        planned.put(start)
+        if start is not None and _confirmed(planned, rankings, start):
+            planned.put(start)
+        else:
+            moved = True
+            yield from working(session, job, partial(_again, planned, feasibility, ledger, job, (), None), None)
+            planned.lift()
+            yield TURN
+        if moved:  # what has moved was put where one of a higher priority behind it was to start, which goes first
+            yield from taken_over(planned, feasibility, ledger, rankings, job)
         if session.due(5):
             yield TURN
     ended = state.free is not None and free_of(session) > state.free
@@ -61,9 +70,10 @@ def renew(
         if start is None:
             continue  # what it was promised has been taken over
         due = start.at is not None and start.at <= session.now
-        if ended or due or start.job.key in broken:
-            sure = not (due or start.job.key in broken)
-            again = partial(_again, planned, feasibility, ledger, start, sure=sure, ended=ended)
+        if ended or due:
+            stands = start if not due or _clearing(session, start) else None
+            rows = () if ended else tuple(start.needs)
+            again = partial(_again, planned, feasibility, ledger, start.job, rows, stands)
             yield from working(session, start.job, again, None)
             yield TURN
             if planned.starts.get(key) is not start:
@@ -82,19 +92,20 @@ def taken_over(
         if job.queue != by.queue or job.priority >= by.priority or taken.needs.keys().isdisjoint(start.needs):
             continue
         if planned.stands(start) and not _confirmed(planned, rankings, start):
-            again = partial(_anew, planned, feasibility, ledger, start)
+            again = partial(_anew, planned, feasibility, ledger, job)
             yield from working(planned.session, job, again, None)
             yield TURN
 
 
 def _anew(
-    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, start: PlannedStart
+    planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger, job: JobState, stands: PlannedStart | None = None
 ) -> Generator[Transaction | Turn, None, None]:
-    found = yield from plan(planned, feasibility, ledger, start.job)
-    if found is not None:
+    """Promise the job the earliest start that there is, but for one that `stands` and is no later."""
+    found = yield from plan(planned, feasibility, ledger, job)
+    if found is not None and not (stands is not None and _before(stands, found)):
         planned.put(found)
-    else:
-        del planned.starts[start.job.key]
+    elif found is None and stands is None:
+        planned.starts.pop(job.key, None)
 
 
 def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:
@@ -128,14 +139,18 @@ def _waits(session: Session, job: JobState) -> bool:
 
 
 def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> PlannedStart | None:
-    """A promise with the pods and rows of today; None where it is not one for what the job's minimum lacks."""
+    """A promise with the pods and rows of today; None where it is not one for what the job's minimum lacks.
+
+    One that has come due is one for now: its job runs from now on at the earliest.
+    """
     session = planned.session
     waiting = {task.key: task for task in unplaced(job)}
     rows = session.nodes.row
     if any(pod not in waiting or node not in rows for pod, node in kept.places):
         return None
     places = tuple((waiting[pod], rows[node]) for pod, node in kept.places)
-    return planned.entry(job, kept.at, places, charge=kept.charge) if len(places) == job.missing() else None
+    at = kept.at if kept.at is None else max(kept.at, session.now)
+    return planned.entry(job, at, places, charge=kept.charge) if len(places) == job.missing() else None
 
 
 def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart) -> bool:
@@ -159,42 +174,40 @@ def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedSta
     return True
 
 
+def _clearing(session: Session, start: PlannedStart) -> bool:
+    """Whether pods are on their way out of the room of a start that is due."""
+    idle = session.room.idle
+    return any(idle[name][row] < amount for row, needs in start.needs.items() for name, amount in needs.items())
+
+
 def _again(
     planned: PlannedStarts,
     feasibility: Feasibility,
     ledger: Ledger,
-    start: PlannedStart,
-    *,
-    sure: bool,
-    ended: bool,
+    job: JobState,
+    rows: Sequence[int],
+    stands: PlannedStart | None,
 ) -> Generator[Transaction | Turn, None, None]:
-    """Start the job now, or promise it the earliest start that there is; what was promised stands if it is `sure`."""
-    job = start.job
-    statement = yield from _now(planned, start, named=not ended)
-    if statement is not None:
-        del planned.starts[job.key]
-        yield from statement.commit()
+    """Start the job now, if it can be on these rows, or promise it a start: see `_anew`."""
+    statement = yield from _now(planned, job, rows)
+    if statement is None:
+        yield from _anew(planned, feasibility, ledger, job, stands)
         return
-    found = yield from plan(planned, feasibility, ledger, job)
-    if found is not None and not (sure and _before(start, found)):
-        planned.put(found)
-    elif found is None and not sure:
-        del planned.starts[job.key]
+    planned.starts.pop(job.key, None)
+    yield from statement.commit()
 
 
-def _now(planned: PlannedStarts, start: PlannedStart, *, named: bool) -> Generator[Turn, None, Statement | None]:
-    """A statement that starts the job on the lowest rows, if it can be (`named`) those that it was promised; None: it
-    cannot start now.
-    """
-    job, rankings = start.job, planned.rankings
+def _now(planned: PlannedStarts, job: JobState, rows: Sequence[int]) -> Generator[Turn, None, Statement | None]:
+    """A statement that starts the job, if it can be on these rows, else on the lowest; None: it cannot start now."""
+    rankings = planned.rankings
     planned.lay(job)
     if not could_fit(rankings, job):
         return None
-    for among in (True, False) if named else (False,):
+    for among in (rows, ()) if rows else ((),):
         statement = Statement(planned.session, job)
         if among:
             mask = np.zeros(len(planned.session.nodes), np.bool_)
-            mask[list(start.needs)] = True
+            mask[list(among)] = True
             statement.within = partial(_only, mask)
         if (yield from placing(rankings, statement, (When.NOW,))):
             statement.within = None

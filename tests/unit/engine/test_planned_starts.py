@@ -10,9 +10,9 @@ import pytest
 
 from kbatch.api.conditions import ENQUEUED
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, Queue
+from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, PodStatus, Queue
 from kbatch.decisions.state import read_state, write_state
-from kbatch.engine import CycleState, Memo, Policy, build_policy
+from kbatch.engine import CycleState, Memo, Policy, build_policy, take_snapshot
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -20,6 +20,7 @@ from tests.unit.engine.worlds import (
     EPOCH,
     Decisions,
     Simulation,
+    decide,
     group,
     members,
     node,
@@ -365,6 +366,124 @@ def test_a_promise_keeps_its_nodes_and_its_place() -> None:
     assert second.outcome is not None
     assert second.outcome.state.planned[0] == first.outcome.state.planned[0]
     assert [start.job.partition("#")[0] for start in second.outcome.state.planned] == ["ns/wide", "ns/long"]
+
+
+def confirm(model: ClusterModel, name: str, node: str, started: int) -> None:
+    """The API server says that the pod is bound, and runs since then."""
+    found = copy.deepcopy(model.tasks[f"ns/{name}"].pod)
+    found.spec.node_name = node
+    found.status = PodStatus(phase="Running", start_time=stamp(started))
+    model.apply(Upsert(found))
+
+
+def line() -> ClusterModel:
+    """Of four CPUs one is held until 300; `first` starts at once for ten seconds, the others wait for all it holds."""
+    runs, first, wide = busy(300, "1", name="runs"), pod("first", "2", at=1), pod("wide", "3", at=2)
+    return world(node("n1"), runs, saying(first, 10), saying(wide, 60), saying(pod("later", "1", at=3), 300))
+
+
+def instants(found: Decisions) -> dict[str, float]:
+    """What is promised, in seconds."""
+    assert found.outcome is not None
+    return {
+        start.job.partition("#")[0].removeprefix("ns/"): (start.at - EPOCH) / SECOND
+        for start in found.outcome.state.planned if start.at is not None
+    }  # fmt: skip
+
+
+def after(model: ClusterModel, before: Decisions, seconds: float) -> Decisions:
+    """The next cycle, at an instant between seconds."""
+    assert before.outcome is not None
+    return decide(take_snapshot(model, EPOCH + int(seconds * SECOND), before.outcome.state), CONSERVATIVE, Memo())
+
+
+def test_a_bind_that_takes_its_time_moves_no_promise() -> None:
+    model = line()
+    first = run(model, CONSERVATIVE, now=5)
+    assert (first.binds, instants(first)) == ({"first": "n1"}, {"wide": 15, "later": 75})
+    model.assume("ns/first", model.tasks["ns/first"].uid, "n1")
+    second = after(model, first, 5.05)
+    assert (second.binds, instants(second)) == ({}, {"wide": 15, "later": 75})
+    third = after(model, second, 7.5)
+    assert (third.binds, instants(third)) == ({}, {"wide": 15, "later": 75})
+
+
+def test_the_end_of_a_bind_that_was_under_way_before_any_promise_stays_too() -> None:
+    model = world(node("n1"), saying(pod("first", "2", at=1), 10))
+    first = run(model, CONSERVATIVE, now=5)
+    assert first.outcome is not None
+    model.assume("ns/first", model.tasks["ns/first"].uid, "n1")
+    model.apply(Upsert(saying(pod("wide", "3", at=2), 60)))
+    second = after(model, first, 6)
+    assert instants(second) == {"wide": 16}
+    assert instants(after(model, second, 6.5)) == {"wide": 16}
+
+
+def test_the_end_of_a_pod_that_is_bound_again_counts_from_its_last_bind() -> None:
+    model = world(node("n1"), busy(12, "2"), saying(pod("first", "2", at=1), 4), saying(pod("wide", "4", at=2), 60))
+    first = run(model, CONSERVATIVE, now=5)
+    uid = model.tasks["ns/first"].uid
+    model.assume("ns/first", uid, "n1")
+    second = after(model, first, 6)
+    assert second.outcome is not None
+    assert second.outcome.state.begun == {"ns/first": EPOCH + 5 * SECOND}
+    model.forget("ns/first", uid)
+    third = after(model, second, 7)
+    assert (third.binds, instants(third)) == ({"first": "n1"}, {"wide": 12})
+    assert third.outcome is not None
+    assert third.outcome.state.begun == {"ns/first": EPOCH + 7 * SECOND}
+
+
+def test_an_overrun_moves_promises_by_as_much_in_their_order() -> None:
+    model = line()
+    first = run(model, CONSERVATIVE, now=5)
+    confirm(model, "first", "n1", 6)
+    second = after(model, first, 6.5)
+    assert (second.binds, instants(second)) == ({}, {"wide": 16, "later": 76})
+    model.apply(Delete(Pod, "ns", "first"))
+    assert after(model, second, 16).binds == {"wide": "n1"}
+
+
+def test_an_overrun_moves_nobody_before_it_in_the_order() -> None:
+    model = world(node("n1"), node("n2"), busy(100), busy(50, on="n2", name="other"))
+    for number, name in enumerate(("a", "b", "c")):
+        model.apply(Upsert(saying(pod(name, "4", at=1 + number), 100)))
+    first = run(model, CONSERVATIVE, now=10)
+    assert instants(first) == {"a": 50, "b": 100, "c": 150}
+    model.apply(Upsert(busy(200)))
+    assert instants(again(model, first, 20)) == {"a": 50, "b": 150, "c": 200}
+    model.apply(Upsert(busy(300, on="n2", name="other")))
+    assert instants(again(model, first, 20)) == {"a": 200, "b": 300, "c": 300}
+
+
+def test_a_promise_that_is_due_waits_for_pods_on_their_way_out_and_keeps_its_place() -> None:
+    model = world(node("n1"), busy(15), saying(pod("a", "4", at=1), 10), saying(pod("b", "4", at=2), 5))
+    first = run(model, CONSERVATIVE, now=5)
+    assert instants(first) == {"a": 15, "b": 25}
+    leaving = busy(15)
+    leaving.metadata.deletion_timestamp = stamp(40)
+    model.apply(Upsert(leaving))
+    second = again(model, first, 15)
+    assert (second.binds, instants(second)) == ({}, {"a": 15, "b": 25})
+    same = again(model, second, 15)
+    assert same.outcome is not None
+    assert same.outcome.memo.idle is None
+    third = again(model, same, 28)
+    assert (third.binds, instants(third)) == ({}, {"a": 28, "b": 38})
+    model.apply(Delete(Pod, "ns", "busy"))
+    assert again(model, third, 30).binds == {"a": "n1"}
+
+
+def test_of_a_higher_priority_is_promised_the_room_that_one_before_it_moves_to() -> None:
+    model = world(node("n1"), node("n2"), busy(50), busy(100, on="n2", name="other"))
+    model.apply(Upsert(saying(pod("low", "4", at=1), 100)))
+    first = run(model, CONSERVATIVE, now=10)
+    model.apply(Upsert(saying(pod("high", "4", at=2, priority=10), 100)))
+    second = again(model, first, 11)
+    assert instants(second) == {"low": 100, "high": 50}
+    model.apply(Upsert(busy(70, on="n2", name="other")))
+    model.apply(Upsert(busy(120)))
+    assert instants(again(model, second, 12)) == {"low": 120, "high": 70}
 
 
 def test_a_later_job_of_higher_priority_takes_a_promise_over() -> None:
