@@ -35,6 +35,7 @@ from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add_to, total
+from kbatch.times import MILLISECOND
 
 _REMEMBERED: Final = 64
 _CHARGE: Final = "charge"
@@ -380,12 +381,25 @@ class PlannedStarts:
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def wake(self) -> int | None:
-        """When, with all as it is, the next pod will not have ended although it was expected to; None: nobody waits."""
-        waiting = [start.at for start in self.starts.values() if self.stands(start)]
+        """When, with all as it is, the next pod will not have ended although it was expected to, a planned start comes
+        due, or somebody is in time no longer who may wait then for what is on its way out; None: nobody waits.
+        """
+        waiting = [start for start in self.starts.values() if self.stands(start)]
         if not waiting:
             return None
-        instants = [self.ends.first(), *waiting]
+        instants = [self.ends.first(), *[start.at for start in waiting]]
+        if self.keeps and self.session.room.awaits_any:
+            instants += self._too_late(waiting)
         return min((at for at in instants if at is not None and at > self.session.now), default=None)
+
+    def _too_late(self, waiting: Sequence[PlannedStart]) -> Iterator[int]:
+        """When each of these jobs would be gone in time for none of the others any more, whose starts are planned."""
+        instants = sorted([start.at for start in waiting if start.at is not None])
+        for start in waiting:
+            others = instants[:-1] if instants and start.at == instants[-1] else instants
+            length = self.ends.length(start.job)
+            if others and length is not None:
+                yield others[-1] - length + MILLISECOND
 
     def estimate(self, key: str) -> StartEstimate | None:
         """When a waiting job is to start, as planned; None: nothing is planned for it."""

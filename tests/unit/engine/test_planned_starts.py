@@ -474,6 +474,24 @@ def test_a_promise_that_is_due_waits_for_pods_on_their_way_out_and_keeps_its_pla
     assert again(model, third, 30).binds == {"a": "n1"}
 
 
+def test_there_is_a_cycle_when_somebody_in_time_may_wait_for_what_is_on_its_way_out() -> None:
+    """Who must start now, or not before another's start, waits for no room: see `_moments` of allocate."""
+    leaving = [busy(305, "2", name="two"), busy(315, "1", name="one")]
+    short = [saying(pod(name, "2", at=1), 10) for name in ("a", "b")]
+    model = world(node("n1"), busy(305, "1", name="runs"), leaving, short, saying(pod("long", "2", at=2), 300))
+    first = run(model, CONSERVATIVE, now=5)
+    assert (first.nominated, instants(first)) == ({}, {"a": 305, "b": 315, "long": 315})
+    for each in leaving:
+        gone = copy.deepcopy(each)
+        gone.metadata.deletion_timestamp = stamp(45)
+        model.apply(Upsert(gone))
+    second = after(model, first, 6)
+    assert second.nominated == {}
+    assert second.outcome is not None
+    assert second.outcome.next_wake == EPOCH + 15_001_000
+    assert after(model, second, 15.001).nominated == {"long": "n1"}
+
+
 def test_of_a_higher_priority_is_promised_the_room_that_one_before_it_moves_to() -> None:
     model = world(node("n1"), node("n2"), busy(50), busy(100, on="n2", name="other"))
     model.apply(Upsert(saying(pod("low", "4", at=1), 100)))
