@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbatch.api.configuration import parse
@@ -165,8 +165,13 @@ def assert_promises(result: Result) -> None:
         assert result.started[group] <= start, (group, start, result.started[group])
 
 
+def _one(seconds: int, arrival: int = 0) -> Work:
+    return Work(1, 1, arrival, seconds, seconds)
+
+
 @relaxed
 @given(days(styles=("", "", "apart", "exclusive")), st.sampled_from(sorted(MODES)))
+@example(Day((1, 1), (*map(_one, (1, 1, 1, 2, 1, 1, 1, 1)), _one(1, 1)), cap=2), "conservative")
 def test_nobody_starts_later_than_was_planned(day: Day, mode: str) -> None:
     result = simulate(day.manifests(), MODES[mode], LIMITS)
     assert not result.limited

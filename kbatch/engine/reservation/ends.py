@@ -21,6 +21,9 @@ _NONE: Final[Sequence[Release]] = ()
 class Ends:
     """Worked out when it is first asked for, and brought up to date with what the session commits. `known`: what
     earlier cycles have found out.
+
+    Attributes:
+        come: of the pods that the session has bound.
     """
 
     def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
@@ -31,7 +34,7 @@ class Ends:
         self._known = known if known is not None else KnownEnds()
         self._positions = session.model.changes.position, session.model.node_changes.position
         self._prepared = False
-        self._come: list[Release] = []
+        self.come: list[Release] = []
         self._come_on: dict[int, list[Release]] = {}
         self._by_row: dict[int, Sequence[Release]] = {}
         self._counted: set[str] = set()
@@ -40,7 +43,7 @@ class Ends:
     @property
     def known(self) -> int:
         """How many ends are known; as long as that is so, they are the same."""
-        return len(self._known) + len(self._come) if self._prepared else -1
+        return len(self._known) + len(self.come) if self._prepared else -1
 
     def length(self, job: JobState) -> int | None:
         """How long the job's waiting pods run at most, in microseconds; None: of some nobody knows."""
@@ -86,7 +89,7 @@ class Ends:
                 self._counted.add(task.key)
                 if length is not None:
                     release = Release(session.now + length, row, task.key, task)
-                    self._come.append(release)
+                    self.come.append(release)
                     self._come_on.setdefault(row, []).append(release)
                     self._by_row.pop(row, None)
         self._cursor = len(committed)
@@ -104,7 +107,7 @@ class Ends:
         """The first instant after now at which anything is known to end; None: nothing is."""
         self.follow()
         now = self._session.now
-        found = [end.at for end in self._come if end.at > now]
+        found = [end.at for end in self.come if end.at > now]
         found += islice((end.at for end in self._known.near if end.at > now), 1)
         return min(found, default=None)
 
@@ -128,7 +131,7 @@ class Ends:
         or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
         self.follow()
-        leaving, known, come = self._session.leaving, self._known, [*self._come]
+        leaving, known, come = self._session.leaving, self._known, [*self.come]
         key, horizon = job.key, known.horizon
         ours = heeds or self._session.whole_nodes.active
 

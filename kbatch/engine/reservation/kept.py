@@ -39,7 +39,7 @@ class PlannedStart:
             refunded: what comes back to that budget by then. In millionths of a resource-minute.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.
-        place: in the order in which starts were planned.
+        place: in the order in which starts were planned. counted: so many of `Ends.come` are in `freed`.
     """
 
     job: JobState
@@ -54,6 +54,7 @@ class PlannedStart:
     needs: dict[int, Resources] = field(default_factory=dict)
     mark: tuple[object, ...] = ()
     place: int = 0
+    counted: int = 0
 
     def __post_init__(self) -> None:
         for task, row in self.places:

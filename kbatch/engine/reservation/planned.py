@@ -273,9 +273,24 @@ class PlannedStarts:
 
     def _most(self, starts: Sequence[PlannedStart], ends: bool | None) -> Resources:
         nothing: Resources = {}
-        return most_at_once(
-            starts, self._since, lambda start: nothing if self.ahead else start.freed.get(ends, nothing)
-        )
+        return most_at_once(starts, self._since, lambda start: nothing if self.ahead else self._freed(start, ends))
+
+    def _freed(self, start: PlannedStart, ends: bool | None) -> Resources:
+        """What ends in the queue by a start, of what the session has bound since that was planned, too."""
+        self.ends.follow()
+        come = self.ends.come
+        if start.at is not None and start.counted < len(come):
+            self._add_ends(start.freed, start.job, [end for end in come[start.counted :] if end.at <= start.at])
+            start.counted = len(come)
+        return start.freed.get(ends, {})
+
+    def _add_ends(self, freed: Mapping[bool | None, Resources], job: JobState, ends: Sequence[Release]) -> None:
+        """Add what ends in the job's queue."""
+        for end in ends:
+            owner = self.session.model.jobs.get(end.task.job)
+            if owner is not None and owner.queue == job.queue:
+                add_to(freed[None], end.task.cls.request)
+                add_to(freed[owner.ends], end.task.cls.request)
 
     def _most_charged(self, starts: Sequence[PlannedStart]) -> int:
         """What is to be left of a queue's excessBudget for these starts."""
@@ -347,17 +362,12 @@ class PlannedStarts:
         freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}
         queue = self.session.queues.get(job.queue)
         if queue is not None and (queue.record.capability or self.session.by_plugins is not None):
-            jobs = self.session.model.jobs
-            for end in ends.ends[: ends.until(at)]:
-                owner = jobs.get(end.task.job)
-                if owner is not None and owner.queue == job.queue:
-                    add_to(freed[None], end.task.cls.request)
-                    add_to(freed[owner.ends], end.task.cls.request)
+            self._add_ends(freed, job, ends.ends[: ends.until(at)])
         until = self.ends.after(job, at)
         back = 0
         if queue is not None and queue.record.excess_budget is not None:
             back = refunded(self.session, job.queue, ends.ends[: ends.until(at)])
-        return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back)
+        return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back, counted=len(self.ends.come))
 
     def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:
         """What a job would be charged above its queue's share that starts there, and is not charged yet."""
