@@ -226,6 +226,12 @@ class _Before:
         for key, task in model.tasks.items():
             if task.holds or key in self.nominated:
                 self.move(key, self.where[key], -1)
+        self.void = {
+            key: self.where[key]
+            for key in self.nominated
+            if any(amount < 0 for amount in self.future.get(self.where[key], {}).values())
+        }
+        """What was nominated beside pods that could not be evicted then: it holds nothing where it moves elsewhere."""
 
     def move(self, key: str, node_name: str, sign: int) -> None:
         """Room of a node after what terminates is gone: one pod less (1) or more (-1) on it."""
@@ -270,6 +276,10 @@ class _Before:
 
     def check(self, transaction: Transaction) -> None:
         self.follow(transaction)
+        for name in [name for name, before in self.void.items() if self.where[name] != before]:
+            del self.void[name]
+            self.nominated.discard(name)
+            self.count(name, -1)
         shortfall = self.shortfall()
         actions = {eviction.action for eviction in transaction.evictions}
         for eviction in transaction.evictions:
