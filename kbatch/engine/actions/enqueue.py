@@ -321,8 +321,7 @@ class _Admission:
             asks = backlog.ask[rows]
             for number in np.unique(asks[aged]).tolist():
                 those = aged & (asks == number)
-                known = (self._limited(backlog.entry(row)) for row in rows[those].tolist())
-                if next((found for found in known if found is not None), True) is False:
+                if self._may_age(rows[those]):
                     chosen |= those
         self._leave_out()
         return backlog.living(rows[chosen])
@@ -338,6 +337,14 @@ class _Admission:
         for later in instants:
             if len(later):
                 session.wake.append(int(later.min()))
+
+    def _may_age(self, rows: Index) -> bool:
+        """Whether room may gather for these groups, which ask for the same: the first that can be asked says it."""
+        for row in rows.tolist():
+            kept = self._limited(self.backlog.entry(row))
+            if kept is not None:
+                return not kept
+        return False
 
     def _limited(self, entry: Entry) -> bool | None:
         """Whether its queue's share or capability keeps a group from gathering room; None: that raised."""

@@ -130,8 +130,8 @@ def _surroundings(rankings: NodeRankings, statement: Statement, task: Task, when
     if units is None:
         return [np.ones(len(rankings.every), np.bool_)]
     choices = Together(rankings, statement, units, when, _nothing).masks()
-    found = (choice.get(task.role, choice.get(None)) for choice in choices)
-    masks = [mask for mask in islice(found, _SETS) if mask is not None]
+    found = [choice.get(task.role, choice.get(None)) for choice in islice(choices, _SETS)]
+    masks = [mask for mask in found if mask is not None]
     return masks if statement.job.strict else [*masks, np.ones(len(rankings.every), np.bool_)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -108,7 +108,10 @@ class Ends:
         self.follow()
         now = self._session.now
         found = [end.at for end in self.come if end.at > now]
-        found += islice((end.at for end in self._known.near if end.at > now), 1)
+        for end in self._known.near:  # in order
+            if end.at > now:
+                found.append(end.at)
+                break
         return min(found, default=None)
 
     def left(self) -> KnownEnds:
