@@ -14,8 +14,10 @@ from kbatch.api.objects import (
 )
 from kbatch.engine import take_snapshot
 from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
+from kbatch.engine.preemption.polling import Victim
 from kbatch.engine.preemption.reuse import likeness
-from kbatch.engine.session.consent import surplus
+from kbatch.engine.preemption.search import cost_of
+from kbatch.engine.session.consent import Consent, surplus
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.voting import Voting
 from kbatch.times import SECOND
@@ -109,6 +111,45 @@ def test_jobs_that_hold_more_or_less_are_not_alike() -> None:
 
     assert likeness(holding("a", 1000)) == likeness(holding("b", 1000))
     assert likeness(holding("a", 1000)) != likeness(holding("b", 2000))
+
+
+def test_jobs_of_other_priorities_are_not_alike() -> None:
+    """What the one may not take the other may."""
+    groups = [group("a", priority_class_name="low"), group("b", priority_class_name="high")]
+    model = world(*CLASSES, queue(), node("n1", "6"), *groups, members("a", 1), members("b", 1))
+    snapshot = take_snapshot(model, EPOCH)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, BY)
+    marks = []
+    for name in "ab":
+        task = model.tasks[f"ns/{name}-0"]
+        marks.append(likeness(Preemptor(session.job(task.job), (task,), task.cls.request, lacks=frozenset({"cpu"}))))
+    assert marks[0] != marks[1]
+
+
+@pytest.mark.parametrize(("spec", "may"), [({}, True), ({"lifetime_seconds": 600}, False)], ids=["endless", "ends"])
+def test_only_who_stays_may_follow_who_has_outlived_its_lifetime(spec: dict[str, Any], may: bool) -> None:
+    groups = [group("old", lifetime_seconds=60), group("next", at=1, **spec)]
+    model = world(queue(), node("n1", "1"), *groups, members("old", 1, on="n1"), members("next", 1, at=1))
+    snapshot = take_snapshot(model, EPOCH + 70 * SECOND)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, BY)
+    assert Consent(session).may_follow(session.job("ns/next"), session.job("ns/old")) is may
+
+
+def test_a_set_of_victims_costs_more_where_a_queue_then_lacks_its_share() -> None:
+    """Also where the other set matters more: what a queue deserves comes before priorities."""
+    groups = [group("low", priority_class_name="low"), group("high", priority_class_name="high")]
+    model = world(*CLASSES, queue(), node("n1", "2"), *groups, members("low", 1, on="n1"), members("high", 1, on="n1"))
+    snapshot = take_snapshot(model, EPOCH)
+    assert list(snapshot.open()) is not None
+    session = Session(snapshot, BY)
+
+    def victim(name: str, deficit: dict[str, int]) -> Victim:
+        task = model.tasks[f"ns/{name}-0"]
+        return Victim(Unit(session.job(task.job), (task,), whole=False, request=task.cls.request), 1, deficit)
+
+    assert cost_of([victim("low", {"cpu": 1})]) > cost_of([victim("high", {})])
 
 
 # --- disruption budgets -----------------------------------------------------------------------------------------------
