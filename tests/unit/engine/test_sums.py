@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+import numpy as np
+
 from kbatch.api.objects import Condition, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
 from kbatch.engine import take_snapshot
+from kbatch.engine.placement.capacity import Capacity
 from kbatch.engine.plugin import NoArguments, Plugin, Undo
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.session import Session
@@ -242,6 +245,17 @@ def test_a_gang_of_like_pods_takes_no_room_that_is_promised() -> None:
     like = [group("g", 3, at=2), *members("g", 3, at=2)]
     found = run(world(queue(), nodes, dying("d", "n2"), gang, waits, like), now=1)
     assert found.binds == {}
+
+
+def test_room_that_is_there_and_promised_to_others_is_no_room() -> None:
+    """Counted by columns as by rows."""
+    nodes = [node("n1", "4"), *(node(f"n{at}", "2") for at in range(2, 8))]
+    session = session_of(world(queue(), nodes, pod("h", "3"), pod("g")))
+    promised, asks = (session.model.tasks[f"ns/{name}"].cls for name in "hg")
+    session.room.pipeline(promised, 0)
+    capacity = Capacity(session.room, asks, np.ones(len(nodes), np.bool_), now=True)
+    assert capacity.each().tolist() == [1, *[2] * 6]
+    assert [capacity.at(np.array([row])).item() for row in range(len(nodes))] == capacity.each().tolist()
 
 
 def test_what_did_not_fit_is_tried_again_once_a_nomination_has_ended() -> None:
