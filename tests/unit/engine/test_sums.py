@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from kbatch.api.objects import Condition, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
@@ -215,15 +216,15 @@ def test_two_groups_that_each_fit_the_empty_cluster_are_told_so() -> None:
     assert not any(isinstance(each.reason, ClusterTooSmall) for each in found.verdicts.values())
 
 
-def test_what_one_group_is_told_of_reserved_room_changes_nothing_for_the_next() -> None:
+@pytest.mark.parametrize("sizes", [["1"], ["600m", "400m"]], ids=["counted", "tried"])
+def test_what_one_group_is_told_of_reserved_room_changes_nothing_for_the_next(sizes: list[str]) -> None:
     """One node has room for a gang that still waits for the other: that is said, and the room stays reserved."""
     gang, waits = in_queue(group("g", 2)), members("g", 2)
-    for one, where in zip(waits, ("n1", "n2"), strict=True):
-        one.status.nominated_node_name = where
+    for each, where in zip(waits, ("n1", "n2"), strict=True):
+        each.status.nominated_node_name = where
+    one = [group("p", len(sizes), at=1), *(pod(f"p-{at}", cpu, of="p", at=1) for at, cpu in enumerate(sizes))]
     two = [group("h", 2, at=2), *members("h", 2, at=2)]
-    found = run(
-        world(queue(), node("n1", "1"), node("n2", "1"), dying("d", "n2"), gang, waits, pod("p", at=1), two), now=1
-    )
+    found = run(world(queue(), node("n1", "1"), node("n2", "1"), dying("d", "n2"), gang, waits, one, two), now=1)
     assert found.reason("p") == "Reserved"
     reason = found.verdicts["ns/h"].reason
     assert isinstance(reason, NotEnoughResources)
