@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 
 from kbatch.api.objects import ResourceQuota
 from kbatch.api.reasons import QuotaExceeded
-from kbatch.model.promised import Groups, LiveGroup, Sums
+from kbatch.model.promised import Groups, Sums
 from kbatch.model.quota import Ask, Subject, charge, exceeded, hard_limits, used_amounts
 from kbatch.resources import QuantityError, Resources, maximum
 from webhooks.podgroups import reason_of
@@ -129,18 +129,22 @@ def settle(
     """
     grants, floor = _pruned(ledger, groups, now, fresh=fresh)
     books = [_Book(quota, groups.sums, grants.sums) for quota in quotas if _readable(quota)]
-    for name in (grants.first.keys() & groups.live.keys()) | grants.again.keys():
-        parts = _parts(groups.live.get(name), grants.of(name))
+
+    def once(name: str) -> None:
+        """Count a group as the largest of what was granted and of how it is seen."""
+        live = groups.live.get(name)
+        parts = [entry.ask for entry in grants.of(name)] + ([live.ask] if live is not None else [])
         for book in books:
             book.once(name, parts)
+
+    for name in (grants.first.keys() & groups.live.keys()) | grants.again.keys():
+        once(name)
     granted: list[int] = []
     refused: dict[int, QuotaExceeded] = {}
     for place, claim in enumerate(claims):
         name = claim.name
         if name in grants.first or name in groups.live:
-            parts = _parts(groups.live.get(name), grants.of(name))
-            for book in books:
-                book.once(name, parts)
+            once(name)
         excess = next(filter(None, (book.excess(name, claim.ask) for book in books)), None)
         if excess is not None:
             refused[place] = excess
@@ -251,14 +255,6 @@ def _readable(quota: ResourceQuota) -> bool:
     except QuantityError:
         return False
     return True
-
-
-def _parts(live: LiveGroup | None, entries: Sequence[Entry]) -> list[Ask]:
-    """What a group asks for by what was granted, and as it is seen."""
-    parts = [entry.ask for entry in entries]
-    if live is not None:
-        parts.append(live.ask)
-    return parts
 
 
 def without(ledger: Ledger, tokens: Collection[str]) -> Ledger:

@@ -200,8 +200,8 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     # beside other promises than this one found, or those that are due: they move on with time.
     last = snapshot.state
     moved = (state.binding, state.planned) != (last.binding, last.planned)
-    moved = moved or any(start.at is not None and start.at <= snapshot.now for start in state.planned)
-    if not (decided or session.failed.keys() & session.errors.keys() or moved):
+    due = any(start.at is not None and start.at <= snapshot.now for start in state.planned)
+    if not (decided or session.failed.keys() & session.errors.keys() or moved or due):
         after.idle = (snapshot.generation, wake)
     after.opinion = opinion
     after.holdings = context.holdings.keep(session.queues)

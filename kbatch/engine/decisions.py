@@ -13,8 +13,9 @@ from kbatch.api import conditions
 from kbatch.api.objects import Condition
 from kbatch.api.reasons import Reason
 
+TAKEN_BACK: Final = "allocate"
 MINIMUM_LOST: Final = "minimumLost"
-OWN_SAKE: Final = frozenset({"allocate", MINIMUM_LOST})
+OWN_SAKE: Final = frozenset({TAKEN_BACK, MINIMUM_LOST})
 """The `action` of evictions that make room for nobody: a gang bound in part, the rest of one below its minimum."""
 
 

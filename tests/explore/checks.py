@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kbatch.api.conditions import ENQUEUED, REASON_MEMBERS_LOST, TRUE
 from kbatch.engine import Report, Transaction, Verdict
-from kbatch.engine.decisions import MINIMUM_LOST, OWN_SAKE
+from kbatch.engine.decisions import MINIMUM_LOST, OWN_SAKE, TAKEN_BACK
 from kbatch.model.cluster import ClusterModel
 from tests.explore.moves import Decided, name_of, writes
 from tests.explore.state import State
@@ -82,7 +82,7 @@ class Before:
             for gone in transaction.evictions:
                 served = placed or gone.beneficiary in self.waiting
                 assert gone.action in OWN_SAKE or served, f"{gone.pod} is evicted for nobody"
-                if gone.action == "allocate":
+                if gone.action == TAKEN_BACK:
                     assert not self.model.jobs[transaction.job].whole(), f"{gone.pod} of a whole gang is taken back"
                     self.taken_back.add(transaction.job)
         self.sums.check_victims()

@@ -144,7 +144,7 @@ class _Admission:
         """Not all of these are groups in queue: those stay it while nothing changes, and nobody grows old enough."""
         self._joined: list[JobState] = []
         self._refused: list[tuple[Entry, Standing]] = []
-        self._given: dict[str, None] = {}
+        self._given: set[str] = set()
         """Who was given a row before anybody was asked."""
         self._stale = self._moved = False
 
@@ -222,7 +222,7 @@ class _Admission:
             entry = attempt(session, job, partial(self._plain_entry, job), None)
             if entry is not None:
                 self.backlog.add(entry)
-                self._given[job.key] = None
+                self._given.add(job.key)
         return rest
 
     def _plain_entry(self, job: JobState) -> Entry:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from kbatch.api import conditions
-from kbatch.engine.decisions import TURN, Transaction, Turn
+from kbatch.engine.decisions import TAKEN_BACK, TURN, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.clocks import fell, send_back
@@ -111,7 +111,7 @@ def complete(session: Session, rankings: NodeRankings, job: JobState) -> Generat
         if task.holds and task.key in session.model.refusals.evictions:
             stays = True
         elif task.holds:
-            statement.evict(job, task, "allocate")
+            statement.evict(job, task, TAKEN_BACK)
     yield from statement.commit()
     if not stays:
         send_back(session, job)

@@ -406,10 +406,10 @@ class PlannedStarts:
         """When each of these jobs would be gone in time for none of the others any more, whose starts are planned."""
         instants = sorted([start.at for start in waiting if start.at is not None])
         for start in waiting:
-            others = instants[:-1] if instants and start.at == instants[-1] else instants
+            last = instants[-2:-1] if instants[-1:] == [start.at] else instants[-1:]
             length = self.ends.length(start.job)
-            if others and length is not None:
-                yield others[-1] - length + MILLISECOND
+            if last and length is not None:
+                yield last[0] - length + MILLISECOND
 
     def estimate(self, key: str) -> StartEstimate | None:
         """When a waiting job is to start, as planned; None: nothing is planned for it."""
