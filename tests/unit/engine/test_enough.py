@@ -6,14 +6,20 @@ from typing import Any
 
 import pytest
 
-from kbatch.engine import take_snapshot
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Feasibility, Trial
 from kbatch.engine.placement.gang import place_minimum
 from kbatch.engine.placement.ranking import NodeRankings, When
-from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
-from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, world
+from tests.unit.engine.worlds import (
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    session_of,
+    world,
+)
 
 
 def in_roles(master: str, worker: str) -> tuple[Any, ...]:
@@ -37,11 +43,8 @@ def in_roles(master: str, worker: str) -> tuple[Any, ...]:
 )  # fmt: skip
 def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: bool, fits: bool) -> None:
     nodes = [node("a", "4", labels={"kind": "a"}), node("b", "4")]
-    snapshot = take_snapshot(world(nodes, *waiting), EPOCH)
-    assert list(snapshot.open()) is not None
     by = policy()
-    session = Session(snapshot, by)
-    assert list(session.open()) is not None
+    session = session_of(world(nodes, *waiting), by)
     rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
     job = session.job("ns/g")
     assert could_fit(rankings, job) is could
@@ -56,22 +59,17 @@ def test_the_nodes_are_counted_for_each_class_by_itself(waiting: Any, could: boo
 
 
 def test_all_room_together_holds_no_fewer_than_the_nodes_do() -> None:
-    snapshot = take_snapshot(world(node("a", "3"), node("b", "3"), pod("p", "2", on="a"), pod("w", "2")), EPOCH)
-    assert list(snapshot.open()) is not None
     by = policy()
-    session = Session(snapshot, by)
+    session = session_of(world(node("a", "3"), node("b", "3"), pod("p", "2", on="a"), pod("w", "2")), by)
     rankings = NodeRankings(session.room, session.predicates, session.scores, by.fingerprint)
-    cls = snapshot.model.tasks["ns/w"].cls
+    cls = session.model.tasks["ns/w"].cls
     assert (rankings.in_sum(cls), rankings.most(cls)) == (2, 1)
     session.room.allocate(cls, 1)
     assert (rankings.in_sum(cls), rankings.most(cls)) == (1, 0)
 
 
 def test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again() -> None:
-    snapshot = take_snapshot(world(node("a"), group("g"), members("g", 1), group("h"), members("h", 1)), EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, policy())
-    assert list(session.open()) is not None
+    session = session_of(world(node("a"), group("g"), members("g", 1), group("h"), members("h", 1)))
     before: dict[object, Trial] = {"earlier": Trial(2, 1), "latest": Trial(3, 1)}
     feasibility = Feasibility(session, before, {})
     assert feasibility.trials == before

@@ -10,27 +10,28 @@ import pytest
 
 from kbatch.api.objects import Condition, Pod, PodGroup, SubGroup
 from kbatch.api.reasons import ClusterTooSmall, NotEnoughResources
-from kbatch.engine import take_snapshot
 from kbatch.engine.placement.capacity import Capacity
 from kbatch.engine.plugin import NoArguments, Plugin, Undo
-from kbatch.engine.policy.policy import Policy
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.minimum import shortfalls
 from kbatch.engine.state.node_resources import NodeResources
-from kbatch.model.cluster import ClusterModel
 from kbatch.model.tasks import Task, TaskClass
-from tests.unit.engine.worlds import EPOCH, group, members, node, pod, policy, priority_class, queue, run, stamp, world
+from tests.unit.engine.worlds import (
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    priority_class,
+    queue,
+    run,
+    session_of,
+    stamp,
+    world,
+)
 
 SIZES = (("n1", "3"), ("n2", "1"))
-
-
-def session_of(model: ClusterModel, by: Policy | None = None) -> Session:
-    snapshot = take_snapshot(model, EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, by or policy())
-    assert list(session.open()) is not None
-    return session
 
 
 def dying(name: str, where: str, **more: Any) -> Pod:

@@ -12,13 +12,11 @@ from kbatch.api.objects import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from kbatch.engine import take_snapshot
 from kbatch.engine.plugin import NoArguments, Plugin, Preemptor, Unit, Vote
 from kbatch.engine.preemption.polling import Victim
 from kbatch.engine.preemption.reuse import likeness
 from kbatch.engine.preemption.search import cost_of
 from kbatch.engine.session.consent import Consent, surplus
-from kbatch.engine.session.session import Session
 from kbatch.engine.session.voting import Voting
 from kbatch.times import SECOND
 from tests.unit.engine.worlds import (
@@ -32,6 +30,7 @@ from tests.unit.engine.worlds import (
     priority_class,
     queue,
     run,
+    session_of,
     world,
 )
 
@@ -100,9 +99,7 @@ def test_who_holds_less_gets_what_one_just_like_it_that_holds_more_may_not_have(
 def test_jobs_that_hold_more_or_less_are_not_alike() -> None:
     """What the one may not take, for its share, the other may: the search of neither serves the other."""
     model = world(queue(), node("n1", "6"), group("a"), group("b"), members("a", 1), members("b", 1))
-    snapshot = take_snapshot(model, EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, BY)
+    session = session_of(model, BY)
 
     def holding(name: str, cpu: int) -> Preemptor:
         task = model.tasks[f"ns/{name}-0"]
@@ -117,9 +114,7 @@ def test_jobs_of_other_priorities_are_not_alike() -> None:
     """What the one may not take the other may."""
     groups = [group("a", priority_class_name="low"), group("b", priority_class_name="high")]
     model = world(*CLASSES, queue(), node("n1", "6"), *groups, members("a", 1), members("b", 1))
-    snapshot = take_snapshot(model, EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, BY)
+    session = session_of(model, BY)
     marks = []
     for name in "ab":
         task = model.tasks[f"ns/{name}-0"]
@@ -131,9 +126,7 @@ def test_jobs_of_other_priorities_are_not_alike() -> None:
 def test_only_who_stays_may_follow_who_has_outlived_its_lifetime(spec: dict[str, Any], may: bool) -> None:
     groups = [group("old", lifetime_seconds=60), group("next", at=1, **spec)]
     model = world(queue(), node("n1", "1"), *groups, members("old", 1, on="n1"), members("next", 1, at=1))
-    snapshot = take_snapshot(model, EPOCH + 70 * SECOND)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, BY)
+    session = session_of(model, BY, now=70)
     assert Consent(session).may_follow(session.job("ns/next"), session.job("ns/old")) is may
 
 
@@ -141,9 +134,7 @@ def test_a_set_of_victims_costs_more_where_a_queue_then_lacks_its_share() -> Non
     """Also where the other set matters more: what a queue deserves comes before priorities."""
     groups = [group("low", priority_class_name="low"), group("high", priority_class_name="high")]
     model = world(*CLASSES, queue(), node("n1", "2"), *groups, members("low", 1, on="n1"), members("high", 1, on="n1"))
-    snapshot = take_snapshot(model, EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, BY)
+    session = session_of(model, BY)
 
     def victim(name: str, deficit: dict[str, int]) -> Victim:
         task = model.tasks[f"ns/{name}-0"]
@@ -375,9 +366,7 @@ def test_proportion_lets_no_donor_fall_further_below_its_share_than_the_preempto
     model = world(
         queue("b"), queue("r"), node("n1", "2"), pod("b-0", "2", queue="b", on="n1"), pod("r-0", cpu, queue="r")
     )
-    snapshot = take_snapshot(model, EPOCH)
-    assert list(snapshot.open()) is not None
-    session = Session(snapshot, BY)
+    session = session_of(model, BY)
     claim, held = model.tasks["ns/r-0"], model.tasks["ns/b-0"]
     request = claim.cls.request
     preemptor = Preemptor(session.job(claim.job), (claim,), request, lacks=frozenset({"cpu"}), held={})
@@ -398,9 +387,7 @@ def test_a_gang_gives_nothing_up_that_a_bind_under_way_would_have_to_make_good(c
 
 @pytest.mark.parametrize(("pods", "may"), [(2, False), (3, True)])
 def test_surplus_is_what_a_group_has_above_its_minimum(pods: int, may: bool) -> None:
-    snapshot = take_snapshot(world(queue(), node("n1", "4"), group("v", 2), members("v", pods, on="n1")), EPOCH)
-    assert list(snapshot.open()) is not None
-    job = Session(snapshot, BY).job("ns/v")
+    job = session_of(world(queue(), node("n1", "4"), group("v", 2), members("v", pods, on="n1")), BY).job("ns/v")
     task = job.job.tasks["ns/v-0"]
     assert surplus(Unit(job, (task,), whole=False, request=task.cls.request)) is may
 

@@ -43,6 +43,7 @@ from kbatch.engine import (
     take_snapshot,
     verdict_conditions,
 )
+from kbatch.engine.session.session import Session
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.resources import in_units
@@ -179,6 +180,17 @@ def world(*objects: Any) -> ClusterModel:
         for obj in thing if isinstance(thing, Sequence) else [thing]:
             model.apply(Upsert(obj))
     return model
+
+
+def session_of(model: ClusterModel, by: Policy | None = None, *, now: int = 0) -> Session:
+    """A session that has begun, so many seconds after EPOCH, in which nothing is decided yet."""
+    snapshot = take_snapshot(model, EPOCH + now * SECOND)
+    for _ in snapshot.open():
+        pass
+    session = Session(snapshot, by or policy())
+    for _ in session.open():
+        pass
+    return session
 
 
 def run(

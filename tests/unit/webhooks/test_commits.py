@@ -91,6 +91,19 @@ class Server:
         made = self.groups[name] = group(name, str(cpu), version=self.version, token=token)
         return made
 
+    def answers_late(self) -> asyncio.Event:
+        """Writes are carried out from now on, but answered when that is set."""
+        request, told = self.request, asyncio.Event()
+
+        async def late(method: str, path: str, **more: Any) -> bytes:
+            answer = await request(method, path, **more)
+            if method != "GET":
+                await told.wait()
+            return answer
+
+        self.request = late  # type: ignore[method-assign]
+        return told
+
     def granted(self, namespace: str = "ns") -> set[str]:
         """The names in a ledger as it stands."""
         return set(decode(self.maps[f"kbatch-ledger-{namespace}"]["data"]["entries"], None).entries)
@@ -124,6 +137,12 @@ class Replica:
 
     async def admit(self, name: str, cpu: int = 1, *, dry_run: bool = False) -> QuotaExceeded | None:
         return await self.ledgers.admit("ns", Claim(name, cores(cpu), f"token-{name}"), dry_run=dry_run)
+
+    async def give_up(self, claim: Claim) -> None:
+        """Ask, and wait for less time than the answer takes."""
+        deadline = asyncio.get_running_loop().time() + 0.05
+        with pytest.raises(UndecidedError):
+            await self.ledgers.admit("ns", claim, dry_run=False, deadline=deadline)
 
 
 @pytest.fixture
@@ -270,18 +289,8 @@ async def test_who_waits_too_long_is_told_so(server: Server, monkeypatch: pytest
 
 async def test_a_claim_that_was_given_up_leaves_nothing(server: Server) -> None:
     replica = Replica(server)
-    put, written = server.request, asyncio.Event()
-
-    async def slow(method: str, path: str, **more: Any) -> bytes:
-        answer = await put(method, path, **more)
-        if method in {"PUT", "POST"}:
-            await written.wait()
-        return answer
-
-    server.request = slow  # type: ignore[method-assign]
-    claim = Claim("late", cores(10), "t")
-    with pytest.raises(UndecidedError):
-        await replica.ledgers.admit("ns", claim, dry_run=False, deadline=asyncio.get_running_loop().time() + 0.05)
+    written = server.answers_late()
+    await replica.give_up(Claim("late", cores(10), "t"))
     assert server.granted() == {"late"}
     written.set()
     assert await replica.admit("a", 10) is None
@@ -384,9 +393,7 @@ async def test_a_claim_that_was_given_up_while_the_ledger_was_read_is_not_writte
         return await answer(method, path, **more)
 
     server.request = slow  # type: ignore[method-assign]
-    claim = Claim("late", cores(10), "t")
-    with pytest.raises(UndecidedError):
-        await replica.ledgers.admit("ns", claim, dry_run=False, deadline=asyncio.get_running_loop().time() + 0.05)
+    await replica.give_up(Claim("late", cores(10), "t"))
     read.set()
     assert await replica.admit("a", 10) is None
     assert server.granted() == {"a"}
