@@ -134,12 +134,12 @@ class ClusterModel:
         return self._groups.live
 
     @property
-    def changes(self) -> Journal:
+    def changes(self) -> Journal[str]:
         """The keys of the groups that changed."""
         return self._groups.changes
 
     @property
-    def node_changes(self) -> Journal:
+    def node_changes(self) -> Journal[str]:
         """The names of the nodes on which something came, went or changed."""
         return self._nodes.changes
 

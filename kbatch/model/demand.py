@@ -272,8 +272,9 @@ class _Choice:
         self._requests = {template.role: template.request for template, _ in job.templates}
         self._coming = job.to_come
         self._left = [pods.count for pods in job.to_come]
-        self._there = Counter({role: len(tasks) for role, tasks in self._placed.items()}) if self._roles else Counter()
-        self._there.update(self._gone)
+        self._there = dict(self._gone)
+        for role, tasks in self._placed.items() if self._roles else ():
+            self._there[role] = self._there.get(role, 0) + len(tasks)
         self._all_waiting = dict(self._waiting)
 
     def take(self, role: str | None, count: int) -> None:

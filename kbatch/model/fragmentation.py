@@ -10,7 +10,7 @@ and taints, not other pods.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -47,11 +47,16 @@ class Mix:
         self._classes: dict[int, TaskClass] = {}
         self._order: list[tuple[int, int]] = []
         """The classes by how many pods of them wait, the most first: that number less than zero, and the class's id."""
-        self._changes: Journal | None = None
+        self._first: list[tuple[int, int]] = []
+        self._found: list[TaskClass] = []
+        """Those that count, and what was last told of them: mostly they are the same as before."""
+        self._changes: Journal[str] | None = None
         self._position = 0
 
-    def looking(self, model: ClusterModel) -> Generator[None, None, list[TaskClass]]:
-        """The classes of the groups' waiting pods, those of the most pods first, in pieces; no more than counts."""
+    def looking(self, model: ClusterModel) -> Generator[None, None, Sequence[TaskClass]]:
+        """The classes of the groups' waiting pods, those of the most pods first, in pieces; no more than counts. Where
+        they are the same as before, it is that very list.
+        """
         live, changes = model.live, model.changes
         changed = changes.since(self._position) if self._changes is changes else None
         if changed is None:
@@ -70,7 +75,11 @@ class Mix:
             for cls in {**before, **now}:
                 self._add(cls, now.get(cls, 0) - before.get(cls, 0))
         self._position = position
-        return [self._classes[number] for _, number in self._order[:MOST_CLASSES]]
+        first = self._order[:MOST_CLASSES]
+        if first != self._first:
+            self._first = first
+            self._found = [self._classes[number] for _, number in first]
+        return self._found
 
     def _add(self, cls: TaskClass, count: int) -> None:
         """So many more, or fewer, of the class wait."""
@@ -83,7 +92,7 @@ class Mix:
             insort(self._order, (-before - count, cls.id))
 
 
-def measuring(table: NodeTable, waiting: list[TaskClass]) -> Generator[None, None, dict[str, Fraction]]:
+def measuring(table: NodeTable, waiting: Sequence[TaskClass]) -> Generator[None, None, dict[str, Fraction]]:
     """Fragmentation by resource, in pieces: some classes between two turns."""
     placeable: Mask = table.open & table.ready & ~table.cordoned
     idle = {name: np.where(placeable, np.maximum(column, 0), 0) for name, column in table.idle.items()}

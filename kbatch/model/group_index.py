@@ -50,7 +50,7 @@ class GroupIndex:
         self.queues: dict[str, QueueRecord] = {}
         self.live: dict[str, Job] = {}
         self.exclusive: set[str] = set()
-        self.changes: Final = Journal(alive=self.jobs)
+        self.changes: Final[Journal[str]] = Journal(alive=self.jobs)
         self._default_queue: Final = default_queue
         self._others: Final = others
         self._selections: Final = selections

@@ -426,7 +426,7 @@ class QueueRecord:
     parts: Parts = field(default_factory=dict)
     ages: Ages = field(default_factory=Ages)
     generation: int = 0
-    changes: Journal = field(init=False)
+    changes: Journal[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.changes = Journal(_CHANGES, self.jobs)

@@ -1,17 +1,19 @@
-"""Which groups have changed, in order, for readers that come back now and then."""
+"""Which things have changed, in order, for readers that come back now and then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+_K = TypeVar("_K")
 
 _MOST: Final = 1 << 16
 """So many changes are kept by default; a reader that comes back later than that has to look at everything."""
 _NOTHING: Final = ()
 
 
-class Journal:
-    """The keys of changed groups, each as often as it has changed between two readings of its sums.
+class Journal(Generic[_K]):
+    """The keys of changed groups (nodes, classes), each as often as it has changed between two readings of its sums.
 
     At most so many of the last changes are kept; None: as many as by default. Where there are more groups (`alive`), as
     many as there are: to look at everything costs that much.
@@ -20,7 +22,7 @@ class Journal:
     def __init__(self, most: int | None = None, alive: Sized = _NOTHING) -> None:
         self._most = _MOST if most is None else most
         self._alive = alive
-        self._keys: list[str] = []
+        self._keys: list[_K] = []
         self._dropped = 0
 
     @property
@@ -28,8 +30,8 @@ class Journal:
         """Where a reader that has seen everything stands."""
         return self._dropped + len(self._keys)
 
-    def note(self, key: str) -> None:
-        """The group has changed, has come or is gone."""
+    def note(self, key: _K) -> None:
+        """It has changed, has come or is gone."""
         self._keys.append(key)
         count = len(self._keys)
         if count > self._most and count > len(self._alive):
@@ -37,7 +39,7 @@ class Journal:
             del self._keys[:dropped]
             self._dropped += dropped
 
-    def since(self, position: int) -> Sequence[str] | None:
+    def since(self, position: int) -> Sequence[_K] | None:
         """The keys noted since that position, some more than once; None where that is not known any more."""
         at = position - self._dropped
         return self._keys[at:] if at >= 0 else None

@@ -35,7 +35,7 @@ class NodeIndex:
         self.records: dict[str, NodeRecord] = {}
         self.table = NodeTable()
         self.astray: dict[str, NodeRecord] = {}
-        self.changes: Final = Journal()
+        self.changes: Final[Journal[str]] = Journal()
         self._dirty: dict[str, NodeRecord] = {}
         self._rebuild = True
         self._any_closed = False

@@ -194,8 +194,8 @@ _FEW_ROWS: Final = 1 << 10
 def exact_sum(column: Column) -> int:
     """The sum of a column of amounts of up to 2^53 each, however many: one in int64 could wrap."""
     if len(column) < _FEW_ROWS:
-        return int(column.sum())
-    return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
+        return int(np.add.reduce(column))  # as `sum` does, which takes twice as long to begin
+    return (int(np.add.reduce(column >> 32)) << 32) + int(np.add.reduce(column & 0xFFFFFFFF))
 
 
 class NodeTable:

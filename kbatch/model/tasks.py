@@ -18,6 +18,7 @@ import msgspec
 from kbatch.api.names import GROUP_NAME_ANNOTATION, SUB_GROUP_LABEL
 from kbatch.api.objects import LabelSelector, Pod, PodSpec, timestamp_us
 from kbatch.model.features import features_needed
+from kbatch.model.journal import Journal
 from kbatch.model.requests import as_held, effective_request, resize_infeasible
 from kbatch.model.selections import Selection, SelectionTable
 from kbatch.model.selectors import host_ports
@@ -269,8 +270,8 @@ class ClassTable:
     coupled: bool = False
     coupling: dict[int, TaskClass] = field(default_factory=dict)
     """The classes of tasks that exist whose specs speak of other pods, by id."""
-    coupling_generation: int = 0
-    """Moves when `coupling` changes."""
+    coupling_changes: Journal[int] = field(default_factory=Journal)
+    """Which ids have come into `coupling`, or are gone from it."""
     generation: int = 0
     """Moves when other labels count than before: tasks must then be classed again."""
     _selecting: dict[str, int] = field(default_factory=dict)
@@ -287,7 +288,7 @@ class ClassTable:
             self._unused.pop(cls.id, None)
             if cls.couples:
                 self.coupling[cls.id] = cls
-                self.coupling_generation += 1
+                self.coupling_changes.note(cls.id)
         self._homes[cls.id][0].users += 1
 
     def release(self, cls: TaskClass) -> None:
@@ -300,7 +301,7 @@ class ClassTable:
             del self._users[cls.id]
             self._unused[cls.id] = None
             if self.coupling.pop(cls.id, None) is not None:
-                self.coupling_generation += 1
+                self.coupling_changes.note(cls.id)
             if len(self._unused) > _UNUSED:
                 self.sweep()
 

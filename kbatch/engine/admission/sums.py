@@ -152,11 +152,11 @@ class Sums:
         """
         if not len(rows):
             return np.zeros(0, np.int8)
-        session = self._session
+        session, those = self._session, backlog.contents(rows)
         names = sorted(backlog.least)
         # One dimension after the other: numpy is slower at looking across a table than along its lines.
-        least = [backlog.least[name][rows] for name in names]
-        queue, giving = backlog.queue[rows], backlog.giving[rows]
+        least = [those.least[name] for name in names]
+        queue, giving = those.queue, those.giving
         free = [clip(self.free(name)) for name in names]
         freed = self._freed_for(backlog, names)
         by_queue = self._tables_for(backlog, names)
@@ -178,25 +178,23 @@ class Sums:
         yield TURN
         found: Standings = np.full(len(rows), Code.WAITING, np.int8)
         found[past] = Code.BEYOND_SHARE
-        strict, fixed, triable, shape = (
-            column[rows] for column in (backlog.strict, backlog.fixed, backlog.triable, backlog.shape)
-        )
+        strict, fixed, triable, shape = those.strict, those.fixed, those.triable, those.shape
         tried = rows[(strict | ~passes) & triable & ~fixed]
         yield from self._find_out(backlog, tried, backlog.unfit, self._is_unfit, 20)
         unfit = triable & (backlog.unfit[shape] == 1)
         found[unfit] = Code.UNFIT
         passes &= ~(strict & unfit)
         found[passes] = Code.PASSES
-        found[passes & (backlog.back[rows] > session.now)] = Code.SENT_BACK
+        found[passes & (those.back > session.now)] = Code.SENT_BACK
         total = [clip(session.total.get(name, 0)) for name in names]
         large = any_of((asked > most for asked, most in zip(least, total, strict=True)), len(rows))
-        found[backlog.stated[rows] & large] = Code.TOO_LARGE
+        found[those.stated & large] = Code.TOO_LARGE
         yield from self._find_out(backlog, rows[~fixed], backlog.hopeless, self._is_hopeless, 5)
         found[backlog.hopeless[shape] == 1] = Code.HOPELESS
         if len(backlog.limits):
-            found[self._limited(backlog, rows)] = Code.LIMITED
+            found[self._limited(backlog, rows, fixed)] = Code.LIMITED
             yield TURN
-        passing = yield from self._over_quota(backlog, rows)
+        passing = yield from self._over_quota(backlog, rows, those.namespace)
         if passing is not None:
             found[passing] = Code.QUOTA
         for at, most in by_queue.caps.items():
@@ -237,12 +235,12 @@ class Sums:
             beyond |= over
         return beyond, past
 
-    def _limited(self, backlog: Backlog, rows: Index) -> Mask:
+    def _limited(self, backlog: Backlog, rows: Index, fixed: Mask) -> Mask:
         """Which of the rows plugins keep out of the queue: they are asked once for all that are alike to them, and not
         of those that are fixed, whose queue may not be there.
         """
         session = self._session
-        open_ = rows[~backlog.fixed[rows]]
+        open_ = rows[~fixed]
         numbers, first = np.unique(backlog.limit[open_], return_index=True)
         out = np.zeros(len(backlog.limits) + 1, np.bool_)  # the last is of those that nobody limits: its number is -1
         for number, row in zip(numbers.tolist(), open_[first].tolist(), strict=True):
@@ -268,13 +266,13 @@ class Sums:
         """What could be freed for such a group by those that matter less, where they may be evicted for it."""
         return self.weaker.of(giving) if giving is not None and self.preempts else {}
 
-    def _over_quota(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Mask | None]:
+    def _over_quota(self, backlog: Backlog, rows: Index, namespace: Index) -> Generator[Turn, None, Mask | None]:
         """Which of the rows would pass a quota; None where there are no quotas."""
         quotas, quota = self.quotas, backlog.quota
         limited = self._limited_namespaces(backlog)
         if not np.count_nonzero(limited):
             return None
-        which = limited[backlog.namespace[rows]]
+        which = limited[namespace]
         those = rows[which]
         for row in those[quota[those] < 0].tolist():
             quota[row] = backlog.quotas.take(quotas.asked_of(backlog.entry(row).job))

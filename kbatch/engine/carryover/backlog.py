@@ -8,10 +8,11 @@ stood when that was last told, so that only what has changed is told again.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -161,6 +162,21 @@ class Registry(Generic[_T]):
         return True
 
 
+class Contents(NamedTuple):
+    """What stands in some rows, in their order; not to be changed. The fields are as those of `Backlog`."""
+
+    least: Mapping[str, npt.NDArray[np.int64]]
+    queue: Index
+    namespace: Index
+    giving: Index
+    shape: Index
+    back: npt.NDArray[np.int64]
+    strict: npt.NDArray[np.bool_]
+    fixed: npt.NDArray[np.bool_]
+    triable: npt.NDArray[np.bool_]
+    stated: npt.NDArray[np.bool_]
+
+
 class Backlog:
     """The rows. Changed by one cycle at a time; `position` and `capacity` are those of the cycle that left it.
 
@@ -181,7 +197,7 @@ class Backlog:
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
     """
 
-    def __init__(self, changes: Journal) -> None:
+    def __init__(self, changes: Journal[str]) -> None:
         self.changes = changes
         self.position = 0
         self.capacity = -1
@@ -207,8 +223,9 @@ class Backlog:
         """Of each row: first come, first served."""
         self._free: list[int] = []
         self._rows: Index | None = None
+        self._contents: Contents | None = None
         self._lines: dict[int, list[tuple[int, str]]] = {}
-        self._by_age: dict[int, list[int]] = {}
+        self._by_age: dict[int, array[int]] = {}
         """By queue the ages of its groups, the oldest first, and their rows."""
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
@@ -234,6 +251,21 @@ class Backlog:
         if self._rows is None:
             self._rows = np.flatnonzero(self._live)
         return self._rows
+
+    def contents(self, rows: Index) -> Contents:
+        """What stands in some rows. Of all of them, `rows`, it is kept until one comes or goes."""
+        if rows is not self._rows:
+            return self._gather(rows)
+        if self._contents is None:
+            self._contents = self._gather(rows)
+        return self._contents
+
+    def _gather(self, rows: Index) -> Contents:
+        return Contents(
+            {name: column[rows] for name, column in self.least.items()},
+            self.queue[rows], self.namespace[rows], self.giving[rows], self.shape[rows], self.back[rows],
+            self.strict[rows], self.fixed[rows], self.triable[rows], self.stated[rows],
+        )  # fmt: skip
 
     @property
     def size(self) -> int:
@@ -268,7 +300,7 @@ class Backlog:
         self._ages[row] = entry.age
         self.row[entry.job.key] = row
         self._live[row] = True
-        self._rows = None
+        self._rows = self._contents = None
         for name, amount in entry.least.items():
             column = self.least.get(name)
             if column is None:
@@ -287,7 +319,7 @@ class Backlog:
         line, age = self._lines.setdefault(queue, []), self._ages[row]
         place = bisect_left(line, age)
         line.insert(place, age)
-        self._by_age.setdefault(queue, []).insert(place, row)
+        self._by_age.setdefault(queue, array("q")).insert(place, row)
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Code.UNKNOWN
@@ -322,7 +354,7 @@ class Backlog:
             self.hopeless[shape] = self.unfit[shape] = -1
         self._entries[row] = None
         self._live[row] = False
-        self._rows = None
+        self._rows = self._contents = None
         self._free.append(row)
         return True
 

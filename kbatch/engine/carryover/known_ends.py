@@ -51,8 +51,8 @@ class KnownEnds:
         """By key of the group; those of other schedulers' pods by the node's name, behind an @."""
         self._fleeting: set[str] = set()
         """Those of these that are worked out in each cycle."""
-        self._groups: tuple[Journal, int] | None = None
-        self._nodes: tuple[Journal, int] | None = None
+        self._groups: tuple[Journal[str], int] | None = None
+        self._nodes: tuple[Journal[str], int] | None = None
         self._static = -1
         self._now = 0
 

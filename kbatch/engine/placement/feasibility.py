@@ -8,7 +8,6 @@ anti-affinity, spread and host ports, and nobody else's but those. What terminat
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
@@ -42,6 +41,9 @@ _MOST_TO_COME: Final = 2_000
 
 _MANY: Final = 1_000
 """As many pods as are put in order in a few milliseconds."""
+
+_FEW: Final = 64
+"""Of trials for groups that may all be gone."""
 
 _MOST_ALIKE: Final = 10_000
 """So many trials are kept for groups that are alike, and so many answers about classes."""
@@ -244,16 +246,21 @@ class Feasibility:
     @property
     def trials(self) -> Mapping[object, Trial]:
         """The trials for the next session, while the capacity of the nodes stays as it is: those made or asked for in
-        this one, and of earlier ones the latest, as many as there are groups that may still ask for them.
+        this one, and of earlier ones the latest. As many are kept as there are groups that may still ask for them, and
+        half as many again before the rest is forgotten: to look for the rest takes as long as there are trials.
         """
-        most = max(len(self._trials), len(self._session.model.live))
-        if len(self._before) <= most and self._trials.keys() <= self._before.keys():
+        if self._trials.keys() <= self._before.keys():
             return self._before
+        most = max(len(self._trials), len(self._session.model.live))
         kept: dict[object, Trial] = {**self._before, **self._trials}
-        spare = len(kept) - most
-        if spare > 0:
-            for mark in list(islice((mark for mark in self._before if mark not in self._trials), spare)):
-                del kept[mark]
+        if len(kept) > most + most // 2 + _FEW:
+            spare = len(kept) - most
+            for mark in self._before:
+                if not spare:
+                    break
+                if mark not in self._trials:
+                    del kept[mark]
+                    spare -= 1
         return kept
 
     @property

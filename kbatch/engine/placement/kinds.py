@@ -7,7 +7,6 @@ part of a node. What is easy to place finds room beside what is hard, and not th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,7 +48,10 @@ def kinds_of(job: JobState) -> list[Kind]:
 
 def counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
     """How many of the job's tasks are unplaced, by class and role, in the order of `kinds_of`."""
-    alike = Counter([(task.cls, task.role) for task in unplaced(job)])
+    alike: dict[tuple[TaskClass, str], int] = {}
+    for task in unplaced(job):
+        pair = task.cls, task.role
+        alike[pair] = alike.get(pair, 0) + 1
     return [(cls, role, count) for (cls, role), count in alike.items()]
 
 

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from kbatch.engine.plugins.domains import Counter
 from kbatch.engine.plugins.occupants import Occupants, of_part
 from kbatch.engine.plugins.terms import NamespaceLabels, Who
+from kbatch.model.journal import Journal
 from kbatch.model.nodes import Ids, NodeTable
 from kbatch.model.tasks import ClassTable, TaskClass
 
@@ -101,8 +102,10 @@ class CouplingIndex:
         self._targets: dict[object, _Watch] = {}
         self._targets_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
         self._carrying: dict[int, list[Carried]] = {}
-        self._heard = -1, 0
-        """The generation of the classes that speak of others when all were known, and how many carried terms then."""
+        self._heard: tuple[Journal[int], int] | None = None
+        """Where in the changes of the classes that speak of others all of these were known."""
+        self._since: list[int] = []
+        """Classes that carry terms and were met since then."""
         self._carriers: dict[tuple[str, str, Who], _Watch] = {}
         self._carriers_by_label: dict[tuple[str, str] | None, list[_Watch]] = {}
 
@@ -120,20 +123,30 @@ class CouplingIndex:
 
         In pieces; each says which ids were let go.
         """
-        classes, heard = table.coupling, (table.coupling_generation, len(self._carrying))
-        if heard == self._heard:
+        classes, changes = table.coupling, table.coupling_changes
+        heard, position = self._heard, changes.position
+        changed = changes.since(heard[1]) if heard is not None and heard[0] is changes else None
+        if changed is None:
+            gone, new = sorted(self._carrying.keys() - classes.keys()), sorted(classes.keys() - self._met.keys())
+        elif changed or self._since:
+            numbers = sorted({*changed, *self._since})
+            gone = [number for number in numbers if number not in classes and number in self._carrying]
+            new = [number for number in numbers if number in classes and number not in self._met]
+        else:
             return
-        gone = sorted(self._carrying.keys() - classes.keys())
         for start in range(0, len(gone), _CLASSES_AT_ONCE):
             part = gone[start : start + _CLASSES_AT_ONCE]
             for number in part:
                 self._forget(self._met[number])
             yield part
-        for count, number in enumerate(sorted(classes.keys() - self._met.keys()), start=1):
-            self._meet(classes[number])
+        for count, number in enumerate(new, start=1):
+            cls = classes.get(number)
+            if cls is not None:
+                self.meet(cls)
             if not count % _CLASSES_AT_ONCE:
                 yield []
-        self._heard = table.coupling_generation, len(self._carrying)
+        self._heard = changes, position
+        self._since = [number for number in self._since if number not in classes]
 
     def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
         """So many pods more (or less) of a class stand on a row, whatever the session does."""
@@ -191,6 +204,7 @@ class CouplingIndex:
         terms = list(self._carried(cls))
         if terms:
             self._carrying[cls.id] = terms
+            self._since.append(cls.id)
         for term in terms:
             watch = self._carrier(term)
             watch.users += 1

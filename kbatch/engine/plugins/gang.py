@@ -38,23 +38,21 @@ class Gang(Plugin):
         if exists < job.minimum:
             return NotEnoughTasks(exists, job.minimum, coming=_coming(job, job.minimum - exists))
         if any(role.min_member for role in job.job.roles):
-            there = Counter(
-                [
-                    task.role for task in job.job.tasks.values()
-                    if task.succeeded or not (task.terminal or task.terminating)
-                ]
-            )  # fmt: skip
-            there.update(job.job.gone)
+            there = dict(job.job.gone)
+            for task in job.job.tasks.values():
+                if task.succeeded or not (task.terminal or task.terminating):
+                    there[task.role] = there.get(task.role, 0) + 1
             for role in job.job.roles:
-                if there[role.name] < role.min_member:
+                exists = there.get(role.name, 0)
+                if exists < role.min_member:
                     strays = _strays(job)
                     return NotEnoughTasks(
-                        there[role.name],
+                        exists,
                         role.min_member,
                         role.name,
                         len(strays),
                         strays[0] if strays else "",
-                        _coming(job, role.min_member - there[role.name], role.name),
+                        _coming(job, role.min_member - exists, role.name),
                     )
         return None
 

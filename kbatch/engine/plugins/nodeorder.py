@@ -7,7 +7,7 @@ engine look at all nodes again for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
@@ -65,22 +65,15 @@ class _Kept:
         self._table = view.nodes
         self._classes = view.model.classes
         self._labels_of = partial(namespace_labels, view.model)
-        self._soft: dict[int, bool] = {}
-        self._generation = -1
-        self._wanted = False
+        self._known: set[int] = set()
+        self._soft: set[int] = set()
+        """Those of the known classes that prefer any pods."""
+        self._position = -1
 
     def preparing(self, occupants: Occupants) -> Iterator[None]:
         """Know the classes of this snapshot that speak of other pods, and no others that do."""
-        coupling = self._classes.coupling
-        if self._generation != self._classes.coupling_generation:
-            for number in self._soft.keys() - coupling.keys():
-                del self._soft[number]
-            for number in coupling.keys() - self._soft.keys():
-                cls = coupling[number]
-                self._soft[number] = bool(soft_constraints(cls.spec)) or any(_carried(cls))
-            self._wanted = any(self._soft.values())
-            self._generation = self._classes.coupling_generation
-        if not self._wanted:
+        self._look()
+        if not self._soft:
             self.index = None
             return
         if self.index is None:
@@ -88,6 +81,21 @@ class _Kept:
             yield from self.index.meet_all()
         for _ in self.index.speaking(self._classes):
             yield
+
+    def _look(self) -> None:
+        """Look at the classes that have begun, or ceased, to speak of other pods."""
+        coupling, changes = self._classes.coupling, self._classes.coupling_changes
+        changed: Iterable[int] | None = changes.since(self._position) if self._position >= 0 else None
+        self._position = changes.position
+        for number in {*self._known, *coupling} if changed is None else changed:
+            cls = coupling.get(number)
+            if cls is None:
+                self._known.discard(number)
+                self._soft.discard(number)
+            elif number not in self._known:
+                self._known.add(number)
+                if soft_constraints(cls.spec) or any(_carried(cls)):
+                    self._soft.add(number)
 
     def moved(self, part: int, cls: TaskClass, row: int, amount: int) -> None:
         """See `Follower`."""

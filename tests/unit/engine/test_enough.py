@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kbatch.engine.placement import feasibility
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.feasibility import Feasibility, Trial
 from kbatch.engine.placement.gang import place_minimum
@@ -68,11 +69,16 @@ def test_all_room_together_holds_no_fewer_than_the_nodes_do() -> None:
     assert (rankings.in_sum(cls), rankings.most(cls)) == (1, 0)
 
 
-def test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again() -> None:
+def test_trials_are_kept_for_as_many_groups_as_may_ask_for_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_of(world(node("a"), group("g"), members("g", 1), group("h"), members("h", 1)))
-    before: dict[object, Trial] = {"earlier": Trial(2, 1), "latest": Trial(3, 1)}
-    feasibility = Feasibility(session, before, {})
-    assert feasibility.trials == before
-    assert feasibility.attempt(session.job("ns/g")).fits
-    assert list(feasibility.trials)[:-1] == ["latest"]
-    feasibility.close()
+    monkeypatch.setattr(feasibility, "_FEW", 1)
+    before: dict[object, Trial] = {name: Trial(2, 1) for name in ("first", "second", "third", "last")}
+    asked = Feasibility(session, before, {})
+    assert asked.trials is before
+    assert asked.attempt(session.job("ns/g")).fits
+    assert list(asked.trials)[:-1] == ["last"]  # as many as there are groups, beside the one that was asked for
+    asked.close()
+    asked = Feasibility(session, {"third": Trial(2, 1), "last": Trial(3, 1)}, {})
+    assert asked.attempt(session.job("ns/g")).fits
+    assert list(asked.trials)[:-1] == ["third", "last"]  # half as many again may stay
+    asked.close()

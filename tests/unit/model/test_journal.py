@@ -6,7 +6,7 @@ from kbatch.model.journal import Journal
 
 
 def test_the_last_changes_are_kept() -> None:
-    journal = Journal(4)
+    journal: Journal[str] = Journal(4)
     for key in "abcd":
         journal.note(key)
     assert journal.since(0) == ["a", "b", "c", "d"]
@@ -18,7 +18,7 @@ def test_the_last_changes_are_kept() -> None:
 
 def test_as_many_changes_are_kept_as_there_are_groups() -> None:
     groups = {f"g{number}": None for number in range(10)}
-    journal = Journal(4, groups)
+    journal: Journal[str] = Journal(4, groups)
     for key in groups:
         journal.note(key)
     assert journal.since(0) == list(groups)
@@ -32,7 +32,8 @@ def test_as_many_changes_are_kept_as_there_are_groups() -> None:
 
 
 def test_who_reads_after_each_change_misses_none() -> None:
-    journal, seen = Journal(4), 0
+    journal: Journal[str] = Journal(4)
+    seen = 0
     for number in range(50):
         journal.note(str(number))
         assert journal.since(seen) == [str(number)]
