@@ -155,6 +155,7 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         for step in resume(session, context.rankings):
             decided = decided or isinstance(step, Transaction)
             yield step
+        session.phase = "promises"
         if context.planned is not None and context.planned.keeps:
             for step in renew(context.planned, context.feasibility, context.ledger, context.rankings):
                 decided = decided or isinstance(step, Transaction)

@@ -531,7 +531,9 @@ class Session:
 
     @property
     def restoring(self) -> bool:
-        """Whether what earlier cycles have decided is being put in its place: plugins' limits bind what is new."""
+        """Whether what earlier cycles have decided is being put in its place: plugins' limits bind what is new. That is
+        also a job that was promised its start, and starts.
+        """
         return self.settling or self.phase == "resume"
 
     def over_limits(self, job: JobState, tasks: Sequence[Task]) -> bool:

@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kbatch.api.objects import Pod
 from kbatch.engine import Policy
 from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Delete
 from tests.unit.engine.test_planned_starts import busy, planned, saying
-from tests.unit.engine.worlds import group, node, pod, policy, queue, run, world
+from tests.unit.engine.worlds import group, members, node, pod, policy, queue, run, world
 
 
-def flow(mode: str) -> Policy:
+def flow(mode: str, told: str = "") -> Policy:
     return policy(
         f"actions: [allocate, {{name: backfill, arguments: {{mode: {mode}}}}}]\n"
         "tiers:\n- plugins: [{name: priority}, {name: gang}]\n"
-        "- plugins: [{name: predicates}, {name: flow}, {name: nodeorder}]"
+        f"- plugins: [{{name: predicates}}, {{name: flow, arguments: {{{told}}}}}, {{name: nodeorder}}]"
     )
 
 
@@ -108,3 +110,45 @@ def test_what_is_kept_of_the_budget_goes_from_cycle_to_cycle() -> None:
     assert promise.charge == 100_000_000
     later = above_the_share(100, job("y", "6", 2))
     assert run(later, flow("conservative"), now=11, state=first.outcome.state).binds == {}
+
+
+def of_b(name: str, on: str) -> Pod:
+    found = busy(100, on=on, name=name)
+    found.metadata.labels = {"kbatch.dev/queue": "b"}
+    return found
+
+
+def ended_early(wide: Any, budget: int | None = None) -> tuple[ClusterModel, Pod]:
+    """Of 16 cores a deserves eight and has four until 300; a pod of b that keeps room from `wide` is gone before its
+    time.
+    """
+    one = of_b("b-1", "n3")
+    return world(
+        [queue("a", excess_budget=budget), queue("b"), *(node(f"n{at}") for at in (1, 2, 3, 4))],
+        saying(pod("a-runs", "4", on="n1", queue="a"), 300), one, of_b("b-2", "n4"), wide,
+    ), one  # fmt: skip
+
+
+def test_who_was_promised_a_start_stays_within_the_factor_when_anything_has_ended() -> None:
+    model, one = ended_early([group("wide", 2, queue="a", at=1), *members("wide", 2, "4", at=1)])
+    by = flow("conservative", "infiniteFactor: 1")
+    first = run(model, by, now=10)
+    assert (planned(first, "wide"), first.binds) == (300, {})
+    model.apply(Delete(Pod, "ns", one.metadata.name))
+    assert first.outcome is not None
+    second = run(model, by, now=20, state=first.outcome.state)
+    assert (planned(second, "wide"), second.binds) == (300, {})
+
+
+@pytest.mark.parametrize(("budget", "at", "charged"), [(80, 100, 80_000_000), (79, 300, 0)])
+def test_who_was_promised_a_start_is_charged_when_anything_has_ended(budget: int, at: int, charged: int) -> None:
+    wide = [group("wide", 2, queue="a", at=1, lifetime_seconds=600), *members("wide", 2, "4", at=1)]
+    model, one = ended_early(wide, budget)
+    by = flow("conservative")
+    first = run(model, by, now=10)
+    assert (planned(first, "wide"), first.binds) == (at, {})
+    model.apply(Delete(Pod, "ns", one.metadata.name))
+    assert first.outcome is not None
+    second = run(model, by, now=20, state=first.outcome.state)
+    assert set(second.binds) == ({"wide-0", "wide-1"} if charged else set())
+    assert second.verdicts["ns/wide"].charged == charged
