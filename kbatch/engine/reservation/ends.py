@@ -16,6 +16,7 @@ from kbatch.engine.state.timeline import Release, releases_by_lifetime
 from kbatch.model.expected import Expected
 
 _NONE: Final[Sequence[Release]] = ()
+_NEVER: Final = 2**63
 
 
 class Ends:
@@ -23,7 +24,7 @@ class Ends:
     earlier cycles have found out.
 
     Attributes:
-        come: of the pods that the session has bound.
+        come: of the pods that the session has bound. gone: of those that it has evicted, as they were expected before.
     """
 
     def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
@@ -35,6 +36,7 @@ class Ends:
         self._positions = session.model.changes.position, session.model.node_changes.position
         self._prepared = False
         self.come: list[Release] = []
+        self.gone: list[Release] = []
         self._come_on: dict[int, list[Release]] = {}
         self._by_row: dict[int, Sequence[Release]] = {}
         self._counted: set[str] = set()
@@ -80,6 +82,8 @@ class Ends:
         session = self._session
         for _ in self.preparing():
             pass
+        if len(self.gone) < len(session.leaving):
+            self._follow_evictions(session.leaving)
         committed = session.committed
         if self._cursor == len(committed):
             return
@@ -93,6 +97,14 @@ class Ends:
                     self._come_on.setdefault(row, []).append(release)
                     self._by_row.pop(row, None)
         self._cursor = len(committed)
+
+    def _follow_evictions(self, leaving: set[str]) -> None:
+        nodes, tasks = self._session.nodes, self._session.model.tasks
+        for key in sorted(leaving.difference([end.key for end in self.gone])):
+            task = tasks[key]
+            known = next(self._known.of((task,)), None)
+            at = known.at if known is not None else _NEVER
+            self.gone.append(Release(at, nodes.row.get(task.node, -1), key, task))
 
     def on(self, row: int) -> Sequence[Release]:
         """What is known to end on a row, in order, as of the last `follow`, and is not evicted."""

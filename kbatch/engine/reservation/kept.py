@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kbatch.engine.reservation.returns import Returns
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.node_resources import Index
 from kbatch.engine.state.timeline import Release
@@ -32,14 +33,12 @@ class PlannedStart:
         until: when the job is expected to have ended; None: nobody knows.
         places: its pods with their rows.
         coming: what else comes free for this job alone: pods of groups whose lifetime is over, by row.
-        freed: what ends in the job's queue by then, where it has a hard cap or plugins limit what it has; and of that
-            what groups with a lifetime (True) and without one hold.
+        returns: what comes back to the job's queue by then; None: nobody knows when that is.
         charge: what its job takes of its queue's excessBudget if the queue is above its share when it starts, beyond
-            what it takes already: who starts before it may take the queue there;
-            refunded: what comes back to that budget by then. In millionths of a resource-minute.
+            what it takes already: who starts before it may take the queue there. In millionths of a resource-minute.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.
-        place: in the order in which starts were planned. counted: so many of `Ends.come` are in `freed`.
+        place: in the order in which starts were planned.
     """
 
     job: JobState
@@ -47,14 +46,12 @@ class PlannedStart:
     until: int | None
     places: tuple[tuple[Task, int], ...]
     coming: Mapping[int, Sequence[Release]] = field(default_factory=dict)
-    freed: Mapping[bool | None, Resources] = field(default_factory=dict)
+    returns: Returns | None = None
     heeds: bool = False
     charge: int = 0
-    refunded: int = 0
     needs: dict[int, Resources] = field(default_factory=dict)
     mark: tuple[object, ...] = ()
     place: int = 0
-    counted: int = 0
 
     def __post_init__(self) -> None:
         for task, row in self.places:

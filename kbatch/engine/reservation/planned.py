@@ -23,9 +23,9 @@ from kbatch.engine.decisions import UNKNOWN, StartEstimate
 from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
-from kbatch.engine.reservation.charges import refunded
 from kbatch.engine.reservation.ends import Ends, Upcoming
 from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on, most_at_once
+from kbatch.engine.reservation.returns import Returns
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
@@ -34,7 +34,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, add_to, total
+from kbatch.resources import Resources, total
 from kbatch.times import MILLISECOND
 
 _REMEMBERED: Final = 64
@@ -275,29 +275,29 @@ class PlannedStarts:
         nothing: Resources = {}
         return most_at_once(starts, self._since, lambda start: nothing if self.ahead else self._freed(start, ends))
 
-    def _freed(self, start: PlannedStart, ends: bool | None) -> Resources:
-        """What ends in the queue by a start, of what the session has bound since that was planned, too."""
-        self.ends.follow()
-        come = self.ends.come
-        if start.at is not None and start.counted < len(come):
-            self._add_ends(start.freed, start.job, [end for end in come[start.counted :] if end.at <= start.at])
-            start.counted = len(come)
-        return start.freed.get(ends, {})
+    def _returns(self, start: PlannedStart) -> Returns | None:
+        """What comes back to the queue of a start by then, by all that the session has decided."""
+        if start.returns is not None:
+            self.ends.follow()
+            start.returns.follow(self.ends)
+        return start.returns
 
-    def _add_ends(self, freed: Mapping[bool | None, Resources], job: JobState, ends: Sequence[Release]) -> None:
-        """Add what ends in the job's queue."""
-        for end in ends:
-            owner = self.session.model.jobs.get(end.task.job)
-            if owner is not None and owner.queue == job.queue:
-                add_to(freed[None], end.task.cls.request)
-                add_to(freed[owner.ends], end.task.cls.request)
+    def _freed(self, start: PlannedStart, ends: bool | None) -> Resources:
+        """What ends in the queue by a start."""
+        returns = self._returns(start)
+        return returns.freed[ends] if returns is not None else {}
+
+    def _refunded(self, start: PlannedStart) -> int:
+        """What comes back to the queue's excessBudget by a start."""
+        returns = self._returns(start)
+        return returns.refunded if returns is not None else 0
 
     def _most_charged(self, starts: Sequence[PlannedStart]) -> int:
         """What is to be left of a queue's excessBudget for these starts."""
         most = most_at_once(
             [start for start in starts if start.charge],
             self._since,
-            lambda start: {_CHARGE: 0 if self.ahead else start.refunded},
+            lambda start: {_CHARGE: 0 if self.ahead else self._refunded(start)},
             lambda start: {_CHARGE: start.charge},
         )
         return max(0, most.get(_CHARGE, 0))
@@ -359,15 +359,8 @@ class PlannedStarts:
             return PlannedStart(job, None, None, places, heeds=heeds, charge=charge)
         if ends is None or coming is None:
             ends, coming = self.ends.for_job(job, heeds=heeds)
-        freed: dict[bool | None, Resources] = {None: {}, True: {}, False: {}}
-        queue = self.session.queues.get(job.queue)
-        if queue is not None and (queue.record.capability or self.session.by_plugins is not None):
-            self._add_ends(freed, job, ends.ends[: ends.until(at)])
-        until = self.ends.after(job, at)
-        back = 0
-        if queue is not None and queue.record.excess_budget is not None:
-            back = refunded(self.session, job.queue, ends.ends[: ends.until(at)])
-        return PlannedStart(job, at, until, places, coming, freed, heeds, charge, back, counted=len(self.ends.come))
+        returns = Returns(self.session, job, at, self.ends, ends, coming)
+        return PlannedStart(job, at, self.ends.after(job, at), places, coming, returns, heeds, charge)
 
     def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:
         """What a job would be charged above its queue's share that starts there, and is not charged yet."""

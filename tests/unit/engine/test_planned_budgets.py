@@ -102,6 +102,18 @@ def test_what_is_charged_to_others_comes_back_when_they_end(mode: str, ends: int
     assert found.reason("wide") == "ExcessBudgetExceeded"
 
 
+@MODES
+@pytest.mark.parametrize(("budget", "binds"), [(159, {"x-0": "n1"}), (160, {"x-0": "n1", "y-0": "n2"})])
+def test_what_is_charged_to_those_that_start_in_the_same_cycle_comes_back_when_they_end(
+    mode: str, budget: int, binds: dict[str, str]
+) -> None:
+    """`x` is charged 60 until it has ended in time; then `wide` is charged 100, beside `y` with 60."""
+    model = above_the_share(budget, job("x", "6", 2, expected=50), job("y", "6", 3))
+    found = run(model, flow(mode), now=10)
+    assert planned(found, "wide") == 100
+    assert found.binds == binds
+
+
 def test_what_is_kept_of_the_budget_goes_from_cycle_to_cycle() -> None:
     model = above_the_share(100)
     first = run(model, flow("conservative"), now=10)

@@ -618,6 +618,24 @@ def test_who_runs_on_leaves_planned_starts_what_they_take_of_a_hard_cap_together
     assert found.binds == {}
 
 
+def test_what_was_evicted_ends_no_more() -> None:
+    """Of a cap of six `p` gives its three back when it is evicted; `high` takes one of them, and `wide` needs two."""
+    by = policy("actions: [preempt, allocate, {name: backfill, arguments: {mode: conservative}}]" + TIERS)
+    model = world(
+        node("n1", "3", labels={"size": "small"}), node("n2", "16", labels={"size": "big"}),
+        queue("default", capability={"cpu": "6"}),
+        busy(50, "3", name="p"), busy(100, "2", on="n2", name="q"), saying(pod("wide", "5", at=1), 500),
+    )  # fmt: skip
+    first = run(model, by, now=10)
+    assert instants(first) == {"wide": 100}
+    model.apply(Upsert(pod("high", "1", at=2, priority=5, node_selector={"size": "small"})))
+    model.apply(Upsert(pod("more", "3", at=3, node_selector={"size": "big"})))
+    assert first.outcome is not None
+    second = run(model, by, now=20, state=first.outcome.state)
+    assert (second.evicted, second.nominated, second.binds) == (["p"], {"high": "n1"}, {})
+    assert instants(second)["wide"] == 100
+
+
 def test_what_a_plugin_leaves_to_a_queue_is_kept_for_planned_starts() -> None:
     flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
     for mode in ("easy, depth: 2", "conservative"):
