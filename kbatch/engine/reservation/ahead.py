@@ -15,18 +15,28 @@ from kbatch.engine.state.timeline import Release
 
 
 class Ahead:
-    """One journey, on behalf of one job; whoever makes it ends it with `to(0)`.
+    """One journey, on behalf of one job; whoever makes it begins it with `begin` and ends it with `end`.
 
     Args:
         session: what is taken ahead.
         job: whose queue's sums are followed, where there is a limit to them.
         releases: the pods that end, in the order in which they do; none of them the job's own.
+        leaving: those of them that terminate: the session counts as though they had gone already.
         heeded: whether it matters to the job which pods stand on nodes, besides the room that they take.
     """
 
-    def __init__(self, session: Session, job: JobState, releases: Sequence[Release], *, heeded: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        job: JobState,
+        releases: Sequence[Release],
+        leaving: Sequence[Release] = (),
+        *,
+        heeded: bool,
+    ) -> None:
         self._session = session
         self._releases = releases
+        self._leaving = leaving
         self._heeded = heeded or session.whole_nodes.active
         queue = session.queues.get(job.queue)
         limited = queue is not None and (queue.record.capability or session.by_plugins is not None)
@@ -35,6 +45,17 @@ class Ahead:
         self._jobs = session.model.jobs
         self._undos: list[Sequence[Callable[[], None]]] = []
         self.gone = 0
+
+    def begin(self) -> None:
+        """Let what terminates be there until it has ended."""
+        for release in self._leaving:
+            self._session.room.pipeline(release.task.cls, release.row)
+
+    def end(self) -> None:
+        """Let all be as it was."""
+        self.to(0)
+        for release in self._leaving:
+            self._session.room.pipeline(release.task.cls, release.row, -1)
 
     def to(self, count: int) -> None:
         """Let so many of the pods have ended, the first of them."""
@@ -51,7 +72,7 @@ class Ahead:
 
     def _told(self, release: Release) -> Sequence[Callable[[], None]]:
         """Tell those who follow which pods stand where; what takes it back."""
-        if not self._heeded:
+        if not self._heeded or release.task.terminating:
             return ()
         done: list[Callable[[], None]] = []
         try:
@@ -67,7 +88,7 @@ class Ahead:
         task = release.task
         self._session.room.pipeline(task.cls, release.row, -sign)
         job = self._jobs.get(task.job)
-        if job is not None and self._capped is not None and job.queue == self._capped.name:
+        if job is not None and self._capped is not None and job.queue == self._capped.name and not task.terminating:
             self._capped.add(task.cls.request, -sign, ends=job.ends)
             if self._refunds is not None:
                 self._capped.charged -= self._refunds.moved(job, sign)

@@ -51,7 +51,7 @@ class Bounds:
             rows = list(self._by_row)
         for row in dict.fromkeys(rows):
             some = [start for start in self._by_row.get(row, ()) if _meets(start, at, until)]
-            kept = kept_of(some, row, at, self._ends.on(row)) if some else {}
+            kept = kept_of(some, row, at, self._ends.all_on(row)) if some else {}
             for kind, column, number in zip(self._kinds, self._most, range(len(self._sums)), strict=True):
                 now = self._of_row(kind, row, kept)
                 self._sums[number] += now - int(column[row])

@@ -12,7 +12,7 @@ from kbatch.engine.carryover.known_ends import KnownEnds
 from kbatch.engine.decisions import Turn
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.timeline import Release, releases_by_lifetime
+from kbatch.engine.state.timeline import Release, Timeline, releases_by_lifetime
 from kbatch.model.expected import Expected
 
 _NONE: Final[Sequence[Release]] = ()
@@ -25,6 +25,8 @@ class Ends:
 
     Attributes:
         come: of the pods that the session has bound. gone: of those that it has evicted, as they were expected before.
+        leaving: of those that were terminating before. The room of a session counts as though these had gone already,
+            and so do the sums of queues.
     """
 
     def __init__(self, session: Session, known: KnownEnds | None = None) -> None:
@@ -37,6 +39,8 @@ class Ends:
         self._prepared = False
         self.come: list[Release] = []
         self.gone: list[Release] = []
+        self.leaving: Sequence[Release] = _NONE
+        self._leaving_on: dict[int, list[Release]] = {}
         self._come_on: dict[int, list[Release]] = {}
         self._by_row: dict[int, Sequence[Release]] = {}
         self._counted: set[str] = set()
@@ -67,6 +71,8 @@ class Ends:
 
     def sure(self, end: Release) -> bool:
         """Whether somebody sees to it that the pod has gone by then."""
+        if end.task.terminating:
+            return end.at == end.task.release_at
         return self._expected.sure(end.task)
 
     def preparing(self) -> Iterator[Turn]:
@@ -75,7 +81,18 @@ class Ends:
             session = self._session
             model, table = session.model, session.nodes
             yield from self._known.catching_up(model, table, session.now, self._expected, self._positions)
+            self._look_at_terminating()
             self._prepared = True
+
+    def _look_at_terminating(self) -> None:
+        session = self._session
+        if not session.room.awaits_any:
+            return
+        timeline = Timeline(session.nodes, session.now, session.policy.nomination_grace)
+        self.leaving = sorted(timeline.departures(self._expected))
+        for release in self.leaving:
+            session.room.ensure(release.task.cls)
+            self._leaving_on.setdefault(release.row, []).append(release)
 
     def follow(self) -> None:
         """Take over what the session has committed."""
@@ -115,11 +132,19 @@ class Ends:
             ends = self._by_row[row] = sorted((*self._known.of(tasks), *self._come_on.get(row, ())))
         return [end for end in ends if end.key not in leaving] if leaving else ends
 
+    def leaving_on(self, row: int) -> Sequence[Release]:
+        """Those of `leaving` on a row, in order."""
+        return self._leaving_on.get(row, _NONE)
+
+    def all_on(self, row: int) -> Sequence[Release]:
+        """`on`, and `leaving_on`: where the room is that of a later instant."""
+        return [*self.on(row), *self.leaving_on(row)] if row in self._leaving_on else self.on(row)
+
     def first(self) -> int | None:
         """The first instant after now at which anything is known to end; None: nothing is."""
         self.follow()
         now = self._session.now
-        found = [end.at for end in self.come if end.at > now]
+        found = [end.at for end in (*self.come, *self.leaving[:1]) if end.at > now]
         for end in self._known.near:  # in order
             if end.at > now:
                 found.append(end.at)
@@ -146,16 +171,16 @@ class Ends:
         or wants whole nodes, counts on none of other schedulers' pods: plugins follow only those that kbatch moves.
         """
         self.follow()
-        leaving, known, come = self._session.leaving, self._known, [*self.come]
+        leaving, known, come = self._session.leaving, self._known, [*self.come, *self.leaving]
         key, horizon = job.key, known.horizon
         ours = heeds or self._session.whole_nodes.active
 
         def those(some: Iterable[Release]) -> list[Release]:
-            """Without the job's own, and those that do not count."""
-            found = [end for end in some if end.task.job != key]
+            """Without the job's own, and those that do not count; what terminates counts in any case."""
+            found = [end for end in some if end.task.job != key or end.task.terminating]
             if leaving:
                 found = [end for end in found if end.key not in leaving]
-            return [end for end in found if end.task.job] if ours else found
+            return [end for end in found if end.task.job or end.task.terminating] if ours else found
 
         near = those(chain(known.near, (end for end in come if end.at < horizon)))
         near.sort()

@@ -87,7 +87,10 @@ NOTHING = columns_of(())
 
 
 def kept_on(
-    starts: Sequence[PlannedStart], since: int, coming: Callable[[int], Sequence[Release]] | None
+    starts: Sequence[PlannedStart],
+    since: int,
+    coming: Callable[[int], Sequence[Release]] | None,
+    leaving: Callable[[int], Sequence[Release]] | None = None,
 ) -> list[tuple[int, Resources]]:
     """What these starts keep, by row, from a job that takes room at `since` and is there when each of them is due.
 
@@ -95,6 +98,7 @@ def kept_on(
         starts: those that matter.
         since: the room that it is taken from is that of this instant.
         coming: the pods of a row that are expected to end, in order; None: nothing that ends is counted on.
+        leaving: those that terminate, whose room is taken although they are there until their ends.
     """
     by_row: dict[int, list[PlannedStart]] = {}
     for start in starts:
@@ -102,14 +106,22 @@ def kept_on(
             by_row.setdefault(row, []).append(start)
     found: list[tuple[int, Resources]] = []
     for row, some in by_row.items():
-        kept = kept_of(some, row, since, None if coming is None else coming(row))
+        kept = kept_of(some, row, since, None if coming is None else coming(row), leaving(row) if leaving else ())
         if kept:
             found.append((row, kept))
     return found
 
 
-def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequence[Release] | None) -> Resources:
-    """The same of one row, of which `coming` are the pods that are expected to end, or None."""
+def kept_of(
+    starts: Sequence[PlannedStart],
+    row: int,
+    since: int,
+    coming: Sequence[Release] | None,
+    leaving: Sequence[Release] = (),
+) -> Resources:
+    """The same of one row, of which `coming` are the pods that are expected to end, or None; and of `leaving` the room
+    is taken although they are there until then. A start that is due may wait for these.
+    """
     ends: list[Release] = []
     if coming is not None:
         ends += coming
@@ -126,6 +138,11 @@ def kept_of(starts: Sequence[PlannedStart], row: int, since: int, coming: Sequen
                 for name, amount in end.task.cls.needs:
                     if name in left:
                         left[name] -= amount
+        for end in leaving:
+            if since < moment < end.at:
+                for name, amount in end.task.cls.needs:
+                    if name in left:
+                        left[name] += amount
         for name, amount in left.items():
             if amount > most.get(name, 0):
                 most[name] = amount

@@ -140,12 +140,14 @@ class PlannedStarts:
 
     def _columns(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool) -> Kept:
         """What these starts keep; remembered while no other end is known, since jobs that find the same take turns."""
-        key = tuple([start.mark for start in starts]), since, counting, len(self.session.leaving), self.ends.known
+        marks, ends, ahead = tuple([start.mark for start in starts]), self.ends, self.ahead
+        key = marks, since, counting, ahead, len(self.session.leaving), ends.known
         found = self._columns_of.get(key)
         if found is None:
             if len(self._columns_of) >= _REMEMBERED:
                 self._columns_of.clear()
-            found = columns_of(kept_on(starts, since, self.ends.on if counting else None))
+            coming = None if not counting else ends.all_on if ahead else ends.on
+            found = columns_of(kept_on(starts, since, coming, None if ahead else ends.leaving_on))
             self._columns_of[key] = found
         return found
 
@@ -418,7 +420,7 @@ class PlannedStarts:
 
     def _sure(self, start: PlannedStart, at: int) -> bool:
         """Whether somebody sees to it that all have gone by an instant on whose room a planned start counts."""
-        return all(self.ends.sure(end) for row in start.needs for end in self.ends.on(row) if end.at <= at)
+        return all(self.ends.sure(end) for row in start.needs for end in self.ends.all_on(row) if end.at <= at)
 
 
 class _Kept(Limit):

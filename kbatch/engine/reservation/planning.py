@@ -60,8 +60,9 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     heeds = planned.heeds(job)
     upcoming, coming = planned.ends.for_job(job, heeds=heeds)
     untils = sorted({start.until for start in planned.starts.values() if start.until is not None})
-    ahead = Ahead(session, job, upcoming.ends, heeded=heeds)
+    ahead = Ahead(session, job, upcoming.ends, planned.ends.leaving, heeded=heeds)
     planned.ahead = True
+    ahead.begin()
     try:
         since = yield from _first(planned, job, ahead, upcoming)
         if since is None:
@@ -85,7 +86,7 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
             yield TURN
     finally:
         planned.lift()
-        ahead.to(0)
+        ahead.end()
         planned.ahead = False
     return None
 

@@ -120,9 +120,11 @@ def promised(planned: PlannedStarts) -> tuple[PromisedStart, ...]:
 
 
 def free_of(session: Session) -> int:
-    """How many more pods all nodes would take: with each pod that ends, one more."""
-    column = session.room.idle.get(PODS)
-    return exact_sum(column) if column is not None else 0
+    """How many more pods all nodes would take, now and once what terminates has gone: it grows with each pod that ends,
+    and with each that begins to terminate.
+    """
+    idle, releasing = session.room.idle.get(PODS), session.room.releasing.get(PODS)
+    return 2 * exact_sum(idle) + exact_sum(releasing) if idle is not None and releasing is not None else 0
 
 
 def offered_of(session: Session) -> int:
@@ -154,7 +156,9 @@ def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> Pla
 
 
 def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart) -> bool:
-    """Whether its room will be there, by numbers, beside the promises that come before it."""
+    """Whether its room will be there, by numbers, beside the promises that come before it; one that is due may wait for
+    what terminates.
+    """
     session = planned.session
     for task, row in start.places:
         session.room.ensure(task.cls)
@@ -162,13 +166,18 @@ def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedSta
             return False
     if start.at is None:
         return True
-    planned.ends.follow()
-    others = dict(kept_on(planned.beside(start.job, start.at), start.at, planned.ends.on))
+    ends = planned.ends
+    ends.follow()
+    due = start.at <= session.now
+    others = dict(kept_on(planned.beside(start.job, start.at), start.at, ends.on if due else ends.all_on))
     for row, needs in start.needs.items():
         more = {name: -amount for name, amount in others.get(row, {}).items()}
-        for end in (*planned.ends.on(row), *start.coming.get(row, ())):
+        for end in (*ends.on(row), *start.coming.get(row, ())):
             if end.at <= start.at:
                 add_to(more, dict(end.task.cls.needs))
+        for end in () if due else ends.leaving_on(row):
+            if end.at > start.at:
+                add_to(more, {name: -amount for name, amount in end.task.cls.needs})
         if any(session.room.future[name][row] + more.get(name, 0) < amount for name, amount in needs.items()):
             return False
     return True

@@ -90,6 +90,6 @@ class Returns:
                     sums[name] = sums.get(name, 0) + sign * amount
 
     def _owner(self, task: Task) -> Job | None:
-        """The group of a pod, if that is another one of the queue."""
-        owner = self._jobs.get(task.job)
+        """The group of a pod, if that is another one of the queue, whose sums the pod is in."""
+        owner = self._jobs.get(task.job) if not task.terminating else None
         return owner if owner is not None and owner.queue == self._job.queue and owner.key != self._job.key else None

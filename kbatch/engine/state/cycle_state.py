@@ -102,9 +102,10 @@ class CycleState:
             microseconds since the epoch. It stays here until it is written that it is whole again, or was sent back.
         evictions: by queue, of those that limit it, when in the last hour groups were evicted as wholes.
         planned: the starts that were promised, in the order in which they were, where they are kept (mode
-            `conservative` of backfill). free: how many more pods the nodes would take as the cycle left them, where
-            any start is promised; offered: how many they would take, were they empty. begun: by key of each pod whose
-            bind is under way then, the cycle's instant, in microseconds since the epoch: from it on its end counts.
+            `conservative` of backfill). free: how many more pods the nodes would take as the cycle left them, and how
+            many once what terminates has gone, together, where any start is promised; offered: how many they would
+            take, were they empty. begun: by key of each pod whose bind is under way then, the cycle's instant, in
+            microseconds since the epoch: from it on its end counts.
     """
 
     plugins: Mapping[str, Any] = field(default_factory=dict)

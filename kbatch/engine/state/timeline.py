@@ -1,8 +1,10 @@
 """When room is expected: for each node the instants at which what stands or terminates there should be gone.
 
-A pod that terminates gives its room back at the end of its grace. One that is still there well after that is stuck (its
-node does not answer, a finalizer holds it): nobody knows when it goes, so its room is expected no more, and nobody is
-told to wait for it. See docs/decisions/0021-one-ledger-of-reservations.md.
+A pod that terminates gives its room back at the end of its grace, or sooner where it is expected to end before that.
+One that is still there well after its grace is stuck (its node does not answer, a finalizer holds it): nobody knows
+when it goes, so its room is expected no more, and nobody is told to wait for it. See
+docs/decisions/0021-one-ledger-of-reservations.md. Until then it is expected a tenth of that time later, and then
+another tenth.
 
 A pod that runs gives its room back when it is expected to end (`kbatch.model.expected`). Who may take the place of its
 group has it besides when the group's lifetime is over. Where nobody knows a pod's end, nothing is expected of it.
@@ -22,6 +24,7 @@ from kbatch.model.tasks import Task
 from kbatch.resources import PODS
 from kbatch.times import SECOND
 
+_STEPS = 10
 _GRACE = 30 * SECOND
 """What Kubernetes leaves a pod to end that does not say how long it needs."""
 
@@ -98,6 +101,23 @@ class Timeline:
                     return None
                 found = max(found, task.release_at + self._grace)
         return found
+
+    def departures(self, expected: Expected) -> Iterator[Release]:
+        """Of each of the terminating pods whose room is expected, and of which it is known, when it is gone: after now.
+
+        Not of those whose eviction has not been answered; nor of those that are late, whose room is expected all the
+        same where somebody waits for others on the row too.
+        """
+        step = max(1, self._grace // _STEPS)
+        for row, tasks in self._terminating.items():
+            for task in tasks:
+                at = task.release_at
+                if at is None or self._late(task) or not self._table.open[row]:
+                    continue
+                if at <= self._now:
+                    at = min(at + ((self._now - at) // step + 1) * step, at + self._grace)
+                known = expected.end(task)
+                yield Release(at if known is None else min(at, known), row, task.key, task)
 
     def stuck(self) -> Iterator[tuple[int, Task]]:
         """The pods whose room is expected no more, with their rows; in the order of rows, then of names."""

@@ -476,20 +476,84 @@ def test_a_promise_that_is_due_waits_for_pods_on_their_way_out_and_keeps_its_pla
 
 def test_there_is_a_cycle_when_somebody_in_time_may_wait_for_what_is_on_its_way_out() -> None:
     """Who must start now, or not before another's start, waits for no room: see `_moments` of allocate."""
-    leaving = [busy(305, "2", name="two"), busy(315, "1", name="one")]
-    short = [saying(pod(name, "2", at=1), 10) for name in ("a", "b")]
-    model = world(node("n1"), busy(305, "1", name="runs"), leaving, short, saying(pod("long", "2", at=2), 300))
+    runs = busy(305, "1", name="runs"), busy(305, "2", name="two"), busy(315, "1", name="one")
+    short = saying(pod("a", "2", at=1), 10), saying(pod("b", "3", at=1), 10)
+    model = world(node("n1"), runs, short, saying(pod("long", "1", at=2), 300))
     first = run(model, CONSERVATIVE, now=5)
-    assert (first.nominated, instants(first)) == ({}, {"a": 305, "b": 315, "long": 315})
-    for each in leaving:
-        gone = copy.deepcopy(each)
-        gone.metadata.deletion_timestamp = stamp(45)
-        model.apply(Upsert(gone))
+    assert (first.nominated, instants(first)) == ({}, {"a": 305, "b": 315, "long": 305})
+    for name in ("two", "one"):  # nobody knows as yet when they are gone
+        model.evicting(f"ns/{name}", f"u-{name}")
     second = after(model, first, 6)
     assert second.nominated == {}
     assert second.outcome is not None
     assert second.outcome.next_wake == EPOCH + 15_001_000
     assert after(model, second, 15.001).nominated == {"long": "n1"}
+
+
+def terminating(found: Pod, until: int) -> Pod:
+    """The pod as it is when it has been deleted, with so much time to end."""
+    gone = copy.deepcopy(found)
+    gone.metadata.deletion_timestamp = stamp(until)
+    return gone
+
+
+def lasting(seconds: int, objects: list[Any]) -> list[Any]:
+    """The objects, of whose pods it is said how long they run."""
+    return [saying(each, seconds) if isinstance(each, Pod) else each for each in objects]
+
+
+def test_what_terminates_is_gone_by_the_end_of_its_grace() -> None:
+    """Jobs that are to be gone before `wide` starts wait for no room; each is promised its start beside the others."""
+    leaving, other = busy(305, name="leaving"), busy(305, on="n2", name="other")
+    short = [saying(pod(name, "3", at=at), 10) for name, at in (("a", 2), ("b", 3))]
+    model = world(node("n1"), node("n2"), leaving, other, lasting(100, wide()), short)
+    first = run(model, CONSERVATIVE, now=5)
+    assert instants(first) == {"wide": 305, "a": 405, "b": 405}
+    model.apply(Upsert(terminating(leaving, 45)))
+    second = again(model, first, 6)
+    assert (second.nominated, instants(second)) == ({}, {"wide": 305, "a": 45, "b": 55})
+    assert second.outcome is not None
+    assert second.outcome.next_wake == EPOCH + 45 * SECOND
+    late = again(model, second, 46)  # it keeps its turn while the pod overruns
+    assert (late.binds, instants(late)) == ({}, {"wide": 305, "a": 46, "b": 56})
+    model.apply(Delete(Pod, "ns", "leaving"))
+    found = again(model, late, 47)
+    assert (found.binds, instants(found)) == ({"a": "n1"}, {"wide": 305, "b": 57})
+
+
+@pytest.mark.parametrize(("now", "at"), [(44, 45), (45, 48), (47, 48), (48, 51), (73, 75), (75, None)])
+def test_what_terminates_and_overruns_is_expected_a_little_later_until_it_is_stuck(now: int, at: int | None) -> None:
+    leaving, other = terminating(pod("leaving", "4", on="n1"), 45), busy(305, on="n2")
+    model = world(node("n1"), node("n2"), leaving, other, wide(), saying(pod("a", "3", at=2), 10))
+    assert instants(run(model, CONSERVATIVE, now=now)).get("a") == at
+
+
+def test_what_terminates_may_be_expected_to_end_before_its_grace_does() -> None:
+    leaving, other = terminating(busy(30), 45), busy(305, on="n2", name="other")
+    model = world(node("n1"), node("n2"), leaving, other, wide(), saying(pod("a", "3", at=2), 10))
+    assert instants(run(model, CONSERVATIVE, now=5))["a"] == 30
+
+
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_no_start_is_planned_onto_room_before_it_is_there(by: Policy) -> None:
+    leaving = terminating(pod("leaving", "4", on="n1"), 45)
+    model = world(node("n1"), node("n2"), leaving, busy(20, on="n2"), wide())
+    assert planned(run(model, by, now=5), "wide") == 45
+
+
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_nobody_takes_what_a_start_needs_until_a_pod_has_terminated(by: Policy) -> None:
+    """The gang starts at 20 on what is free of n1 already; `long` finds room there for both only from 45 on."""
+    gang = [pod(f"wide-{at}", "4", of="wide", at=1, node_selector={"on": f"n{at}"}) for at in (1, 2)]
+    leaving, long = terminating(pod("leaving", "4", on="n1"), 45), pod("long", "4", at=2, node_selector={"on": "n1"})
+    model = world(
+        node("n1", "8", labels={"on": "n1"}), node("n2", labels={"on": "n2"}), leaving, busy(20, on="n2"),
+        group("wide", 2, at=1), gang, long,
+    )  # fmt: skip
+    found = run(model, by, now=5)
+    assert (planned(found, "wide"), found.binds) == (20, {})
+    model.apply(Delete(Pod, "ns", "leaving"))
+    assert run(model, by, now=5).binds == {"long": "n1"}
 
 
 def test_of_a_higher_priority_is_promised_the_room_that_one_before_it_moves_to() -> None:
