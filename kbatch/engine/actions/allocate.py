@@ -35,7 +35,7 @@ from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
 from kbatch.engine.reservation.planning import reserve
-from kbatch.engine.reservation.promises import taken_over
+from kbatch.engine.reservation.promises import known_by_now, taken_over
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
@@ -70,12 +70,18 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     planned = context.planned
     if planned is not None:
         planned.lift()
-    # Nobody who is nominated elsewhere moves to the room that gathers for the aged.
-    yield from settle(session, context.rankings, elsewhere=not gathers)
+    commits = session.commits
+    # Nobody who is nominated elsewhere moves to the room that gathers for the aged, or that planned starts need.
+    promises = planned is not None and bool(planned.starts)
+    yield from settle(session, context.rankings, elsewhere=not (gathers or promises))
     if planned is None or not planned.keeps:  # else each has been promised its room
         yield from gather_for_the_aged(session, context.feasibility, context.ledger)
-    if gathers:
-        yield from settle(session, context.rankings)
+    if gathers or promises:
+        yield from settle(session, context.rankings, lay=planned.lay if planned is not None else None)
+    if planned is not None:
+        planned.lift()
+    if planned is not None and planned.keeps and session.commits > commits:
+        yield from known_by_now(planned, context.feasibility, context.ledger)
     for job in session.live():
         if session.due():
             yield TURN

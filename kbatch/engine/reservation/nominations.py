@@ -10,7 +10,7 @@ part; in the end it has all, or none.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -209,16 +209,25 @@ def _stands(rankings: NodeRankings, statement: Statement, task: Task, row: int) 
 # --- bound where room has come free -----------------------------------------------------------------------------------
 
 
-def settle(session: Session, rankings: NodeRankings, *, elsewhere: bool = True) -> Iterator[Transaction | Turn]:
+def settle(
+    session: Session,
+    rankings: NodeRankings,
+    *,
+    elsewhere: bool = True,
+    lay: Callable[[JobState], None] | None = None,
+) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are.
 
-    Without `elsewhere` a job is bound only where all of it can be bound to the nodes that it was promised.
+    Without `elsewhere` a job is bound only where all of it can be bound to the nodes that it was promised. `lay` keeps
+    room from a job.
     """
     waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
     session.settling = True
     for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):
         if job.key not in session.failed:
+            if lay is not None:
+                lay(job)
             yield from working(session, job, partial(_settle, session, rankings, job, elsewhere), None)
         yield TURN
     session.settling = False

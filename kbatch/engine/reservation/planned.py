@@ -35,7 +35,7 @@ from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, total
-from kbatch.times import MILLISECOND
+from kbatch.times import MILLISECOND, SECOND
 
 _REMEMBERED: Final = 64
 _CHARGE: Final = "charge"
@@ -398,13 +398,19 @@ class PlannedStarts:
         return min((at for at in instants if at is not None and at > self.session.now), default=None)
 
     def _too_late(self, waiting: Sequence[PlannedStart]) -> Iterator[int]:
-        """When each of these jobs would be gone in time for none of the others any more, whose starts are planned."""
+        """When each of these jobs would be gone in time for none of the others any more, whose starts are planned.
+
+        While some job waits for more than its planned instant, the starts behind it move on with time.
+        """
+        now = self.session.now
+        soon = now + SECOND if any(start.at is not None and start.at <= now for start in waiting) else now
         instants = sorted([start.at for start in waiting if start.at is not None])
         for start in waiting:
             last = instants[-2:-1] if instants[-1:] == [start.at] else instants[-1:]
             length = self.ends.length(start.job)
             if last and length is not None:
-                yield last[0] - length + MILLISECOND
+                late = last[0] - length + MILLISECOND
+                yield late if late <= now else max(late, soon)
 
     def estimate(self, key: str) -> StartEstimate | None:
         """When a waiting job is to start, as planned; None: nothing is planned for it."""

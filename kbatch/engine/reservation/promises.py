@@ -8,7 +8,7 @@ again, by itself beside all others: for an earlier instant, or lower nodes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,7 +28,7 @@ from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.cycle_state import PromisedStart
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
-from kbatch.model.nodes import Mask, exact_sum
+from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task
 from kbatch.resources import PODS, add_to
 
@@ -45,31 +45,34 @@ def renew(
     state = session.snapshot.state
     if state.planned:
         yield from planned.ends.preparing()
-    moved = False
+    moved, overdue = False, set[str]()
     for kept in state.planned:
         job = session.job(kept.job) if kept.job in session.model.live else None
         if job is None or not _waits(session, job):
             continue
-        start = _restored(planned, job, kept)
-        if start is not None and _confirmed(planned, rankings, start):
+        start = _kept(planned, rankings, job, kept)
+        if start is not None:
             planned.put(start)
-        else:
-            moved = True
-            yield from working(session, job, partial(_again, planned, feasibility, ledger, job, (), None), None)
+            if start.at is not None and start.at <= session.now:
+                overdue.add(job.key)
+        if start is None or (start.at != kept.at and job.key not in overdue):
+            rows = tuple(start.needs) if start is not None else ()
+            yield from working(session, job, partial(_again, planned, feasibility, ledger, job, rows, start), None)
             planned.lift()
+            moved = moved or start is None or planned.starts.get(job.key) is not start
             yield TURN
         if moved:  # what has moved was put where one of a higher priority behind it was to start, which goes first
             yield from taken_over(planned, feasibility, ledger, rankings, job)
         if session.due(5):
             yield TURN
-    ended = state.free is not None and free_of(session) > state.free
+    ended = state.free is not None and _free_at_first(session) > state.free
     if state.offered is not None and offered_of(session) < state.offered:
         ended = True  # with a node that goes there is less room, whatever has ended besides
     for key in list(planned.starts):
         start = planned.starts.get(key)
         if start is None:
             continue  # what it was promised has been taken over
-        due = start.at is not None and start.at <= session.now
+        due = key in overdue
         if ended or due:
             stands = start if not due or _clearing(session, start) else None
             rows = () if ended else tuple(start.needs)
@@ -78,6 +81,17 @@ def renew(
             yield TURN
             if planned.starts.get(key) is not start:
                 yield from taken_over(planned, feasibility, ledger, rankings, start.job)
+
+
+def known_by_now(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger) -> Iterator[Transaction | Turn]:
+    """Promise instants to those that were promised room without one; of nominated pods it is known from their binds on
+    when they end.
+    """
+    for start in list(planned.starts.values()):
+        if start.at is None and planned.stands(start):
+            again = partial(_anew, planned, feasibility, ledger, start.job, start)
+            yield from working(planned.session, start.job, again, None)
+            yield TURN
 
 
 def taken_over(
@@ -123,8 +137,16 @@ def free_of(session: Session) -> int:
     """How many more pods all nodes would take, now and once what terminates has gone: it grows with each pod that ends,
     and with each that begins to terminate.
     """
-    idle, releasing = session.room.idle.get(PODS), session.room.releasing.get(PODS)
-    return 2 * exact_sum(idle) + exact_sum(releasing) if idle is not None and releasing is not None else 0
+    return _free(session.room.idle, session.room.releasing)
+
+
+def _free_at_first(session: Session) -> int:
+    """The same as the cycle began: nominated pods may be bound by now where others have ended."""
+    return _free(session.nodes.idle, session.nodes.releasing) - len(session.stuck)
+
+
+def _free(idle: Mapping[str, Column], releasing: Mapping[str, Column]) -> int:
+    return 2 * exact_sum(idle[PODS]) + exact_sum(releasing[PODS]) if PODS in idle and PODS in releasing else 0
 
 
 def offered_of(session: Session) -> int:
@@ -138,6 +160,18 @@ def _waits(session: Session, job: JobState) -> bool:
     if job.nominated or not (job.in_queue and job.possible and job.missing()):
         return False
     return len(next_tasks(job, unplaced(job))) >= job.missing() and session.valid(job) is None
+
+
+def _kept(planned: PlannedStarts, rankings: NodeRankings, job: JobState, kept: PromisedStart) -> PlannedStart | None:
+    """A promise as it can be kept; one that is due, from when its nodes are clear. None: it cannot be kept."""
+    start = _restored(planned, job, kept)
+    if start is None or not _confirmed(planned, rankings, start):
+        return None
+    clear = _clear(planned, start)
+    if start.at is None or clear <= start.at:
+        return start
+    start = planned.entry(job, clear, start.places, charge=kept.charge)
+    return start if _confirmed(planned, rankings, start) else None
 
 
 def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> PlannedStart | None:
@@ -181,6 +215,22 @@ def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedSta
         if any(session.room.future[name][row] + more.get(name, 0) < amount for name, amount in needs.items()):
             return False
     return True
+
+
+def _clear(planned: PlannedStarts, start: PlannedStart) -> int:
+    """From when on there is room for a start that is due, as pods go that were to be gone; now, if there is now, or
+    nobody knows.
+    """
+    session, ends = planned.session, planned.ends
+    idle, at = session.room.idle, session.now
+    for row, wanted in start.needs.items() if start.at == at else ():
+        lacks = {name: amount - int(idle[name][row]) for name, amount in wanted.items()}
+        for end in sorted(ends.all_on(row)):
+            if max(lacks.values()) <= 0:
+                break
+            at = max(at, end.at)
+            add_to(lacks, {name: -amount for name, amount in end.task.cls.needs if name in lacks})
+    return at
 
 
 def _clearing(session: Session, start: PlannedStart) -> bool:

@@ -460,18 +460,22 @@ def test_a_promise_that_is_due_waits_for_pods_on_their_way_out_and_keeps_its_pla
     model = world(node("n1"), busy(15), saying(pod("a", "4", at=1), 10), saying(pod("b", "4", at=2), 5))
     first = run(model, CONSERVATIVE, now=5)
     assert instants(first) == {"a": 15, "b": 25}
-    leaving = busy(15)
-    leaving.metadata.deletion_timestamp = stamp(40)
-    model.apply(Upsert(leaving))
+    model.evicting("ns/busy", "u-busy")  # nobody knows as yet when it is gone
     second = again(model, first, 15)
     assert (second.binds, instants(second)) == ({}, {"a": 15, "b": 25})
     same = again(model, second, 15)
     assert same.outcome is not None
     assert same.outcome.memo.idle is None
+    assert same.outcome.next_wake == EPOCH + 16 * SECOND  # both move on with time
     third = again(model, same, 28)
     assert (third.binds, instants(third)) == ({}, {"a": 28, "b": 38})
+    model.apply(Upsert(terminating(busy(15), 40)))
+    fourth = again(model, third, 28)
+    assert (fourth.binds, instants(fourth)) == ({}, {"a": 28.5, "b": 38.5})
+    assert fourth.outcome is not None
+    assert fourth.outcome.next_wake == EPOCH + 28_500_000
     model.apply(Delete(Pod, "ns", "busy"))
-    assert again(model, third, 30).binds == {"a": "n1"}
+    assert again(model, fourth, 30).binds == {"a": "n1"}
 
 
 def test_there_is_a_cycle_when_somebody_in_time_may_wait_for_what_is_on_its_way_out() -> None:
@@ -515,10 +519,44 @@ def test_what_terminates_is_gone_by_the_end_of_its_grace() -> None:
     assert second.outcome is not None
     assert second.outcome.next_wake == EPOCH + 45 * SECOND
     late = again(model, second, 46)  # it keeps its turn while the pod overruns
-    assert (late.binds, instants(late)) == ({}, {"wide": 305, "a": 46, "b": 56})
+    assert (late.binds, instants(late)) == ({}, {"wide": 305, "a": 48, "b": 58})
     model.apply(Delete(Pod, "ns", "leaving"))
     found = again(model, late, 47)
     assert (found.binds, instants(found)) == ({"a": "n1"}, {"wide": 305, "b": 57})
+
+
+def test_the_end_of_who_was_nominated_is_known_from_its_bind_on() -> None:
+    leaving, waits = pod("leaving", "4", on="n1"), saying(pod("waits", "4", at=1), 10)
+    model = world(node("n1"), terminating(leaving, 45), waits, saying(pod("next", "4", at=2), 10))
+    first = run(model, CONSERVATIVE, now=5)
+    assert (first.nominated, planned(first, "next")) == ({"waits": "n1"}, "unknown")
+    nominated = copy.deepcopy(waits)
+    nominated.status.nominated_node_name = "n1"
+    model.apply(Upsert(nominated))
+    model.apply(Delete(Pod, "ns", "leaving"))
+    second = again(model, first, 20)
+    assert (second.binds, instants(second)) == ({"waits": "n1"}, {"next": 30})
+
+
+def test_who_is_nominated_moves_to_no_room_that_a_promise_needs() -> None:
+    """`waits` finds n2 idle, where it would run on when `wide` is to start."""
+    leaving, waits = pod("leaving", "4", on="n1"), pod("waits", "4", at=2)
+    gang = members("wide", 2, "4", at=1, node_selector={"size": "big"})
+    big = [node(name, labels={"size": "big"}) for name in ("n2", "n3")]
+    model = world(node("n1"), big, leaving, busy(100, on="n3"), group("wide", 2, at=1), gang)
+    first = run(model, CONSERVATIVE, now=5)
+    assert instants(first) == {"wide": 100}
+    model.apply(Upsert(terminating(leaving, 45)))
+    model.apply(Upsert(waits))
+    second = again(model, first, 6)
+    assert second.nominated == {"waits": "n1"}
+    nominated = copy.deepcopy(waits)
+    nominated.status.nominated_node_name = "n1"
+    model.apply(Upsert(nominated))
+    third = again(model, second, 7)
+    assert (third.binds, instants(third)) == ({}, {"wide": 100})
+    model.apply(Delete(Pod, "ns", "leaving"))
+    assert again(model, third, 8).binds == {"waits": "n1"}
 
 
 @pytest.mark.parametrize(("now", "at"), [(44, 45), (45, 48), (47, 48), (48, 51), (73, 75), (75, None)])
