@@ -26,6 +26,7 @@ from kbatch.model.selections import SelectionTable
 from kbatch.model.selectors import selector_matches
 from kbatch.model.shares import Claim
 from kbatch.model.tasks import Task
+from kbatch.model.told import only_told
 from kbatch.resources import Resources
 
 _AT_ONCE: Final = 128
@@ -91,6 +92,9 @@ class GroupIndex:
         job = self.jobs.get(key)
         if job is not None and job.group == group:
             return False
+        if job is not None and key not in self._dirty and only_told(job, group):
+            job.group = group
+            return True
         if job is None:
             job = Job(key, key, meta.namespace, shadow=False)
             job.read(group)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import (
     AnyObject,
+    Condition,
     Job,
     JobSpec,
     JobStatus,
@@ -40,6 +41,16 @@ ROLES = (
     SubGroup(name="s", min_member=1),
 )
 NODES = st.sampled_from(["", "n1", "n2", "n3"])
+SAID: list[tuple[Condition, ...] | None] = [
+    None,
+    *(
+        (Condition(type=type_, status=status, reason=reason, last_transition_time="2026-01-01T00:00:20Z"),)
+        for type_, status, reason in (
+            ("Enqueued", "False", "WaitingInQueue"), ("Enqueued", "False", "QuotaExceeded"), ("Enqueued", "True", ""),
+            ("Scheduled", "True", ""), ("Completed", "True", ""),
+        )
+    ),
+]  # fmt: skip
 
 
 @st.composite
@@ -56,6 +67,8 @@ def events(draw: st.DrawFn) -> Event:
         five: dict[str, str | int | float] = {"cpu": "5"}
         found.spec.min_resources = draw(st.sampled_from([None, five]))
         found.spec.sub_groups = draw(st.sampled_from([None, ROLES]))
+        found.status.conditions = draw(st.sampled_from(SAID))
+        found.status.scheduling_attempts = draw(st.sampled_from([0, 0, 1]))
         return Upsert(found)
     if kind == 7:
         return Unreadable(Pod, "ns", name, f"u-{name}", draw(NODES), "broken")

@@ -238,14 +238,11 @@ class _Admission:
         return np.array(made, np.intp)
 
     def _plain(self, job: JobState) -> bool:
-        """Whether a row says all that matters of the group until it changes: soon, if it has not been told yet that it
-        waits.
-        """
+        """Whether a row says all that matters of the group until it changes."""
         model = job.job
-        told = model.condition(conditions.ENQUEUED)
         return (
-            self.session.by_job and not job.bound and not model.nominees and not model.terminating
-            and told is not None and told.status != conditions.TRUE
+            self.session.by_job and model.group is not None and not job.bound and not model.nominees
+            and not model.terminating and not model.is_true(conditions.ENQUEUED)
         )  # fmt: skip
 
     def _entry(self, job: JobState, wanted: Needs | None, *, plain: bool) -> Entry:

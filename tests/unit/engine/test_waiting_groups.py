@@ -49,7 +49,7 @@ def full(*more: Any) -> ClusterModel:
 
 
 def waiting(one: PodGroup) -> PodGroup:
-    """The group, told that it waits: only such a one gets a row."""
+    """The group, told that it waits."""
     said = Verdict("", shadow=False, enqueued=False, scheduled=False)
     one.status.conditions = merge((), verdict_conditions(said, 1), stamp(0))
     return one
@@ -97,6 +97,27 @@ def test_numbers_are_told_again_a_few_in_each_cycle_where_something_changes_all_
         oldest = max(oldest, now - min(told.values()))
     assert most <= 6
     assert 20 <= oldest <= 30
+
+
+def test_a_group_that_has_come_is_looked_at_once() -> None:
+    model, by = full(group("one"), pod("one-0", "2", of="one")), policy(EVERYTHING)
+    first = run(model, by)
+    assert first.reason("one") == "WaitingInQueue"
+    assert first.outcome is not None
+    told = group("one")
+    told.status.conditions = merge((), verdict_conditions(first.verdicts["ns/one"], 1), stamp(0))
+    model.apply(Upsert(told))
+    second = run(model, by, memo=first.outcome.memo)
+    assert not second.verdicts, "it was told that it waits: that is no news"
+    assert second.outcome is not None
+    model.apply(Delete(Pod, "ns", "runs"))
+    assert run(model, by, memo=second.outcome.memo).binds == {"one-0": "n"}
+
+
+@pytest.mark.parametrize("objects", [[queue(state="Closed"), pod("one")], [queue(), pod("one", of="gone")]])
+def test_pods_of_no_group_never_come_in_queue_and_are_not_told_so(objects: list[Any]) -> None:
+    (verdict,) = run(world(node("n"), objects), policy(EVERYTHING)).verdicts.values()
+    assert (verdict.shadow, verdict.enqueued, verdict.scheduled) == (True, None, False)
 
 
 def test_numbers_that_nobody_wants_current_wake_nobody_and_stay_as_they_were_told() -> None:
