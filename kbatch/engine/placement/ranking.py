@@ -17,7 +17,7 @@ import heapq
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from enum import Enum
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -92,6 +92,7 @@ class NodeRanking:
         self._near = self._evaluate(self._every, whole=True)
         self._by_room = not (self.stepwise or self._scores or self.own_nodes)
         """Whether the key of a row is always the same, as long as there is room."""
+        self._with_room: Column | None = None
         self.key: Column = self._near
 
     def refresh(self) -> Column:
@@ -100,7 +101,7 @@ class NodeRanking:
         if self._cursor < len(log):
             changed = sorted(set(log[self._cursor :]))
             if self._by_room and len(changed) <= _ONE_BY_ONE:
-                near, keys = self._near, self._keys_with_room
+                near, keys = self._near, self._keys_with_room()
                 for row in changed:
                     near[row] = keys[row] if self.fits(row) else -1
             elif len(changed) * 4 > len(self._every):
@@ -114,12 +115,12 @@ class NodeRanking:
             self.key = self._with_others(self._near)
         return self.key
 
-    @cached_property
     def _keys_with_room(self) -> Column:
         """The keys of all rows, were there room on each; where nothing but room decides."""
-        count = len(self._every)
-        found: Column = self._static_score * count + (count - 1 - self._every)
-        return found
+        if self._with_room is None:  # a `cached_property` of a compiled class is worked out each time
+            count = len(self._every)
+            self._with_room = self._static_score * count + (count - 1 - self._every)
+        return self._with_room
 
     def keys_for(self, coming: Column, own: Index) -> Column:
         """The keys for a job that has pods on its own rows, where so many like pods would come to each of the others.

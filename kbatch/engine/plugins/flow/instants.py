@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -136,7 +135,6 @@ class Pairs:
             self._turns[number] = curve.turn(self._now, curve.end(self._now))
         return self._turns[number]
 
-    @cached_property
     def _lines(self) -> npt.NDArray[np.float64]:
         """Of each curve what it is above its usage now, its usage and the least, all over the weight; and the margin.
 
@@ -154,7 +152,8 @@ class Pairs:
         """How long it takes at least until the ratio of the first curve is at most that of the second, pair by pair;
         infinite where it never is.
         """
-        one, other = self._lines[:, some], self._lines[:, others]
+        lines = self._lines()
+        one, other = lines[:, some], lines[:, others]
         with np.errstate(divide="ignore", invalid="ignore"):
             bends = np.sort([_bend(one), _bend(other)], axis=0)
         points = np.concatenate([np.zeros((1, len(some))), bends, np.ones((1, len(some)))])
