@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -142,6 +141,8 @@ class Session:
         self.promises = Promises(self.committed)
         self.stuck: tuple[str, ...] = ()
         self._live: list[JobState] = []
+        self._joining: list[JobState] = []
+        """These belong to `_live`, and have no place in it yet."""
         self.commits = 0
         self.leaving: set[str] = set()
         self._below: dict[str, set[str]] | None = None
@@ -344,18 +345,21 @@ class Session:
 
     def live(self) -> Sequence[JobState]:
         """The groups that the cycle looks at, the oldest first: those that are neither settled nor in the backlog."""
+        if self._joining:
+            self.stay([*self._live, *self._joining])
         return self._live
 
     def stay(self, jobs: Iterable[JobState]) -> None:
         """From now on these are looked at: others have gone to the backlog, or came from there."""
         self._live = sorted(jobs, key=lambda job: _age(job.job))
+        self._joining = []
 
     def came_in(self, job: JobState, *, joins: bool) -> None:
         """The group is in queue from now on. `joins`: it comes from the backlog, and is looked at from now on, as it is
         where nothing is remembered.
         """
         if joins:
-            insort(self._live, job, key=lambda other: _age(other.job))
+            self._joining.append(job)
         if self._below is None or not _uses_its_share(job):
             return
         if job.nominated:
