@@ -8,8 +8,6 @@ stood when that was last told, so that only what has changed is told again.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -19,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbatch.api.reasons import Reason
+from kbatch.engine.carryover.by_age import Age, ByAge
 from kbatch.engine.carryover.giving import Freed, Giving, Levels
 from kbatch.engine.carryover.standing import Code
 from kbatch.model.jobs import Job
@@ -94,7 +93,7 @@ class Entry(msgspec.Struct, eq=False):
     back: int
 
     @property
-    def age(self) -> tuple[int, str]:
+    def age(self) -> Age:
         """First come, first served."""
         return self.job.created, self.job.key
 
@@ -219,14 +218,13 @@ class Backlog:
         self.limit: Index = np.full(FIRST, -1, np.intp)
         self.least: dict[str, npt.NDArray[np.int64]] = {}
         self._entries: list[Entry | None] = []
-        self._ages: list[tuple[int, str]] = []
-        """Of each row: first come, first served."""
+        self._ages: list[Age] = []
+        """Of each row."""
         self._free: list[int] = []
         self._rows: Index | None = None
         self._contents: Contents | None = None
-        self._lines: dict[int, list[tuple[int, str]]] = {}
-        self._by_age: dict[int, array[int]] = {}
-        """By queue the ages of its groups, the oldest first, and their rows."""
+        self._by_age: dict[int, ByAge] = {}
+        """By queue."""
         self._live = np.zeros(FIRST, np.bool_)
         self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
             np.zeros(FIRST, np.intp) for _ in range(6)
@@ -316,10 +314,10 @@ class Backlog:
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
         self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
         self.created[row], self.told[row] = entry.job.created, 0
-        line, age = self._lines.setdefault(queue, []), self._ages[row]
-        place = bisect_left(line, age)
-        line.insert(place, age)
-        self._by_age.setdefault(queue, array("q")).insert(place, row)
+        line = self._by_age.get(queue)
+        if line is None:
+            line = self._by_age[queue] = ByAge()
+        line.add(self._ages[row], row)
         self.due[row], self.back[row] = min(entry.due, MOST), min(entry.back, MOST)
         self.priority[row] = max(-MOST, min(MOST, entry.job.priority))
         self.standing[row] = Code.UNKNOWN
@@ -336,11 +334,9 @@ class Backlog:
         for name in entry.least:
             self.least[name][row] = 0
         queue = int(self.queue[row])
-        line = self._lines[queue]
-        place = bisect_left(line, self._ages[row])
-        del line[place], self._by_age[queue][place]
+        self._by_age[queue].remove(self._ages[row])
         if self.queues.drop(queue):
-            del self._lines[queue], self._by_age[queue]
+            del self._by_age[queue]
         self.givings.drop(int(self.giving[row]))
         self.asks.drop(int(self.ask[row]))
         self.namespaces.drop(int(self.namespace[row]))
@@ -423,16 +419,16 @@ class Backlog:
 
     def by_age(self, queue: int) -> Index:
         """The rows of the groups of a queue, by its number, the oldest first, and of equal age by their keys."""
-        return np.array(self._by_age[queue], np.intp)
+        return np.array(self._by_age[queue].rows(), np.intp)
 
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
-        return bisect_left(self._lines[int(self.queue[row])], self._ages[row])
+        return self._by_age[int(self.queue[row])].before(self._ages[row])
 
     def before(self, job: Job) -> int:
         """How many groups of its queue that have rows come before one that has none."""
         number = self.queues.numbers.get(job.queue)
-        return 0 if number is None else bisect_left(self._lines[number], (job.created, job.key))
+        return 0 if number is None else self._by_age[number].before((job.created, job.key))
 
     def capacity_changed(self, generation: int) -> list[str]:
         """The emptied nodes are other ones than before: nothing is known of who fits them. Returns the keys of the
