@@ -6,9 +6,9 @@ Ends that depend on more (binds under way, Jobs, what was learned) are worked ou
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Final
 
@@ -30,6 +30,8 @@ _TOO_MANY: Final = 4
 are so many times that.
 """
 _FAR: Final = 2**63
+_FEW: Final = 64
+"""So many find their places one by one; where there are more, all are put in order."""
 _AT_ONCE: Final = 500
 """Of so many pods it is found out in some milliseconds."""
 
@@ -131,7 +133,7 @@ class KnownEnds:
     def _take_over(self, found: Mapping[str, tuple[Release, ...]], fleeting: set[str]) -> None:
         of_pod, of = self._of_pod, self._of
         come: list[Release] = []
-        gone = False
+        gone: list[Release] = []
         for name, some in found.items():
             before = of.get(name, ())
             if some == before:
@@ -139,21 +141,40 @@ class KnownEnds:
             for release in before:
                 if of_pod.get(release.key) is release:
                     del of_pod[release.key]
-                    gone = gone or release.at < self.horizon
+                    gone.append(release)
             if some:
                 of[name] = some
                 come += some
             else:
                 del of[name]
-        of_pod.update([(release.key, release) for release in come])
+        for release in come:
+            other = of_pod.get(release.key)
+            if other is not None:
+                gone.append(other)
+            of_pod[release.key] = release
         if gone or come:
-            near = [release for release in self.near if of_pod.get(release.key) is release] if gone else [*self.near]
-            near += [release for release in come if release.at < self.horizon]
-            near.sort()
-            self.near, self._far = near, None
-            if not min(_NEAR, len(of_pod)) <= len(near) <= _TOO_MANY * self._wanted:
+            self._put_in_order(gone, come)
+            if not min(_NEAR, len(of_pod)) <= len(self.near) <= _TOO_MANY * self._wanted:
                 self._look_further()
         self._fleeting = self._fleeting - found.keys() | fleeting
+
+    def _put_in_order(self, gone: Sequence[Release], come: Sequence[Release]) -> None:
+        """Have no more of `gone` among `near`, and those of `come` that belong there."""
+        before = self.near
+        stays = bytearray(b"\x01") * len(before)
+        for release in gone:
+            place = bisect_left(before, release) if release.at < self.horizon else len(before)
+            if place < len(before) and before[place] is release:
+                stays[place] = 0
+        near = list(compress(before, stays))
+        more = [release for release in come if release.at < self.horizon]
+        if len(more) <= _FEW:
+            for release in more:
+                insort(near, release)
+        else:
+            near += more
+            near.sort()
+        self.near, self._far = near, None
 
     @property
     def _wanted(self) -> int:
