@@ -7,7 +7,6 @@ queues. A group lives as long as its PodGroup or any pod that names it; a queue 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Final
 
 from kbatch.api.names import GROUP_NAME_ANNOTATION, QUEUE_LABEL
@@ -29,8 +28,7 @@ from kbatch.model.tasks import Task
 from kbatch.model.told import only_told
 from kbatch.resources import Resources
 
-_AT_ONCE: Final = 128
-_WORK: Final = 1000
+_WORK: Final = 500
 """So many groups, or pods of theirs, take a millisecond or two."""
 
 
@@ -186,12 +184,15 @@ class GroupIndex:
         """Bring all sums up to date, in pieces; what is not done when it is left off is done next time."""
         while self._dirty:
             work = 0
-            for key, job in list(islice(self._dirty.items(), _AT_ONCE)):
-                del self._dirty[key]
+            for key in list(self._dirty):  # once: a dict from whose front much was taken is slow to look into
+                job = self._dirty.pop(key, None)
+                if job is None:
+                    continue  # gone since, or worked out by somebody who could not wait
                 self._refresh(job)
                 work += 3 + len(job.tasks)
                 if work > _WORK:
-                    break
+                    work = 0
+                    yield
             yield
 
     def demand(self, job: Job) -> Demand:
