@@ -279,7 +279,7 @@ class Job:
         that have `ended` did, if that was after the group was let in: before, it was another run, which was taken back.
         """
         found = starts
-        let_in = self._true_since(conditions.ENQUEUED)
+        let_in = self._true_since(conditions.ENQUEUED) if ended else None
         if let_in is not None:
             found = [*starts, *(start for start in ended if start >= let_in)]
         scheduled = self._true_since(conditions.SCHEDULED)
