@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, ResourceQuotaSpec
 from kbatch.engine import Policy
+from kbatch.engine.admission import sums
 from kbatch.engine.admission.sums import Standings, Sums
 from kbatch.engine.carryover.backlog import Backlog, Index
 from kbatch.engine.carryover.standing import Standing
@@ -22,12 +23,12 @@ from tests.property.test_engine import POLICIES, Remembering, World, relaxed, wo
 _OF_ROWS = Sums.of_rows
 
 
-def _twice(sums: Sums, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+def _twice(by: Sums, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
     """The standings of the rows, each compared with what is said of its group alone."""
-    found = yield from _OF_ROWS(sums, backlog, rows)
+    found = yield from _OF_ROWS(by, backlog, rows)
     for row, standing in zip(rows.tolist(), found.tolist(), strict=True):
         entry = backlog.entry(row)
-        alone = finish(sums.of(entry))
+        alone = finish(by.of(entry))
         together = Standing.PASSES if standing == Standing.SENT_BACK else Standing(standing)
         assert alone is together, (entry, alone, together)
     return found
@@ -50,11 +51,15 @@ def limited(draw: st.DrawFn) -> World:
 
 
 @relaxed
-@given(limited(), st.sampled_from(POLICIES), st.data())
-def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, data: st.DataObject) -> None:
-    """And all is decided and said as with nothing remembered."""
+@given(limited(), st.sampled_from(POLICIES), st.booleans(), st.data())
+def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, of_kinds: bool, data: st.DataObject) -> None:
+    """And all is decided and said as with nothing remembered; where one of each kind is asked (`of_kinds`), too."""
     sim = Remembering(found.model(), by)
-    with mock.patch.object(Sums, "of_rows", _twice):
+    many, alike = (0, 0) if of_kinds else (sums._MANY, sums._ALIKE)
+    with (
+        mock.patch.object(Sums, "of_rows", _twice),
+        mock.patch.object(sums, "_MANY", many), mock.patch.object(sums, "_ALIKE", alike),
+    ):  # fmt: skip
         for _ in range(3):
             sim.settle()
             if data.draw(st.booleans()) and sim.running():

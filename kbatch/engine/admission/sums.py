@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,10 @@ from kbatch.model.quota import Excess
 from kbatch.resources import Resources, add_to
 
 Standings = npt.NDArray[np.int8]
+
+_MANY: Final = 1000
+_ALIKE: Final = 4
+"""Of so many rows, and so many of each kind in the mean, one of each kind is compared with the sums."""
 
 
 class Sums:
@@ -150,6 +155,26 @@ class Sums:
 
         A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
         """
+        kinds = len(backlog.kinds)
+        few = len(rows) < max(1, _MANY, _ALIKE * kinds)
+        if few or np.count_nonzero(self._limited_namespaces(backlog)):
+            return (yield from self._of_each(backlog, rows))
+        first = np.full(kinds, -1, np.intp)
+        kind = backlog.kind[rows]
+        first[kind[::-1]] = rows[::-1]
+        used = np.flatnonzero(first >= 0)
+        failed = len(self._session.failed)
+        found: Standings = np.zeros(kinds, np.int8)
+        found[used] = yield from self._of_each(backlog, first[used])
+        if len(self._session.failed) > failed:  # another one of its kind is to be asked, then
+            return (yield from self._of_each(backlog, rows))
+        found[found == Code.SENT_BACK] = Code.PASSES
+        of_all: Standings = found[kind]
+        of_all[(of_all == Code.PASSES) & (backlog.back[rows] > self._session.now)] = Code.SENT_BACK
+        return of_all
+
+    def _of_each(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+        """`of_rows`, with a look at each."""
         if not len(rows):
             return np.zeros(0, np.int8)
         session, those = self._session, backlog.contents(rows)

@@ -187,10 +187,12 @@ class Backlog:
         changed: the instant of the last cycle in which anything had changed. generation: the model's then.
         paced: until which instant so many were told again as `ROUND` says.
         levels: what the groups of queues could give up, by queue. freed: what that is for each of `givings`.
-        queues, namespaces, givings, asks, quotas, shapes, limits: what rows share.
+        queues, namespaces, givings, asks, quotas, shapes, limits: what rows share. kinds: all that the sums decide by,
+            but for quotas and `back`: of two rows of one kind they say the same.
         least: by dimension what rows ask for.
-        queue, namespace, giving, ask, quota, shape, limit: numbers of what rows share; of quotas -1 where nobody has
-            asked yet what the group asks of them, of limits where there is none. created, due, back, told: instants.
+        queue, namespace, giving, ask, quota, shape, limit, kind: numbers of what rows share; of quotas -1 where nobody
+            has asked yet what the group asks of them, of limits where there is none.
+        created, due, back, told: instants.
         priority: of their groups.
         standing: what was last told of them. triable, strict, stated: as of their entries.
         hopeless, unfit: by shape 1 where it is known to be so, 0 where it is not, -1 where nobody has asked.
@@ -215,6 +217,7 @@ class Backlog:
         self.quotas: Registry[Asked] = Registry()
         self.shapes: Registry[Hashable] = Registry()
         self.limits: Registry[Hashable] = Registry()
+        self.kinds: Registry[Hashable] = Registry()
         self.limit: Index = np.full(FIRST, -1, np.intp)
         self.least: dict[str, npt.NDArray[np.int64]] = {}
         self._entries: list[Entry | None] = []
@@ -226,8 +229,8 @@ class Backlog:
         self._by_age: dict[int, ByAge] = {}
         """By queue."""
         self._live = np.zeros(FIRST, np.bool_)
-        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
-            np.zeros(FIRST, np.intp) for _ in range(6)
+        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape, self.kind = (
+            np.zeros(FIRST, np.intp) for _ in range(7)
         )  # fmt: skip
         self.created, self.due, self.back, self.told = (np.zeros(FIRST, np.int64) for _ in range(4))
         self.priority = np.zeros(FIRST, np.int64)
@@ -305,14 +308,16 @@ class Backlog:
                 column = self.least[name] = np.zeros(len(self._live), np.int64)
             column[row] = min(amount, MOST)
         queue = self.queue[row] = self.queues.take(entry.job.queue)
-        self.giving[row] = self.givings.take(entry.giving)
+        giving = self.giving[row] = self.givings.take(entry.giving)
         self.ask[row] = self.asks.take((entry.job.queue, entry.asks))
         self.namespace[row] = self.namespaces.take(entry.job.namespace)
         self.quota[row] = -1
         shape = self.shape[row] = self.shapes.take(entry.shape)
         if shape >= len(self.hopeless):
             self.hopeless, self.unfit = (_longer(column, -1) for column in (self.hopeless, self.unfit))
-        self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
+        limit = self.limit[row] = self.limits.take(entry.limit) if entry.limit is not None else -1
+        says = entry.strict, entry.fixed is not None, entry.triable, entry.stated
+        self.kind[row] = self.kinds.take((queue, giving, shape, limit, says, tuple(sorted(entry.least.items()))))
         self.created[row], self.told[row] = entry.job.created, 0
         line = self._by_age.get(queue)
         if line is None:
@@ -345,6 +350,7 @@ class Backlog:
             self._over[quota] = -1
         if self.limit[row] >= 0:
             self.limits.drop(int(self.limit[row]))
+        self.kinds.drop(int(self.kind[row]))
         shape = int(self.shape[row])
         if self.shapes.drop(shape):
             self.hopeless[shape] = self.unfit[shape] = -1
@@ -460,8 +466,9 @@ class Backlog:
             self.least[name] = _longer(column, 0)
         self._live = _longer(self._live, 0)
         self.limit = _longer(self.limit, -1)
-        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape = (
-            _longer(column, 0) for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape)
+        self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape, self.kind = (
+            _longer(column, 0)
+            for column in (self.queue, self.namespace, self.giving, self.ask, self.quota, self.shape, self.kind)
         )
         self.created, self.due, self.back, self.told = (
             _longer(column, 0) for column in (self.created, self.due, self.back, self.told)
