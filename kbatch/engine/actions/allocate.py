@@ -18,7 +18,7 @@ import heapq
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kbatch.api.reasons import Reason
 from kbatch.engine.actions.base import Action
@@ -26,7 +26,7 @@ from kbatch.engine.actions.common import Line, wants_room
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
 from kbatch.engine.placement.arrangement import account_for
-from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.enough import FEW, could_fit
 from kbatch.engine.placement.gang import nearest, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.preemption.reuse import Searches
@@ -45,9 +45,6 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_request, next_tasks, no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
-
-_FEW: Final = 1
-"""So few pods are as quickly placed as it is counted whether there could be room for them."""
 
 
 class Allocate(Action):
@@ -370,7 +367,7 @@ class _Line:
         context, job = self.context, statement.job
         if context.foreknown.place(statement):
             return True
-        if len(following) > _FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
+        if len(following) > FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
             return False
         return (yield from placing(self._rankings(), statement, self._moments()))
 

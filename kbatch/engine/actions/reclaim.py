@@ -17,7 +17,7 @@ from kbatch.engine.actions.base import Action
 from kbatch.engine.actions.common import lines_of
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Step, Transaction, Turn
-from kbatch.engine.placement.enough import could_fit
+from kbatch.engine.placement.enough import FEW, could_fit
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor
@@ -152,7 +152,7 @@ def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Asi
         fits = single.key in job.nominated
     else:
         known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
-        hopeless = known or not could_fit(context.rankings, job)
+        hopeless = known or (job.missing() > FEW and not could_fit(context.rankings, job))
         fits = not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
     if not fits:
         statement.rollback()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kbatch.engine.placement.kinds import counts_of
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls
 from kbatch.model.tasks import TaskClass
+
+FEW: Final = 1
+"""So few pods are as quickly placed as it is counted whether there could be room for them."""
 
 
 def could_fit(rankings: NodeRankings, job: JobState) -> bool:
