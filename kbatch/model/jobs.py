@@ -515,6 +515,8 @@ def _requests(tasks: Sequence[Task]) -> Resources:
     found: Resources = {}
     if not tasks:
         return found
+    if len(tasks) == 1:
+        return dict(tasks[0].cls.request)
     for cls, count in counted(tasks).items():
         for name, amount in cls.request.items():
             found[name] = found.get(name, 0) + amount * count

@@ -309,10 +309,13 @@ class Session:
                 self._gather(state)
             except Exception as error:  # noqa: BLE001 -- whatever a plugin raises is this group's own affair
                 self.mishaps.append((state, error))
-        asks: dict[str, None] = {}
-        for cls in dict.fromkeys([task.cls for task in waiting]):
-            asks.update(dict.fromkeys(cls.request))
-        state.asks = tuple(asks)
+        if len(waiting) == 1:
+            state.asks = tuple(waiting[0].cls.request)
+        elif waiting:
+            asks: dict[str, None] = {}
+            for cls in dict.fromkeys([task.cls for task in waiting]):
+                asks.update(dict.fromkeys(cls.request))
+            state.asks = tuple(asks)
         if job.roles:
             state.by_role = job.placed_by_role()
         return state
