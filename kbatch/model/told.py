@@ -11,7 +11,8 @@ def only_told(job: Job, now: PodGroup) -> bool:
     """Whether the PodGroup says the same as before, but for why its group waits, and how many of its pods do.
 
     Nothing of the group runs, and it is not in queue, neither before nor now: so none of its sums says anything else,
-    nor does anybody who decides go by what has changed. Its sums are up to date.
+    nor does anybody who decides go by what has changed. Its sums are up to date. Where somebody took away what it was
+    told, that is news: it is to be told again.
     """
     was = job.group
     if was is None or not job.waiting or job.holding or job.succeeded or job.terminating:
@@ -34,6 +35,7 @@ def only_told(job: Job, now: PodGroup) -> bool:
         and one.annotations == other.annotations
         and one.owner_references == other.owner_references
         and _of_others(before.conditions) == _of_others(after.conditions)
+        and _types(before.conditions) <= _types(after.conditions)
     )
 
 
@@ -43,6 +45,10 @@ def _in_queue(said: tuple[Condition, ...] | None) -> bool:
         each.status == conditions.TRUE and each.type in {conditions.ENQUEUED, conditions.SCHEDULED}
         for each in said or ()
     )
+
+
+def _types(said: tuple[Condition, ...] | None) -> set[str]:
+    return {each.type for each in said or ()}
 
 
 def _of_others(said: tuple[Condition, ...] | None) -> list[Condition]:

@@ -107,6 +107,10 @@ def test_of_a_group_that_is_in_queue_or_runs_all_is_news(change: Callable[[PodGr
     assert noted(change, before=changed("scheduling_attempts", 1))
 
 
+def test_that_somebody_took_away_what_it_was_told_is_news() -> None:
+    assert noted(changed("conditions", None), before=Say("Enqueued", "False", "much"))
+
+
 def test_a_group_whose_sums_are_not_worked_out_yet_is_looked_at() -> None:
     model = world(queue(), node("n"), group("g"), pod("p", of="g"))
     model.refresh()
