@@ -54,9 +54,7 @@ class Mix:
         self._position = 0
 
     def looking(self, model: ClusterModel) -> Generator[None, None, Sequence[TaskClass]]:
-        """The classes of the groups' waiting pods, those of the most pods first, in pieces; no more than counts. Where
-        they are the same as before, it is that very list.
-        """
+        """The classes of the groups' waiting pods, those of the most pods first, in pieces; no more than counts."""
         live, changes = model.live, model.changes
         changed = changes.since(self._position) if self._changes is changes else None
         if changed is None:

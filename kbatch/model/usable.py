@@ -6,6 +6,7 @@ queues deserve is the same for the scheduler and for those who report it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
@@ -68,10 +69,7 @@ class Usable:
             demands.append(demand)
         place = {claim.name: at for at, claim in enumerate(claims)}
         class_of = classes.of_row.tolist() if astray else []
-        alike: dict[tuple[str, TaskClass, int], int] = {}
-        for queue, cls, row in astray:
-            alike[queue, cls, class_of[row]] = alike.get((queue, cls, class_of[row]), 0) + 1
-        for (queue, cls, at), count in alike.items():
+        for (queue, cls, at), count in Counter((queue, cls, class_of[row]) for queue, cls, row in astray).items():
             if queue in place:
                 demand, own = demands[place[queue]], reach[cls.selection]
                 _add(demand, own, {name: -count * amount for name, amount in cls.request.items()})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kbatch.engine.cooperative import finish
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.fragmentation import Mix, measuring, opened
-from kbatch.model.tasks import TaskClass
 
 _FINE: Final = 10**12
 
@@ -23,8 +21,6 @@ class PackingSums:
     _generation: int = -1
     _of: tuple[int, frozenset[int]] | None = None
     """What was last measured: what stands on the nodes, and the classes that waited."""
-    _waiting: Sequence[TaskClass] = ()
-    """These classes, as they were told."""
     _now: dict[str, int] = field(default_factory=dict)
     _sums: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By resource, fragmentation (in 10^-12) by time, and the time in which there was any to tell."""
@@ -35,9 +31,7 @@ class PackingSums:
             return
         self._generation = model.generation
         waiting = finish(self._mix.looking(model))
-        before = self._of[1] if self._of is not None and self._waiting is waiting else None
-        of = model.standing_generation, before or frozenset([cls.id for cls in waiting])
-        self._waiting = waiting
+        of = model.standing_generation, frozenset(cls.id for cls in waiting)
         if of == self._of:
             return
         self._of = of

@@ -155,10 +155,17 @@ class Sums:
 
         A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
         """
-        kinds = len(backlog.kinds)
-        few = len(rows) < max(1, _MANY, _ALIKE * kinds)
+        few = len(rows) < max(1, _MANY, _ALIKE * len(backlog.kinds))
         if few or np.count_nonzero(self._limited_namespaces(backlog)):
-            return (yield from self._of_each(backlog, rows))
+            found = yield from self._of_each(backlog, rows)
+        else:
+            found = yield from self._of_kinds(backlog, rows)
+        found[(found == Code.PASSES) & (backlog.back[rows] > self._session.now)] = Code.SENT_BACK
+        return found
+
+    def _of_kinds(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+        """`of`, for these rows, with a look at the first of each kind."""
+        kinds = len(backlog.kinds)
         first = np.full(kinds, -1, np.intp)
         kind = backlog.kind[rows]
         first[kind[::-1]] = rows[::-1]
@@ -168,13 +175,11 @@ class Sums:
         found[used] = yield from self._of_each(backlog, first[used])
         if len(self._session.failed) > failed:  # another one of its kind is to be asked, then
             return (yield from self._of_each(backlog, rows))
-        found[found == Code.SENT_BACK] = Code.PASSES
         of_all: Standings = found[kind]
-        of_all[(of_all == Code.PASSES) & (backlog.back[rows] > self._session.now)] = Code.SENT_BACK
         return of_all
 
     def _of_each(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of_rows`, with a look at each."""
+        """`of`, for these rows, with a look at each."""
         if not len(rows):
             return np.zeros(0, np.int8)
         session, those = self._session, backlog.contents(rows)
@@ -210,7 +215,6 @@ class Sums:
         found[unfit] = Code.UNFIT
         passes &= ~(strict & unfit)
         found[passes] = Code.PASSES
-        found[passes & (those.back > session.now)] = Code.SENT_BACK
         total = [clip(session.total.get(name, 0)) for name in names]
         large = any_of((asked > most for asked, most in zip(least, total, strict=True)), len(rows))
         found[those.stated & large] = Code.TOO_LARGE

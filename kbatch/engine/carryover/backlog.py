@@ -169,7 +169,6 @@ class Contents(NamedTuple):
     namespace: Index
     giving: Index
     shape: Index
-    back: npt.NDArray[np.int64]
     strict: npt.NDArray[np.bool_]
     fixed: npt.NDArray[np.bool_]
     triable: npt.NDArray[np.bool_]
@@ -264,7 +263,7 @@ class Backlog:
     def _gather(self, rows: Index) -> Contents:
         return Contents(
             {name: column[rows] for name, column in self.least.items()},
-            self.queue[rows], self.namespace[rows], self.giving[rows], self.shape[rows], self.back[rows],
+            self.queue[rows], self.namespace[rows], self.giving[rows], self.shape[rows],
             self.strict[rows], self.fixed[rows], self.triable[rows], self.stated[rows],
         )  # fmt: skip
 

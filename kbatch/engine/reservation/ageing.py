@@ -7,6 +7,7 @@ the group's pods needs there. It is kept from cycle to cycle while the group cou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -162,10 +163,7 @@ def _confirmed(session: Session, rankings: NodeRankings, job: JobState, kept: Ga
     capacity = session.nodes.capacity
     open_ = session.whole_nodes.gatherable(job)
     taken: dict[tuple[str, int], int] = {}
-    alike: dict[tuple[TaskClass, int], int] = {}
-    for task, row in places:
-        alike[task.cls, row] = alike.get((task.cls, row), 0) + 1
-    for (cls, row), count in alike.items():
+    for (cls, row), count in Counter((task.cls, row) for task, row in places).items():
         if not rankings.static(cls)[0][row] or not (open_ is None or open_[row]):
             return []
         for name, amount in cls.needs:
