@@ -191,8 +191,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "evictions-make-no-room", f"{_SESSION}/statement.py",
-        "                session.room_moves += 1\n                session.leaving.add(key)",
-        "                session.leaving.add(key)",
+        "                session.room_moves += 1\n                session.leaving[key] = undos",
+        "                session.leaving[key] = undos",
         "what did not fit before an eviction is not tried after it",
         survives=(
             "room of victims is nominated to whom they went for; no world is known in which what is left "

@@ -14,6 +14,7 @@ _POLLING: Final = f"{_ROOM}/polling.py"
 _REPRIEVE: Final = f"{_ROOM}/reprieve.py"
 _REUSE: Final = f"{_ROOM}/reuse.py"
 _SEARCH: Final = f"{_ROOM}/search.py"
+_SPARING: Final = f"{_ROOM}/sparing.py"
 _SHRINKING: Final = "kbatch/engine/state/shrinking.py"
 _CONSENT: Final = "kbatch/engine/session/consent.py"
 _PLUGINS: Final = "kbatch/engine/plugins"
@@ -35,6 +36,32 @@ MUTANTS: Final = (
         "alike-whatever-the-priority", _REUSE,
         "return job.queue, job.priority, preemptor.never", "return job.queue, preemptor.never",
         "what a job of low priority may not take is not looked for, for one of high",
+    ),
+    # --- who may stay after all ---------------------------------------------------------------------------------------
+    Mutant(
+        "nobody-stays-after-all", _SPARING,
+        "if len(self._found) > 1 and", "if len(self._found) > 99 and",
+        "a victim goes whose room a larger one leaves over",
+    ),
+    Mutant(
+        "stays-where-there-is-no-room", _SPARING,
+        "future[name][row] < amount for row", "future[name][row] < 0 for row",
+        "a victim stays whose room was given to others",
+    ),
+    Mutant(
+        "stays-beyond-the-cap", _SPARING,
+        "if queue is None or over_capability(queue, unit.tasks) is not None:", "if queue is None:",
+        "a queue holds more than its cap with the victim that stays",
+    ),
+    Mutant(
+        "part-of-a-whole-stays", _SPARING,
+        "for some in (those,) if whole else [[task] for task in those]:", "for some in [[task] for task in those]:",
+        "of a group that went as a whole a part stays",
+    ),
+    Mutant(
+        "stays-in-bad-company", _SPARING,
+        "return self._within(unit) and not self._heeded(unit)", "return self._within(unit)",
+        "a victim stays beside pods that were placed as though it had gone",
     ),
     # --- disruption budgets -------------------------------------------------------------------------------------------
     Mutant(

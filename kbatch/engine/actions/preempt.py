@@ -22,6 +22,7 @@ from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import planning
 from kbatch.engine.preemption.prospective import awaited, behind, foreseen, fresh
 from kbatch.engine.preemption.reuse import Searches
+from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.sums import capability
 from kbatch.engine.preemption.within_queue import EVICTOR, preempting, preemptor_of
 from kbatch.engine.session.guarding import attempt, working
@@ -56,7 +57,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     for job, _ in coming.values():
         if job.idle:
             lines.setdefault(job.queue, Line(session, session.queue(job.queue))).stand(job)
-    searches = Searches(context, EVICTOR)
+    searches, decided = Searches(context, EVICTOR), Decided(context)
     session.caches.append(searches.forget)
     for line in sorted(lines.values(), key=lambda line: session.queue_key(line.queue)):
         queue = line.queue
@@ -70,12 +71,12 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
                 yield from working(session, job, partial(_clear, context, queue, job, pods[1], searches), None)
                 yield TURN
                 continue
-            moved = gives and (
-                yield from working(session, job, partial(preempting, context, queue, job, searches), False)
-            )
+            step = partial(preempting, context, queue, job, searches)
+            moved = gives and (yield from decided.keeping(working(session, job, step, False)))
             yield TURN
             if moved:
                 line.stand(job)
+    yield from decided.telling()
 
 
 def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:

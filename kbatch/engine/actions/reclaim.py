@@ -27,6 +27,7 @@ from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reach import looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
 from kbatch.engine.session.guarding import working
@@ -62,7 +63,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     heap = [(line.key(), name) for name, line in lines.items()]
     heapq.heapify(heap)
     aside = _Aside(session)
-    searches = Searches(context, _EVICTOR)
+    searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
     while heap:
         _, name = heap[0]
@@ -70,7 +71,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         job = line.next()
         if job.possible:
             step = partial(_step, context, line.queue, job, aside, searches)
-            moved = yield from working(session, job, step, False)
+            moved = yield from decided.keeping(working(session, job, step, False))
             yield TURN
             if moved:
                 line.stand(job)
@@ -80,6 +81,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             heapq.heapreplace(heap, (line.key(), name))
         else:
             heapq.heappop(heap)
+    yield from decided.telling()
     aside.end(context)
 
 

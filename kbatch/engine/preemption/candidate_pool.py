@@ -97,7 +97,7 @@ class CandidatePool:
 
     def refresh(self) -> None:
         """Leave out what was evicted since by decisions that stand, and groups that were left out for an error."""
-        new = self._session.leaving - self._gone
+        new = self._session.leaving.keys() - self._gone
         left_out = len(self._session.failed) != self._failed  # their pods are there, and no candidates all the same
         if left_out:
             self._failed = len(self._session.failed)

@@ -100,7 +100,7 @@ class Ends:
         for _ in self.preparing():
             pass
         if len(self.gone) < len(session.leaving):
-            self._follow_evictions(session.leaving)
+            self._follow_evictions()
         committed = session.committed
         if self._cursor == len(committed):
             return
@@ -115,9 +115,9 @@ class Ends:
                     self._by_row.pop(row, None)
         self._cursor = len(committed)
 
-    def _follow_evictions(self, leaving: set[str]) -> None:
+    def _follow_evictions(self) -> None:
         nodes, tasks = self._session.nodes, self._session.model.tasks
-        for key in sorted(leaving.difference([end.key for end in self.gone])):
+        for key in sorted(self._session.leaving.keys() - {end.key for end in self.gone}):
             task = tasks[key]
             known = next(self._known.of((task,)), None)
             at = known.at if known is not None else _NEVER

@@ -70,7 +70,8 @@ class Session:
         kept_rooms: room that is kept, until the cycle ends, for pods that do not exist yet: by key of the group the
             classes and rows.
         settling: pods are bound to the nodes that they were nominated to.
-        leaving: keys of pods that this cycle evicts. commits: how many statements it has committed.
+        leaving: by key the pods that this cycle evicts, with what plugins gave to take it back.
+        commits: how many statements it has committed.
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
         withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
         committed: keys of the groups whose sums a statement has changed for good, in order.
@@ -144,7 +145,7 @@ class Session:
         self._joining: list[JobState] = []
         """These belong to `_live`, and have no place in it yet."""
         self.commits = 0
-        self.leaving: set[str] = set()
+        self.leaving: dict[str, tuple[Undo, ...]] = {}
         self._below: dict[str, set[str]] | None = None
         self._waits: dict[str, Resources] = {}
         """By queue what is nominated of groups in queue, since `_below` was worked out."""

@@ -156,6 +156,15 @@ class Statement:
         """Evict a pod that holds a node; the statement's job is the beneficiary, unless the pod is its own."""
         self._do(Operation.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
 
+    def take_back(self, task: Task) -> None:
+        """Undo the eviction of a pod of the statement's job that was committed, and told to nobody; for good."""
+        session, job = self.session, self.job
+        _undo(session.leaving.pop(task.key))
+        self._apply(Operation.EVICT, task, session.nodes.row.get(task.node, -1), job, -1)
+        session.room_moves += 1  # what was found out since may have counted on its room
+        session.commits += 1
+        session.committed.append(job.key)
+
     def withdraw_quietly(self, job: JobState, task: Task) -> None:
         """End a nomination whatever the plugins' hooks raise: those have raised for this job before."""
         row = job.nominated[task.key][1]
@@ -218,7 +227,7 @@ class Statement:
         nominations: dict[str, Nomination] = {}
         evictions: list[Eviction] = []
         names = session.nodes.names
-        for operation, task, row, job, action, _, _ in self._steps:
+        for operation, task, row, job, action, undos, _ in self._steps:
             key = task.key
             if operation is Operation.ALLOCATE:
                 binds[key] = Bind(key, task.uid, names[row])
@@ -238,7 +247,7 @@ class Statement:
                 session.committed.append(job.key)
             else:
                 session.room_moves += 1
-                session.leaving.add(key)
+                session.leaving[key] = undos
                 beneficiary = self.job.name if action not in OWN_SAKE else ""
                 evictions.append(Eviction(key, task.uid, task.node, action, beneficiary))
         for key, nomination in nominations.items():

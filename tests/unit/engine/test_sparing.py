@@ -1,0 +1,84 @@
+"""Victims of one step that need not go once a later step of the same action has made more room than it uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbatch.api.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm
+from kbatch.model.cluster import ClusterModel
+from kbatch.model.events import Upsert
+from tests.unit.engine.worlds import EVERYTHING, group, members, node, pod, policy, priority_class, queue, run, world
+
+CLASSES = [priority_class("low", 1), priority_class("middle", 50), priority_class("high", 100)]
+TERM = PodAffinityTerm(
+    topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"app": "small"})
+)
+APART: dict[str, Any] = {
+    "labels": {"app": "small"},
+    "affinity": Affinity(pod_anti_affinity=PodAffinity(required=(TERM,))),
+}
+
+
+def full(*, of: str = "deserving", small: dict[str, Any] | None = None, **giving: Any) -> ClusterModel:
+    """A node of 3 cpu with a victim of 1 and one of 2 of queue `giving`, and two pods of 1 cpu that want room."""
+    return world(
+        [*CLASSES, queue("giving", **giving), queue("deserving", 9), node("n", "3")],
+        group("small", queue="giving", priority_class_name="low"),
+        pod("small-0", "1", of="small", on="n", **(small or {})),
+        group("large", queue="giving", priority_class_name="middle", at=1),
+        pod("large-0", "2", of="large", on="n", at=1),
+        group("wanting", queue=of, priority_class_name="high", at=2),
+        members("wanting", 2, at=2),
+    )
+
+
+@pytest.mark.parametrize("of", ["deserving", "giving"])
+def test_a_victim_stays_whose_room_is_left_over_by_a_larger_one(of: str) -> None:
+    """The least goes for the first pod, the larger one for the second, and would have done for both."""
+    found = run(full(of=of), policy(EVERYTHING), now=3)
+    assert found.evicted == ["large-0"]
+    assert found.nominated == {"wanting-0": "n", "wanting-1": "n"}
+
+
+def test_who_stays_is_counted_again_in_what_follows_in_the_cycle() -> None:
+    """The room of the one that stays is given to nobody."""
+    model = full()
+    for one in (group("late", queue="giving", at=3), pod("late-0", of="late", at=3)):
+        model.apply(Upsert(one))
+    found = run(model, policy(EVERYTHING), now=4)
+    assert found.evicted == ["large-0"]
+    assert "late-0" not in found.nominated
+    assert found.binds == {}
+
+
+def test_it_goes_where_the_queue_would_hold_more_than_its_capability_with_it() -> None:
+    """There is room for it beside the two that want room, and the cap has none."""
+    model = full(of="giving", capability={"cpu": "2"})
+    found = run(model, policy(EVERYTHING), now=3)
+    assert found.evicted == ["large-0", "small-0"]
+
+
+def test_it_goes_where_it_matters_which_pods_stand_beside_one_another() -> None:
+    """Of those not all is known that is asked when a pod is placed."""
+    found = run(full(small=APART), policy(EVERYTHING), now=3)
+    assert found.evicted == ["large-0", "small-0"]
+
+
+@pytest.mark.parametrize(("elsewhere", "stays"), [("n", True), ("m", False)])
+def test_a_group_that_went_as_a_whole_stays_as_a_whole_or_not_at_all(elsewhere: str, *, stays: bool) -> None:
+    """Where one of its pods could not stay, the other does not either."""
+    model = world(
+        [*CLASSES, queue("giving"), node("m", "500m")],
+        node("n", "3" if stays else "2500m"),
+        group("small", 2, queue="giving", disruption="Whole", priority_class_name="low"),
+        [pod("small-0", "500m", of="small", on="n"), pod("small-1", "500m", of="small", on=elsewhere)],
+        group("large", 3, queue="giving", disruption="Whole", priority_class_name="middle", at=1),
+        [pod(f"large-{at}", cpu, of="large", on="n", at=1) for at, cpu in enumerate(("1", "500m", "500m"))],
+        group("wanting", queue="giving", priority_class_name="high", at=2),
+        [pod(f"wanting-{at}", "1" if stays else "500m", of="wanting", at=2) for at in range(2 if stays else 3)],
+    )
+    found = run(model, policy(EVERYTHING), now=3)
+    assert set(found.evicted) - {"small-0", "small-1"} == {"large-0", "large-1", "large-2"}
+    assert {"small-0", "small-1"} & set(found.evicted) == (set() if stays else {"small-0", "small-1"})
