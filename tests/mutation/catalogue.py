@@ -22,7 +22,8 @@ def _unit(*names: str) -> Stage:
 _KEPT: Final = _unit("ledger", "resume", "timeline", "enqueue", "planned_starts")
 _ADMITTED: Final = _unit("admission", "enqueue", "pods_to_come", "resume")
 _VICTIMS: Final = (
-    *_unit("evictions", "victims", "failing_victims", "refusals", "pods_to_come"), "tests/unit/plugins/test_votes.py",
+    *_unit("evictions", "victims", "sparing", "failing_victims", "refusals", "pods_to_come"),
+    "tests/unit/plugins/test_votes.py",
 )  # fmt: skip
 _PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
 _ELASTIC: Final = _unit("growth", "shrinking")

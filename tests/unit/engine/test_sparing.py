@@ -60,6 +60,20 @@ def test_it_goes_where_the_queue_would_hold_more_than_its_capability_with_it() -
     assert found.evicted == ["large-0", "small-0"]
 
 
+def test_so_does_a_group_of_which_only_a_part_would_be_within_the_capability() -> None:
+    model = world(
+        [*CLASSES, queue("giving", capability={"cpu": "2500m"}), node("n", "3")],
+        group("small", 2, queue="giving", disruption="Whole", priority_class_name="low"),
+        members("small", 2, "500m", on="n"),
+        group("large", queue="giving", priority_class_name="middle", at=1),
+        pod("large-0", "2", of="large", on="n", at=1),
+        group("wanting", queue="giving", priority_class_name="high", at=2),
+        members("wanting", 2, at=2),
+    )
+    found = run(model, policy(EVERYTHING), now=3)
+    assert found.evicted == ["large-0", "small-0", "small-1"]
+
+
 def test_it_goes_where_it_matters_which_pods_stand_beside_one_another() -> None:
     """Of those not all is known that is asked when a pod is placed."""
     found = run(full(small=APART), policy(EVERYTHING), now=3)
