@@ -78,6 +78,7 @@ def renew(
             rows = () if ended else tuple(start.needs)
             again = partial(_again, planned, feasibility, ledger, start.job, rows, stands)
             yield from working(session, start.job, again, None)
+            planned.lift()
             yield TURN
             if planned.starts.get(key) is not start:
                 yield from taken_over(planned, feasibility, ledger, rankings, start.job)

@@ -10,7 +10,17 @@ import pytest
 
 from kbatch.api.conditions import ENQUEUED
 from kbatch.api.configuration import ConfigurationError, parse
-from kbatch.api.objects import Affinity, LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm, PodStatus, Queue
+from kbatch.api.objects import (
+    Affinity,
+    Condition,
+    LabelSelector,
+    Node,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodStatus,
+    Queue,
+)
 from kbatch.decisions.state import read_state, write_state
 from kbatch.engine import CycleState, Memo, Policy, build_policy, take_snapshot
 from kbatch.model.cluster import ClusterModel
@@ -854,3 +864,28 @@ def test_a_cycle_that_leaves_other_promises_than_it_found_is_not_the_last_word_o
         state, memo = found.state, found.memo
         assert [each.job for each in state.planned] == ["ns/waits#u-waits"]
     assert skipped == [False, False, True]
+
+
+
+def test_what_is_kept_for_planned_starts_keeps_nobody_out_of_the_queue() -> None:
+    """`next` starts where `wide` leaves room on n2; then as much is free there as `wide` needs: `c` may come in."""
+    by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: conservative, depth: 2}}]" + TIERS)
+    gang = [
+        pod("wide-0", "4", of="wide", at=1, node_selector={"on": "n1"}),
+        pod("wide-1", "2", of="wide", at=1, node_selector={"on": "n2"}),
+    ]
+    let_in = group("wide", 2, at=1)
+    let_in.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(5)),)
+    model = world(
+        node("n1", labels={"on": "n1"}), node("n2", "6", labels={"on": "n2"}), busy(100), busy(50, "6", "n2", "z"),
+        let_in, lasting(50, gang), pod("next", "2", at=2, node_selector={"on": "n2"}),
+    )  # fmt: skip
+    first = run(model, by, now=6)
+    assert instants(first) == {"wide": 100, "next": 50}
+    model.apply(Delete(Pod, "ns", "z"))
+    for at, name in enumerate("abcd"):
+        model.apply(Upsert(group(name, at=7 + at, min_resources={"cpu": "2"})))
+    assert first.outcome is not None
+    second = run(model, by, now=10, state=first.outcome.state)
+    assert (second.binds, instants(second)) == ({"next": "n2"}, {"wide": 100})
+    assert [name for name in "abcd" if second.verdicts[f"ns/{name}"].enqueued] == ["a", "b", "c"]
