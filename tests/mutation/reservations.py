@@ -294,7 +294,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "neighbours-stay", "kbatch/engine/reservation/ahead.py",
-        "if not self._heeded or", "if True or",
+        "self._session.removed_hooks) if self._heeded", "self._session.removed_hooks) if False",
         "a gang is not planned onto nodes that its own kind is going to leave",
     ),
     Mutant(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kbatch.engine.plugin import Undo
 from kbatch.engine.reservation.charges import Refunds
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.timeline import Release
+from kbatch.model.tasks import Task
 
 
 class Ahead:
@@ -44,24 +46,30 @@ class Ahead:
         self._refunds = Refunds(session) if capped is not None and capped.record.excess_budget is not None else None
         self._jobs = session.model.jobs
         self._undos: list[Sequence[Callable[[], None]]] = []
+        self._there: list[tuple[Release, Sequence[Callable[[], None]]]] = []
         self.gone = 0
 
     def begin(self) -> None:
         """Let what terminates be there until it has ended."""
         for release in self._leaving:
+            undos = self._told(release, self._session.followers(release.task.cls)) if self._heeded else ()
             self._session.room.pipeline(release.task.cls, release.row)
+            self._there.append((release, undos))
 
     def end(self) -> None:
         """Let all be as it was."""
         self.to(0)
-        for release in self._leaving:
+        while self._there:
+            release, undos = self._there.pop()
             self._session.room.pipeline(release.task.cls, release.row, -1)
+            for undo in reversed(undos):
+                undo()
 
     def to(self, count: int) -> None:
         """Let so many of the pods have ended, the first of them."""
         while self.gone < count:
             release = self._releases[self.gone]
-            self._undos.append(self._told(release))
+            self._undos.append(self._told(release, self._session.removed_hooks) if self._heeded else ())
             self._move(release, 1)
             self.gone += 1
         while self.gone > count:
@@ -70,13 +78,12 @@ class Ahead:
             for undo in reversed(self._undos.pop()):
                 undo()
 
-    def _told(self, release: Release) -> Sequence[Callable[[], None]]:
+    @staticmethod
+    def _told(release: Release, hooks: Sequence[Callable[[Task, int], Undo]]) -> Sequence[Callable[[], None]]:
         """Tell those who follow which pods stand where; what takes it back."""
-        if not self._heeded or release.task.terminating:
-            return ()
         done: list[Callable[[], None]] = []
         try:
-            for hook in self._session.removed_hooks:
+            for hook in hooks:
                 done.append(hook(release.task, release.row))  # noqa: PERF401 -- those before an error must be known
         except Exception:
             for undo in reversed(done):

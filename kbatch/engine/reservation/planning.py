@@ -62,8 +62,8 @@ def _earliest(planned: PlannedStarts, job: JobState) -> Generator[Turn, None, Pl
     untils = sorted({start.until for start in planned.starts.values() if start.until is not None})
     ahead = Ahead(session, job, upcoming.ends, planned.ends.leaving, heeded=heeds)
     planned.ahead = True
-    ahead.begin()
     try:
+        ahead.begin()
         since = yield from _first(planned, job, ahead, upcoming)
         if since is None:
             return None

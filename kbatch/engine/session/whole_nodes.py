@@ -78,7 +78,7 @@ class WholeNodes(Limit):
         for number, record in enumerate(self._table.records, start=1):
             row = number - 1
             for task in record.tasks.values():
-                if task.job and not task.terminal:
+                if not task.terminal:
                     self._count(self._now, task, row, 1)
                     if not task.terminating:
                         self._count(self._later, task, row, 1)
@@ -86,6 +86,8 @@ class WholeNodes(Limit):
                 yield TURN
 
     def _count(self, counts: _Counts, task: Task, row: int, sign: int) -> None:
+        if not task.job:
+            return
         job = self._model.jobs.get(task.job)
         counts.add(task.job, row, job is not None and job.exclusive(task.role), sign)
 

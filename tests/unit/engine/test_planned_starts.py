@@ -867,6 +867,30 @@ def test_a_cycle_that_leaves_other_promises_than_it_found_is_not_the_last_word_o
 
 
 
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_pods_that_terminate_keep_others_away_until_they_are_gone(by: Policy) -> None:
+    """n1 has room, but the pod on it keeps others of its kind away until 400."""
+    leaving, others = (
+        terminating(apart(busy(900, "1")), 400),
+        (busy(100, on="n2", name="y"), busy(150, on="n3", name="z")),
+    )
+    gang = map(apart, members("wide", 2, "2", at=1))
+    model = world(host("n1"), host("n2"), host("n3"), leaving, *others, group("wide", 2, at=1), *gang)
+    assert planned(run(model, by, now=5), "wide") == 150
+    model.apply(Upsert(terminating(apart(busy(900, "1")), 120)))
+    assert planned(run(model, by, now=5), "wide") == 120
+
+
+@pytest.mark.parametrize("scheduler", ["kube-batch", "another"])
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_nodes_are_whole_again_when_a_pod_has_terminated(by: Policy, scheduler: str) -> None:
+    """A pod of another scheduler takes nothing but its room from an exclusive group's nodes."""
+    leaving = terminating(pod("leaving", "1", on="n1", scheduler=scheduler), 400)
+    others = busy(100, on="n2", name="y"), busy(150, on="n3", name="z")
+    model = world(node("n1"), node("n2"), node("n3"), leaving, *others, wide(cpu="3", exclusive=True))
+    assert planned(run(model, by, now=5), "wide") == (150 if scheduler == "kube-batch" else 100)
+
+
 def test_what_is_kept_for_planned_starts_keeps_nobody_out_of_the_queue() -> None:
     """`next` starts where `wide` leaves room on n2; then as much is free there as `wide` needs: `c` may come in."""
     by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: conservative, depth: 2}}]" + TIERS)
