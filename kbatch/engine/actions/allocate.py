@@ -137,6 +137,8 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
             statement.withdraw(other, task)
         mark = len(statement)
         placed = yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=())
+        if placed and context.planned is not None and context.planned.later(job):
+            placed = False
         if placed and all(queue.allocated.get(name, 0) <= amount for name, amount in most.items()):
             return True
         statement.rollback(mark)
@@ -369,7 +371,11 @@ class _Line:
             return True
         if len(following) > FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
             return False
-        return (yield from placing(self._rankings(), statement, self._moments()))
+        placed = yield from placing(self._rankings(), statement, self._moments())
+        if placed and context.planned is not None and context.planned.later(job):
+            statement.searched = False  # another time that will do
+            return False
+        return placed
 
     def _mark(self, job: JobState, tasks: Sequence[Task]) -> object:
         """What decides whether the minimum fits given nodes: with what planned starts keep from it."""

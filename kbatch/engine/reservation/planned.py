@@ -200,6 +200,14 @@ class PlannedStarts:
         theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
         return any(self.rankings.heeds(cls, other) for cls in theirs for other in mine)
 
+    def later(self, job: JobState) -> bool:
+        """Whether the job, as it is nominated just now, waits for pods that end later than it was promised to start."""
+        own = self.starts.get(job.key) if self.keeps and job.nominated else None
+        if own is None or own.at is None:
+            return False
+        rows = {row for _, row in job.nominated.values()}
+        return any(end.at > own.at for row in rows for end in self.ends.leaving_on(row))
+
     def shut_to(self, job: JobState) -> bool:
         """Whether the job may start nowhere, since its pods matter to those of a planned start."""
         return self._shut and self._for is not None and job.key == self._for.key

@@ -866,6 +866,29 @@ def test_a_cycle_that_leaves_other_promises_than_it_found_is_not_the_last_word_o
     assert skipped == [False, False, True]
 
 
+def nominate(model: ClusterModel, where: dict[str, str]) -> None:
+    """The API server says which nodes these pods are nominated to."""
+    for name, on in where.items():
+        found = copy.deepcopy(model.tasks[f"ns/{name}"].pod)
+        found.status.nominated_node_name = on
+        model.apply(Upsert(found))
+
+
+def test_who_was_promised_a_start_is_nominated_to_no_room_that_comes_free_later() -> None:
+    """From 100 on there is room for one of `wide` on n2, and for the other from 150 on; n1 is held until 400."""
+    leaving, others = terminating(pod("leaving", "4", on="n1"), 400), (busy(100, on="n2"), busy(150, on="n3", name="z"))
+    model = world(node("n1"), node("n2"), node("n3"), leaving, *others, lasting(50, wide()))
+    first = run(model, CONSERVATIVE, now=5)
+    assert instants(first) == {"wide": 150}
+    model.apply(Delete(Pod, "ns", "busy"))
+    model.apply(Upsert(saying(pod("later", "4", at=99), 500)))
+    second = again(model, first, 100)
+    assert (second.binds, instants(second)["wide"]) == ({}, 150)
+    assert not {"wide-0", "wide-1"} & second.nominated.keys()
+    nominate(model, {name: on for name, on in second.nominated.items() if on is not None})
+    model.apply(Delete(Pod, "ns", "z"))
+    assert again(model, second, 150).binds == {"wide-0": "n2", "wide-1": "n3"}
+
 
 @pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
 def test_pods_that_terminate_keep_others_away_until_they_are_gone(by: Policy) -> None:
