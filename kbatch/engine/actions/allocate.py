@@ -18,6 +18,7 @@ import heapq
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from kbatch.api.reasons import Reason
@@ -70,11 +71,15 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     commits = session.commits
     # Nobody who is nominated elsewhere moves to the room that gathers for the aged, or that planned starts need.
     promises = planned is not None and bool(planned.starts)
-    yield from settle(session, context.rankings, elsewhere=not (gathers or promises))
+    anew = planned is not None and not planned.keeps and bool(session.nominees)
+    first = (yield from _first_waiting(session)) if anew else []
+    behind = partial(_behind, session, first) if first else None
+    yield from settle(session, context.rankings, elsewhere=not (gathers or promises), behind=behind)
     if planned is None or not planned.keeps:  # else each has been promised its room
         yield from gather_for_the_aged(session, context.feasibility, context.ledger)
     if gathers or promises:
-        yield from settle(session, context.rankings, lay=planned.lay if planned is not None else None)
+        lay = planned.lay if planned is not None else None
+        yield from settle(session, context.rankings, lay=lay, behind=behind)
     if planned is not None:
         planned.lift()
     if planned is not None and planned.keeps and session.commits > commits:
@@ -91,12 +96,42 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         for line in lines:
             line.readmit()
         yield from _rounds(session, lines, modest=False)
+    if first and planned is not None:  # whose starts are planned is known by now
+        yield from settle(session, context.rankings, lay=planned.lay)
+        planned.lift()
     context.ledger.end()
     if planned is not None:
         planned.lay(None)
     session.refresh_below()
     for line in lines:
         yield from line.end()
+
+
+def _first_waiting(session: Session) -> Generator[Turn, None, Sequence[JobState]]:
+    """Of each queue the first job that waits for its minimum and is not nominated."""
+    found: dict[str, tuple[Any, JobState]] = {}
+    for job in session.live():
+        if session.due():
+            yield TURN
+        if job.in_queue and job.possible and not job.idle and job.missing() and not job.nominated:
+            key = key_of(session, job)
+            if key is not None and job.queue in session.queues:
+                found[job.queue] = min(found.get(job.queue, (key, job)), (key, job), key=itemgetter(0))
+    return [job for _, job in found.values()]
+
+
+def _behind(session: Session, first: Sequence[JobState], job: JobState) -> bool:
+    """Whether a nominated job comes after any of these. It counts as though it was not nominated, as they are not."""
+    statement = Statement(session, job)
+    for task, _ in list(job.nominated.values()):
+        statement.withdraw(job, task)
+    queues = session.queues
+    places = [
+        (session.queue_key(queues[each.queue]), session.job_key(each))
+        for each in (job, *first) if each.queue in queues
+    ]  # fmt: skip
+    statement.rollback()
+    return min(places) != places[0] or job.queue not in queues
 
 
 def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[Transaction | Turn]:

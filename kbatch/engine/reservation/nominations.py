@@ -215,11 +215,12 @@ def settle(
     *,
     elsewhere: bool = True,
     lay: Callable[[JobState], None] | None = None,
+    behind: Callable[[JobState], bool] | None = None,
 ) -> Iterator[Transaction | Turn]:
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are.
 
-    Without `elsewhere` a job is bound only where all of it can be bound to the nodes that it was promised. `lay` keeps
-    room from a job.
+    Without `elsewhere`, or where it is `behind` somebody, a job is bound only where all of it can be bound to the nodes
+    that it was promised. `lay` keeps room from a job.
     """
     waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
     keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
@@ -228,19 +229,25 @@ def settle(
         if job.key not in session.failed:
             if lay is not None:
                 lay(job)
-            yield from working(session, job, partial(_settle, session, rankings, job, elsewhere), None)
+            work = partial(_settle, session, rankings, job, elsewhere, behind)
+            yield from working(session, job, work, None)
         yield TURN
     session.settling = False
 
 
 def _settle(
-    session: Session, rankings: NodeRankings, job: JobState, elsewhere: bool
+    session: Session,
+    rankings: NodeRankings,
+    job: JobState,
+    elsewhere: bool,
+    behind: Callable[[JobState], bool] | None,
 ) -> Generator[Transaction | Turn, None, None]:
     """The same for one job."""
+    moves = elsewhere and not (behind is not None and behind(job))
     if job.whole:
-        yield from _settle_each(session, rankings, job, elsewhere=elsewhere)
+        yield from _settle_each(session, rankings, job, elsewhere=moves)
     elif _may_bind(rankings, job):
-        yield from _settle_whole(session, rankings, job, elsewhere=elsewhere)
+        yield from _settle_whole(session, rankings, job, elsewhere=moves)
 
 
 def awaits_capability(session: Session, job: JobState) -> bool:

@@ -874,6 +874,29 @@ def nominate(model: ClusterModel, where: dict[str, str]) -> None:
         model.apply(Upsert(found))
 
 
+@pytest.mark.parametrize(("at", "binds", "start"), [(2, {}, 100), (0, {"waits": "n2"}, "unknown")])
+def test_in_mode_easy_who_is_nominated_delays_nobody_before_it(
+    at: int, binds: dict[str, str], start: int | str
+) -> None:
+    """`waits` finds n2 idle, where it would run on when `wide` is to start."""
+    gang = members("wide", 2, "4", at=1, node_selector={"size": "big"})
+    big = [node(name, labels={"size": "big"}) for name in ("n2", "n3")]
+    leaving = terminating(pod("leaving", "4", on="n1"), 45)
+    model = world(node("n1"), big, leaving, busy(100, on="n3"), group("wide", 2, at=1), gang, pod("waits", "4", at=at))
+    nominate(model, {"waits": "n1"})
+    found = run(model, EASY, now=6)
+    assert (found.binds, planned(found, "wide")) == (binds, start)
+
+
+def test_in_mode_easy_who_is_nominated_moves_to_room_that_delays_nobody() -> None:
+    model = world(
+        node("n1"), node("n2"), node("n3"), terminating(pod("leaving", "4", on="n1"), 45), busy(100, on="n3"),
+        pod("wide", "8", at=1), pod("waits", "4", at=2),
+    )  # fmt: skip
+    nominate(model, {"waits": "n1"})
+    assert run(model, EASY, now=6).binds == {"waits": "n2"}
+
+
 def test_who_was_promised_a_start_is_nominated_to_no_room_that_comes_free_later() -> None:
     """From 100 on there is room for one of `wide` on n2, and for the other from 150 on; n1 is held until 400."""
     leaving, others = terminating(pod("leaving", "4", on="n1"), 400), (busy(100, on="n2"), busy(150, on="n3", name="z"))
