@@ -110,6 +110,7 @@ def taken_over(
             again = partial(_anew, planned, feasibility, ledger, job)
             yield from working(planned.session, job, again, None)
             yield TURN
+            yield from taken_over(planned, feasibility, ledger, rankings, job)  # of a lower priority each time
 
 
 def _anew(

@@ -791,6 +791,16 @@ def test_whose_promise_is_taken_over_is_promised_a_later_start() -> None:
     assert (planned(found, "low"), planned(found, "high")) == (180, 110)
 
 
+def test_whose_promise_is_taken_over_takes_over_another() -> None:
+    ends = busy(50), busy(100, on="n2", name="y"), busy(150, on="n3", name="z")
+    model = world(node("n1"), node("n2"), node("n3"), *ends, saying(pod("low", "4", at=1), 900))
+    found = run(model, CONSERVATIVE, now=5)
+    for at, (name, priority) in enumerate((("mid", 5), ("high", 10)), start=6):
+        model.apply(Upsert(saying(pod(name, "4", at=at, priority=priority), 900)))
+        found = again(model, found, at)
+    assert instants(found) == {"low": 150, "mid": 100, "high": 50}
+
+
 def test_ends_of_groups_with_a_lifetime_give_nothing_to_those_without() -> None:
     flow = "- plugins: [{name: predicates}, {name: flow, arguments: {infiniteFactor: 1}}, {name: nodeorder}]\n"
     by = policy(
