@@ -427,3 +427,17 @@ def test_where_all_started_as_foreseen_the_next_is_told_so_from_the_first_on(see
     for _ in range(seen):
         waits.learn(windows, kinds, 1000 * SECOND, 1000 * SECOND)
     assert waits.told(windows, kinds, {}, "q", 1000 * SECOND)[0] == 1000 * SECOND
+
+
+def test_who_was_told_and_cannot_start_any_more_is_told_so_once() -> None:
+    """Else all would be foreseen anew in each cycle from the instant on at which it was to start."""
+    model = world(queue(), node("n1"), job("runs", says=100, on="n1"), job("waits", at=1, says=10))
+    clock = Clock(model)
+    first = clock.at(5).verdicts["ns/waits"].estimate
+    assert first is not None
+    assert first.time == EPOCH + 100 * SECOND
+    model.apply(Upsert(queue(state="Closed")))
+    clock.at(50)
+    clock.at(101)
+    left = clock.state.plugins["estimates"]
+    assert run(model, PLAIN, now=102, state=clock.state).outcome.state.plugins["estimates"] is left  # type: ignore[union-attr]

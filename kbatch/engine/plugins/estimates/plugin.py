@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, ClassVar, Final
 
@@ -174,7 +174,7 @@ class Estimates(Plugin):
                     break
                 if not number % 500:
                     yield
-        due = any(told.base is not None and told.time <= now for told in self._told.values())
+        due = any(self._past(key, told, placed) for key, told in self._told.items())
         if new or due or (self._moved and self._told and now >= self._lined + _APART):
             live = (job for job in self.view.model.live.values() if job.key not in placed and self._may_start(job))
             line_of = nsmallest(self.arguments.most, live, key=lambda job: (-job.priority, job.created, job.key))
@@ -184,9 +184,18 @@ class Estimates(Plugin):
                 told = self._told.get(job.key)
                 if told is None or not told.planned:
                     self._tell(job, base, planned=False)
+            # Who may not start any more is told so once, and gives no reason to foresee anything.
+            lined = {job.key for job in line_of}
+            for key, told in list(self._told.items()):
+                if key not in lined and not told.planned and self._past(key, told, placed):
+                    self._tell(self.view.model.jobs[key], None, planned=False)
             self._lined, self._moved = now, False
         estimates = {key: told.estimate for key, told in self._told.items()}
         return {key: each for key, each in estimates.items() if each is not None}, self._anew
+
+    def _past(self, key: str, told: Told, placed: Collection[str]) -> bool:
+        """Whether a group was told to start by now that waits for its room."""
+        return told.base is not None and told.time <= self.view.now and key not in placed
 
     def start_planned(self, job: Job, at: int) -> StartEstimate | None:
         """See the base class."""
