@@ -401,21 +401,24 @@ class PlannedStarts:
         if not waiting:
             return None
         instants = [self.ends.first(), *[start.at for start in waiting]]
-        if self.keeps and self.session.room.awaits_any:
+        if self.session.room.awaits_any:
             instants += self._too_late(waiting)
         return min((at for at in instants if at is not None and at > self.session.now), default=None)
 
     def _too_late(self, waiting: Sequence[PlannedStart]) -> Iterator[int]:
-        """When each of these jobs would be gone in time for none of the others any more, whose starts are planned.
+        """When each job that lacks room would be gone in time for none of these starts any more, but for its own.
 
         While some job waits for more than its planned instant, the starts behind it move on with time.
         """
         now = self.session.now
         soon = now + SECOND if any(start.at is not None and start.at <= now for start in waiting) else now
         instants = sorted([start.at for start in waiting if start.at is not None])
-        for start in waiting:
-            last = instants[-2:-1] if instants[-1:] == [start.at] else instants[-1:]
-            length = self.ends.length(start.job)
+        for job in self.session.live():
+            if job.idle or not (job.in_queue and job.possible):
+                continue
+            own = self.starts.get(job.key)
+            last = instants[-2:-1] if own is not None and instants[-1:] == [own.at] else instants[-1:]
+            length = self.ends.length(job)
             if last and length is not None:
                 late = last[0] - length + MILLISECOND
                 yield late if late <= now else max(late, soon)

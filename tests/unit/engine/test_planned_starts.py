@@ -504,6 +504,23 @@ def test_there_is_a_cycle_when_somebody_in_time_may_wait_for_what_is_on_its_way_
     assert after(model, second, 15.001).nominated == {"long": "n1"}
 
 
+@pytest.mark.parametrize("by", [EASY, CONSERVATIVE])
+def test_there_is_such_a_cycle_for_those_whose_start_is_not_planned_too(by: Policy) -> None:
+    """Of a group that runs one pod more may wait for n1, once it would not be gone before `wide` starts there."""
+    more = pod("g-0", "1", of="g", on="n2"), saying(pod("g-1", "2", of="g", at=2), 10)
+    model = world(
+        node("n1", "6"), node("n2", "1"), busy(305), pod("leaving", "2", on="n1"), saying(pod("wide", "4", at=1), 50),
+        group("g"), more,
+    )  # fmt: skip
+    model.evicting("ns/leaving", "u-leaving")  # nobody knows as yet when it is gone
+    first = run(model, by, now=5)
+    assert (planned(first, "wide"), first.nominated) == (305, {})
+    assert first.outcome is not None
+    assert first.outcome.next_wake == EPOCH + 295_001_000
+    found = decide(take_snapshot(model, EPOCH + 295_001_000, first.outcome.state), by, Memo())
+    assert found.nominated == {"g-1": "n1"}
+
+
 def terminating(found: Pod, until: int) -> Pod:
     """The pod as it is when it has been deleted, with so much time to end."""
     gone = copy.deepcopy(found)
