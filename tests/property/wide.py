@@ -174,7 +174,13 @@ class WideLife(Life):
             group, role, _ = of[key]
             made = groups.get(group)
             if made is not None:
-                assert not made.spec.suspend, f"{key} of a suspended group is bound"
+                of_group = [
+                    name
+                    for name, each in of.items()
+                    if each[0] == group and (name in held or each[2].status.phase == "Succeeded")
+                ]
+                stands = len(of_group) >= (made.spec.min_member or 1)  # then others may come (docs/job-sets.md)
+                assert stands or not made.spec.suspend, f"{key} of a suspended group is bound"
             wishes: list[tuple[GroupTopology | None, str | None]] = []
             if made is not None:
                 wishes.append((made.spec.topology, None))
