@@ -358,6 +358,7 @@ class _Line:
         statement = Statement(session, job)
         failed, mark = context.unschedulable, self._mark(job, tasks)
         known = not failed.empty and failed.known(job, mark, tasks)
+        known = known and not session.over_limits(job, following)  # which limit refuses it is found by trying
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
         if not known and (yield from self._placed(statement, following, tasks)):
