@@ -166,11 +166,12 @@ async def cores(name: str, seconds: float) -> dict[str, float]:
 
 
 async def at_rest(name: str, seconds: float) -> None:
-    """Wait until kbatch takes little, or so many seconds have passed."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if sum((await cores(name, 5.0)).values()) < 2 * IDLE_LIMIT:
-            return
+    """Wait until all that follows from what came has been written: kbatch takes little twice in succession, or so many
+    seconds have passed.
+    """
+    deadline, quiet = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline and quiet < 2:
+        quiet = quiet + 1 if sum((await cores(name, 5.0)).values()) < IDLE_LIMIT else 0
 
 
 async def run(name: str, kubeconfig: str, groups: int, seconds: int, without_pods: float) -> Figure:
