@@ -789,12 +789,12 @@ class Judge:
     # --- who goes ---
 
     def _priority(self, key: str) -> int:
-        """Of the pod's group."""
+        """Of the pod's group; without a class the lowest of its pods (decision 34)."""
         made = self._group(key)
         if made is not None and made.spec.priority_class_name:
             return PRIORITY[made.spec.priority_class_name]
-        of = self._members(key)
-        return max((self.life.pod(each).spec.priority or 0 for each in of), default=0)
+        stated = [self.life.pod(each).spec.priority for each in self._members(key)]
+        return min((each for each in stated if each is not None), default=0)
 
     def _members(self, key: str) -> list[str]:
         one = self.life.pod(key)
