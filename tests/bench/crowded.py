@@ -8,6 +8,10 @@ size, with and without node selector, topology spread and minResources, three pr
 and without ResourceQuota. First a minute in which nothing changes is looked at: processor time of kbatch's processes.
 Then in each second one running pod ends and one group of one pod comes that fits its place. The time of a pod is from
 *sending* its creation until a watch shows it with a node. The status is 1 where a limit is missed.
+
+The whole must be over 600 s after the first gang came: from then on a free place is kept for the gang that has waited
+longest (ageing), and the small groups behind it wait, as they should. So with 10,000 gangs most are to come without
+pods (`--without-pods 0.9`), as they do in clusters with delayed pod creation: 175,000 pods are not made in that time.
 """
 
 from __future__ import annotations
@@ -166,12 +170,11 @@ async def cores(name: str, seconds: float) -> dict[str, float]:
 
 
 async def at_rest(name: str, seconds: float) -> None:
-    """Wait until all that follows from what came has been written: kbatch takes little twice in succession, or so many
-    seconds have passed.
-    """
-    deadline, quiet = time.monotonic() + seconds, 0
-    while time.monotonic() < deadline and quiet < 2:
-        quiet = quiet + 1 if sum((await cores(name, 5.0)).values()) < IDLE_LIMIT else 0
+    """Wait until kbatch takes little, or so many seconds have passed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if sum((await cores(name, 5.0)).values()) < 2 * IDLE_LIMIT:
+            return
 
 
 async def run(name: str, kubeconfig: str, groups: int, seconds: int, without_pods: float) -> Figure:
