@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from kbatch.api.conditions import ENQUEUED, REASON_MEMBERS_LOST, TRUE
 from kbatch.engine import Report, Transaction, Verdict
 from kbatch.engine.decisions import MINIMUM_LOST, OWN_SAKE, TAKEN_BACK
 from kbatch.model.cluster import ClusterModel
-from tests.explore.moves import Decided, name_of, writes
+from tests.explore.moves import Decided, Write, name_of, writes
 from tests.explore.state import State
 from tests.explore.world import World, slot
 from tests.property.test_engine import _Before, _check_nodes, codes
@@ -73,6 +73,7 @@ class Before:
         for error in decided.outcome.errors:
             raise AssertionError(f"work on {error.group} failed in {error.phase}: {error.text}")
         seen: set[str] = set()
+        self.sums.foresee(decided.transactions)
         for transaction in decided.transactions:
             self._once(transaction, seen)
             self.sums.check(transaction)
@@ -168,6 +169,7 @@ class Following:
         for name in [name for name in self.told if slot(name)[0] in anew]:
             del self.told[name]
         self.owed -= {f"ns/g{place}" for place in anew}
+        self._pass_on(world, todo)
         for transaction in decided.transactions:
             self.owed |= {gone.beneficiary for gone in transaction.evictions if gone.beneficiary}
             for gone in transaction.evictions:
@@ -190,6 +192,16 @@ class Following:
                 )
             if transaction.binds:
                 self.owed.discard(f"ns/g{slot(name_of(transaction.binds[0].pod))[0]}")
+
+    def _pass_on(self, world: World, todo: Sequence[Write]) -> None:
+        """What was made for a group whose nominations end is owed to who takes it: those that matter more."""
+        for place in {slot(one.pod)[0] for one in todo if one.what == "nominate" and not one.node}:
+            placed = {slot(one.pod)[0] for one in todo if one.node and one.what != "evict"}
+            heirs = {f"ns/g{heir}" for heir in placed if world.groups[heir].queue == world.groups[place].queue}
+            ahead = {heir for heir in heirs if _rank(world, heir) > _rank(world, f"ns/g{place}")}
+            if ahead and f"ns/g{place}" in self.owed:
+                self.owed.discard(f"ns/g{place}")
+                self.owed |= ahead
 
     def _only_now_whole(self, group: str, state: State) -> bool:
         """Whether a group's minimum was bound at this instant: only then may it ask for what exceeds it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -178,6 +179,7 @@ class Checked(Remembering):
     def cycle(self) -> Decisions:
         before = _Before(self.model)
         found = super().cycle()
+        before.foresee(found.transactions)
         for transaction in found.transactions:
             before.check(transaction)
         before.check_victims()
@@ -239,6 +241,17 @@ class _Before:
         if room is not None:
             for name, amount in self.classes[key][1].items():
                 room[name] = room.get(name, 0) + sign * amount
+
+    def foresee(self, transactions: Iterable[Transaction]) -> None:
+        """Nominations that end or move in the cycle hold nothing while it decides: that is told when it is over."""
+        told = {one.pod: one.node for found in transactions for one in found.nominations}
+        for name in self.nominated & told.keys():
+            if told[name] != self.where[name]:
+                self.move(name, self.where[name], 1)
+                self.where[name] = ""
+                self.void.pop(name, None)
+                self.nominated.discard(name)
+                self.count(name, -1)
 
     def follow(self, transaction: Transaction) -> None:
         """Keep the room of nodes up to date."""
