@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from kbatch.api.objects import Condition, Pod
 from kbatch.engine import CycleState
 from kbatch.engine.state.cycle_state import GatheredRoom
@@ -153,3 +155,24 @@ def test_who_has_come_in_queue_keeps_an_aged_group_out_whether_or_not_it_is_reme
     alone = run(model, policy(EVERYTHING), now=648, state=first.state)
     assert alone.verdicts["ns/aged"].enqueued is False
     assert {**alone.verdicts, **kept.verdicts}["ns/aged"].enqueued is False
+
+
+def test_nobody_goes_for_what_the_end_of_a_nomination_frees_of_the_capability() -> None:
+    """The eviction of `high-0` was refused: of the gang that was nominated to its room one pod is within the cap."""
+    model = world(
+        [*CLASSES, queue("q", capability={"cpu": "3"}), node("n0", "4"), node("n1", "2")],
+        group("high", 2, queue="q", priority_class_name="high", minimum_lost_seconds=0),
+        [pod("high-0", of="high", on="n0"), pod("high-1", of="high", at=3)],
+        group("low", 2, queue="q", priority_class_name="low", at=2),
+        members("low", 2, at=2),
+        group("one", queue="q", at=3),
+        pod("one-0", of="one", on="n0", at=3),
+    )
+    for name, where in (("low-0", "n1"), ("low-1", "n0")):
+        nominated = copy.deepcopy(model.tasks[f"ns/{name}"].pod)
+        nominated.status.nominated_node_name = where
+        model.apply(Upsert(nominated))
+    model.refuse_eviction("ns/high-0", "u-high-0", EPOCH + 13 * SECOND)
+    by = policy(EVERYTHING.replace("enqueue, ", ""))
+    found = run(model, by, now=4, state=CycleState(broken={"ns/high": EPOCH + 3 * SECOND}))
+    assert found.evicted == []

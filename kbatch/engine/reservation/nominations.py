@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -21,9 +22,11 @@ from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.sequence import sequence
 from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.timeline import Timeline
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task, TaskClass
@@ -80,6 +83,21 @@ def whole_or_none(session: Session) -> Iterator[Turn]:
                 yield TURN
         statement.commit()
         session.refuse_room(job)
+
+
+def parts_beyond_capability(session: Session) -> None:
+    """A gang of which only a part can stay nominated within its queue's capability, since a victim could not be
+    evicted, gives that part up. Else others of the queue would wait, or go, for what its end frees.
+    """
+    for job in sorted(session.nominees.values(), key=attrgetter("key")):
+        queue = session.queues.get(job.queue)
+        if queue is None or not job.missing() or not job.possible or job.job.holding:
+            continue
+        if over_capability(queue, next_tasks(job, unplaced(job))) is not None:
+            statement = Statement(session, job)
+            for task, _ in list(job.nominated.values()):
+                statement.withdraw(job, task)
+            statement.commit()
 
 
 def ending(session: Session) -> Iterator[Transaction]:

@@ -23,7 +23,7 @@ from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.placement.ranking import NodeRankings
 from kbatch.engine.reservation.below_minimum import follow, mend
 from kbatch.engine.reservation.clocks import judge
-from kbatch.engine.reservation.nominations import confirm
+from kbatch.engine.reservation.nominations import confirm, parts_beyond_capability
 from kbatch.engine.reservation.partial import bound_in_part, complete, lost_members
 from kbatch.engine.session.guarding import attempt, working
 from kbatch.engine.session.session import Session
@@ -61,6 +61,7 @@ def resume(session: Session, rankings: NodeRankings) -> Iterator[Transaction | T
             elif job.in_queue and bound_in_part(session, job):
                 yield from working(session, job, partial(complete, session, rankings, job), None)
                 yield TURN
+    parts_beyond_capability(session)
 
 
 def impossible(session: Session, job: JobState) -> Reason | None:
