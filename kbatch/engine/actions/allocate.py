@@ -123,8 +123,7 @@ def _first_waiting(session: Session) -> Generator[Turn, None, Sequence[JobState]
 def _behind(session: Session, first: Sequence[JobState], job: JobState) -> bool:
     """Whether a nominated job comes after any of these. It counts as though it was not nominated, as they are not."""
     statement = Statement(session, job)
-    for task, _ in list(job.nominated.values()):
-        statement.withdraw(job, task)
+    statement.withdraw_all(job)
     queues = session.queues
     places = [
         (session.queue_key(queues[each.queue]), session.job_key(each))
@@ -168,8 +167,7 @@ def _take_over(context: CycleContext, statement: Statement) -> Generator[Turn, N
     ]
     weaker.sort(key=session.job_key, reverse=True)
     for other in weaker:
-        for task, _ in list(other.nominated.values()):
-            statement.withdraw(other, task)
+        statement.withdraw_all(other)
         mark = len(statement)
         placed = yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=())
         if placed and context.planned is not None and context.planned.later(job):

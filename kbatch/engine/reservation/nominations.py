@@ -21,7 +21,7 @@ from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.sequence import sequence
-from kbatch.engine.session.guarding import key_of, working
+from kbatch.engine.session.guarding import attempt, key_of, working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
 from kbatch.engine.session.statement import Statement
@@ -90,14 +90,17 @@ def parts_beyond_capability(session: Session) -> None:
     evicted, gives that part up. Else others of the queue would wait, or go, for what its end frees.
     """
     for job in sorted(session.nominees.values(), key=attrgetter("key")):
-        queue = session.queues.get(job.queue)
-        if queue is None or not job.missing() or not job.possible or job.job.holding:
-            continue
-        if over_capability(queue, next_tasks(job, unplaced(job))) is not None:
-            statement = Statement(session, job)
-            for task, _ in list(job.nominated.values()):
-                statement.withdraw(job, task)
-            statement.commit()
+        if job.missing() and job.possible and not job.job.holding:
+            attempt(session, job, partial(_give_up_part, session, job), None)
+
+
+def _give_up_part(session: Session, job: JobState) -> None:
+    """The same of one gang."""
+    queue = session.queues.get(job.queue)
+    if queue is not None and over_capability(queue, next_tasks(job, unplaced(job))) is not None:
+        statement = Statement(session, job)
+        statement.withdraw_all(job)
+        statement.commit()
 
 
 def ending(session: Session) -> Iterator[Transaction]:

@@ -152,6 +152,11 @@ class Statement:
         """End a nomination, of any job."""
         self._do(Operation.WITHDRAW, task, job.nominated[task.key][1], job)
 
+    def withdraw_all(self, job: JobState) -> None:
+        """End all nominations of any job."""
+        for task, _ in list(job.nominated.values()):
+            self.withdraw(job, task)
+
     def evict(self, job: JobState, task: Task, action: str) -> None:
         """Evict a pod that holds a node; the statement's job is the beneficiary, unless the pod is its own."""
         self._do(Operation.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
