@@ -18,7 +18,8 @@ from operators.scheduler.cache import Cache
 from operators.scheduler.plans import Plans
 from operators.scheduler.volumes import VOLUME_SECONDS, Volumes
 
-PARALLELISM: Final = 64
+PARALLELISM: Final = 128
+"""Binds on the wire at once, by default (docs/decisions/0045-binds-at-once.md)."""
 
 
 class Dispatcher:

@@ -61,7 +61,7 @@ from kbatch.process.settings import LeaderSettings, flag
 from operators.scheduler.cache import Cache
 from operators.scheduler.configuration import ConfigurationFile
 from operators.scheduler.decision_log import DecisionLog
-from operators.scheduler.dispatch import Dispatcher
+from operators.scheduler.dispatch import PARALLELISM, Dispatcher
 from operators.scheduler.dump import parts_of
 from operators.scheduler.failing import FailingGroups
 from operators.scheduler.learned import LearnedKeeper
@@ -110,7 +110,7 @@ class SchedulerSettings(LeaderSettings):
     schedule_period: float = flag(1.0, "longest time between two cycles")
     cycle_gap: float = flag(0.05, "shortest time between the starts of two cycles")
     default_queue: str = flag(DEFAULT_QUEUE, "the Queue of groups and pods that name none")
-    bind_parallelism: int = flag(64, "binds that are sent at the same time")
+    bind_parallelism: int = flag(PARALLELISM, "binds that are sent at the same time")
     volume_timeout: float = flag(VOLUME_SECONDS, "how long to wait for the volumes of a gang before it is bound")
     decision_log: str = flag("", "folder for decision logs, for `kbatch replay`; if empty: none are written")
     decision_log_max_bytes: int = flag(

@@ -22,7 +22,8 @@ from kbatch.process import turns
 from tests.bench.live.contestants import KBATCH, KUBE_SCHEDULER, Contestant
 from tests.bench.live.differing import differing
 from tests.bench.live.limits import Check, judge
-from tests.bench.live.load import PARALLEL, Shape
+from tests.bench.live.load import BINDS, Shape
+from tests.bench.live.memory import keep_in_memory
 from tests.bench.live.mixed import mixed
 from tests.bench.live.plane import plane
 from tests.bench.live.prepare import prepare
@@ -141,7 +142,7 @@ async def main() -> int:
             logs = chosen.logs or Path(scratch)
             logs.mkdir(parents=True, exist_ok=True)
             credentials = load_credentials(str(made.cluster.kubeconfig))
-            async with Client(credentials, user_agent="bench", connections=PARALLEL) as client:
+            async with Client(credentials, user_agent="bench", connections=BINDS) as client:
                 async for figure in rows(Bench(made, client, logs), chosen, contestants):
                     figures.append(figure)
                     against_the_ceiling(figures)  # the loop after it is still to come
@@ -171,4 +172,5 @@ def tell(figures: list[Figure], chosen: argparse.Namespace) -> list[Check]:
 
 if __name__ == "__main__":
     end_when_asked()
+    keep_in_memory()
     sys.exit(turns.run(main()))  # as kbatch's own processes

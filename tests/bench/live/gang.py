@@ -29,6 +29,7 @@ from tests.bench.live.following import Followed, following
 from tests.bench.live.installed import Run
 from tests.bench.live.load import NAMESPACE, PARALLEL, STANDING, Creation, Shape, clear, create, create_all, creations
 from tests.bench.live.load import until as within
+from tests.bench.live.memory import keep_in_memory
 from tests.bench.live.rows import percentile
 from tests.bench.stopping import end_when_asked
 
@@ -169,4 +170,5 @@ async def main() -> int:
 
 if __name__ == "__main__":
     end_when_asked()
+    keep_in_memory()
     sys.exit(turns.run(main()))

@@ -32,6 +32,7 @@ from kbatch.process import turns
 from tests.bench.live.contestants import KBATCH, Contestant
 from tests.bench.live.following import Followed, following
 from tests.bench.live.load import NAMESPACE, PARALLEL, Creation, Shape, create_all, creations, sweep, until
+from tests.bench.live.memory import keep_in_memory
 from tests.bench.live.processes import cpu, parts
 from tests.bench.live.ratios import LOOP, PRODUCT, judge
 from tests.bench.live.rows import NOBODY, percentile
@@ -310,4 +311,5 @@ def as_json(figure: Figure) -> dict[str, Any]:
 
 if __name__ == "__main__":
     end_when_asked()
+    keep_in_memory()
     sys.exit(turns.run(main()))

@@ -22,10 +22,15 @@ from kbatch.kube.informer import Informer
 from kbatch.kube.kinds import PODS
 from kbatch.kube.writes import bind
 from kbatch.model.events import Delete, Upsert
+from operators.scheduler.dispatch import PARALLELISM
 from tests.bench.live.contestants import Contestant, filled
 
 NAMESPACE = "bench"
 PARALLEL = 64
+"""Requests of those who make objects, at once."""
+
+BINDS = PARALLELISM
+"""Binds of the bare loop at once: as many as kbatch sends."""
 LABEL = "bench.kbatch.dev/row"
 STANDING = "standing"
 """The row of the pods that stay."""
@@ -159,12 +164,15 @@ async def create_all(client: Client, seen: Seen, all_of_it: Iterable[Creation]) 
 
 
 async def bare_loop(client: Client, seen: Seen, nodes: int) -> None:
-    """The ceiling: POST a Binding for every pod seen, 64 at a time, without deciding anything."""
+    """The ceiling: POST a Binding for every pod seen, without deciding anything."""
     await in_parallel(
-        (lambda name=name, uid=uid, node=index % nodes: bind(  # type: ignore[misc]
-            client, namespace=NAMESPACE, name=name, uid=uid, node=f"node-{node}"
-        ))
-        for index, (name, uid) in enumerate(sorted(seen.uids.items()))
+        (
+            (lambda name=name, uid=uid, node=index % nodes: bind(  # type: ignore[misc]
+                client, namespace=NAMESPACE, name=name, uid=uid, node=f"node-{node}"
+            ))
+            for index, (name, uid) in enumerate(sorted(seen.uids.items()))
+        ),
+        BINDS,
     )  # fmt: skip
 
 

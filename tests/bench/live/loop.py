@@ -1,4 +1,4 @@
-"""The bare loop as a process of its own: it binds the pods of a row, 64 at a time, nodes in turn, and decides nothing.
+"""The bare loop as a process of its own: it binds the pods of a row, nodes in turn, and decides nothing.
 
     python -m tests.bench.live.loop --kubeconfig FILE --row NAME --pods N --nodes N [--hold]
 
@@ -19,7 +19,7 @@ from kbatch.kube.kinds import PODS
 from kbatch.kube.writes import bind
 from kbatch.model.events import Upsert
 from kbatch.process import turns
-from tests.bench.live.load import LABEL, NAMESPACE, PARALLEL
+from tests.bench.live.load import BINDS, LABEL, NAMESPACE
 
 
 async def main() -> int:
@@ -31,7 +31,7 @@ async def main() -> int:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--hold", action="store_true")
     chosen = parser.parse_args()
-    async with Client(load_credentials(chosen.kubeconfig), user_agent="bench-loop", connections=PARALLEL + 8) as client:
+    async with Client(load_credentials(chosen.kubeconfig), user_agent="bench-loop", connections=BINDS + 8) as client:
         informer = Informer(client, PODS, namespace=NAMESPACE, label_selector=f"{LABEL}={chosen.row}")
         waiting: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
@@ -57,7 +57,7 @@ async def main() -> int:
         if chosen.hold:
             await asyncio.to_thread(sys.stdin.readline)
         async with asyncio.TaskGroup() as group:
-            for _ in range(PARALLEL):
+            for _ in range(BINDS):
                 group.create_task(work())
         watching.cancel()
         await asyncio.to_thread(sys.stdin.read)

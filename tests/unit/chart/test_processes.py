@@ -55,7 +55,7 @@ ARGUMENTS = {
         "--schedule-period=1s",
         "--cycle-gap=50ms",
         "--default-queue=default",
-        "--bind-parallelism=64",
+        "--bind-parallelism=128",
     ],
     "podgroup": [
         *COMMON,
