@@ -61,7 +61,9 @@ relaxed = settings(max_examples=examples(60), deadline=None)
 
 @dataclass(frozen=True)
 class Work:
-    """A job: so many pods of so many CPUs, which come at an instant and run for so long (in seconds; 0: for ever)."""
+    """A job: so many pods of so many CPUs, which come at an instant and run for so long (in seconds; 0: for ever);
+    `more` of them than its minimum, and those that are apart may not stand near these.
+    """
 
     pods: int
     cpu: int
@@ -69,6 +71,7 @@ class Work:
     seconds: int
     estimate: int
     style: str = ""
+    more: int = 0
 
     def documents(self, number: int) -> list[Json]:
         name = f"j{number:02}"
@@ -92,10 +95,13 @@ class Work:
         pods = [
             {
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": f"{name}-{at}", "labels": labels, "annotations": {**times, **runs, **named}},
+                "metadata": {
+                    "name": f"{name}-{at}", "annotations": {**times, **runs, **named},
+                    "labels": labels if at < self.pods else {"app": "apart"},
+                },
                 "spec": spec,
             }
-            for at in range(self.pods)
+            for at in range(self.pods + self.more)
         ]  # fmt: skip
         return [group, *pods]
 
@@ -135,8 +141,8 @@ class Day:
 
 
 @st.composite
-def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = False) -> Day:
-    """Small days; what runs past its estimate, or has none, only where `unknown`."""
+def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = False, more: int = 0) -> Day:
+    """Small days; what runs past its estimate, or has none, only where `unknown`; so many pods above the minimum."""
     nodes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     work: list[Work] = []
     for _ in range(draw(st.integers(4, 12))):
@@ -147,7 +153,7 @@ def days(draw: st.DrawFn, *, styles: tuple[str, ...] = ("",), unknown: bool = Fa
             Work(
                 1 if small else draw(st.integers(1, len(nodes) + 1)), draw(st.integers(1, max(nodes))),
                 draw(st.integers(0, 8)),
-                seconds, estimate, draw(st.sampled_from(styles)),
+                seconds, estimate, draw(st.sampled_from(styles)), draw(st.integers(0, more)) if more else 0,
             )
         )  # fmt: skip
     cap = draw(st.one_of(st.just(0), st.integers(2, 9)))
@@ -170,7 +176,7 @@ def _one(seconds: int, arrival: int = 0) -> Work:
 
 
 @relaxed
-@given(days(styles=("", "", "apart", "exclusive")), st.sampled_from(sorted(MODES)))
+@given(days(styles=("", "", "apart", "exclusive"), more=2), st.sampled_from(sorted(MODES)))
 @example(Day((1, 1), (*map(_one, (1, 1, 1, 2, 1, 1, 1, 1)), _one(1, 1)), cap=2), "conservative")
 def test_nobody_starts_later_than_was_planned(day: Day, mode: str) -> None:
     result = simulate(day.manifests(), MODES[mode], LIMITS)

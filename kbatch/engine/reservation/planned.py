@@ -73,7 +73,7 @@ class PlannedStarts:
         self._besides: dict[str, tuple[Mapping[tuple[str, bool], Resources], int]] = {}
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
-        self._shut = False
+        self._shut: frozenset[int] = frozenset()
         self.ahead = False
         self._entered = 0
         self._would_fit: dict[Hashable, bool] = {}
@@ -118,7 +118,7 @@ class PlannedStarts:
     def lift(self) -> None:
         """Keep nothing from anybody."""
         self.keep((), 0)
-        self._for, self._shut, self.mark, self.hurried, self.behind = None, False, (), False, False
+        self._for, self._shut, self.mark, self.hurried, self.behind = None, frozenset(), (), False, False
 
     def keep(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
         """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
@@ -153,7 +153,7 @@ class PlannedStarts:
 
     def turn_to(self, job: JobState | None) -> None:
         """What is kept is kept from this job."""
-        self._for, self._shut = job, job is not None and self._heeded(self._laid, job)
+        self._for, self._shut = job, self._heeded(self._laid, job) if job is not None else frozenset()
 
     def minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
         """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
@@ -191,14 +191,17 @@ class PlannedStarts:
             return True
         return job.priority < holder.priority and (not job.job.gang or job.job.disruption == "Whole")
 
-    def _heeded(self, starts: Sequence[PlannedStart], job: JobState) -> bool:
-        """Whether the job's pods, wherever they stand, might keep those of some start from their rows."""
+    def _heeded(self, starts: Sequence[PlannedStart], job: JobState) -> frozenset[int]:
+        """The classes of those of the job's pods that, wherever they stand, might keep those of some start from their
+        rows. Of a job that was promised a start before, such pods may wait above its minimum.
+        """
         heeding = [start for start in starts if start.heeds]
         if not heeding:
-            return False
+            return frozenset()
         mine = {task.cls.id: task.cls for task in job.waiting}.values()
         theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
-        return any(self.rankings.heeds(cls, other) for cls in theirs for other in mine)
+        heeds = self.rankings.heeds
+        return frozenset([other.id for other in mine if any(heeds(cls, other) for cls in theirs)])
 
     def later(self, job: JobState) -> bool:
         """Whether the job, as it is nominated just now, waits for pods that end later than it was promised to start."""
@@ -208,9 +211,9 @@ class PlannedStarts:
         rows = {row for _, row in job.nominated.values()}
         return any(end.at > own.at for row in rows for end in self.ends.leaving_on(row))
 
-    def shut_to(self, job: JobState) -> bool:
-        """Whether the job may start nowhere, since its pods matter to those of a planned start."""
-        return self._shut and self._for is not None and job.key == self._for.key
+    def shut_to(self, job: JobState) -> frozenset[int]:
+        """The classes of those of the job's pods that may start nowhere: they matter to those of a planned start."""
+        return self._shut if self._for is not None and job.key == self._for.key else frozenset()
 
     def headroom(self, job: JobState, task: Task) -> int | None:
         """How many more such tasks the job may place without taking from planned starts what they need of its queue's
@@ -451,8 +454,9 @@ class _Kept(Limit):
         return self._planned.headroom(job, task)
 
     def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
-        """No row at all for those whose pods matter to a planned start, wherever they stand."""
-        return np.zeros(len(self._planned.session.nodes), np.bool_) if self._planned.shut_to(job) else None
+        """No row at all for pods that matter to those of a planned start, wherever they stand."""
+        shut = task.cls.id in self._planned.shut_to(job)
+        return np.zeros(len(self._planned.session.nodes), np.bool_) if shut else None
 
     def refusal(self, job: JobState, task: Task) -> Reason:
         """See `PlannedStarts.reserved`."""

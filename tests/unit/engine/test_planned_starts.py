@@ -986,3 +986,34 @@ def test_what_is_kept_for_planned_starts_keeps_nobody_out_of_the_queue() -> None
     second = run(model, by, now=10, state=first.outcome.state)
     assert (second.binds, instants(second)) == ({"next": "n2"}, {"wide": 100})
     assert [name for name in "abcd" if second.verdicts[f"ns/{name}"].enqueued] == ["a", "b", "c"]
+
+
+def labelled(found: Pod) -> Pod:
+    """The pod, which those that are `apart` stand on no node with."""
+    found.metadata.labels = {"app": "apart"}
+    return found
+
+
+def test_a_promise_stands_whatever_those_behind_it_make_of_its_pods_above_the_minimum() -> None:
+    model = world(
+        host("n1"), host("n2"), busy(100), busy(120, on="n2", name="z"), group("first", at=1),
+        saying(pod("first-0", "4", of="first", at=1), 50), labelled(saying(pod("first-1", "4", of="first", at=1), 50)),
+        apart(saying(pod("next", "4", at=2), 50)),
+    )  # fmt: skip
+    one = run(model, CONSERVATIVE, now=10)
+    assert (planned(one, "first"), planned(one, "next")) == (100, 120)
+    model.apply(Delete(Pod, "ns", "busy"))
+    two = again(model, one, 100)
+    assert two.binds == {"first-0": "n1"}
+    assert planned(two, "next") == 120
+
+
+def test_pods_that_matter_to_no_planned_start_start_without_those_of_their_group_that_do() -> None:
+    model = world(
+        host("n1"), host("n2"), host("n3"), apart(busy(100, "1")), apart(busy(200, "1", "n3", "z")),
+        group("wide", 2, at=1), *map(apart, members("wide", 2, at=1)),
+        group("mixed", at=2), apart(pod("mixed-0", of="mixed", at=2)), pod("mixed-1", of="mixed", at=2),
+    )  # fmt: skip
+    found = run(model, EASY, now=10)
+    assert planned(found, "wide") == 100
+    assert sorted(found.binds) == ["mixed-1"]
