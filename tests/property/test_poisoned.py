@@ -38,7 +38,19 @@ from kbatch.model.tasks import Task
 from kbatch.resources import Resources
 from kbatch.times import SECOND
 from tests.property.test_engine import ONE_TIER, PREEMPT_FIRST, World, relaxed, worlds
-from tests.unit.engine.worlds import EPOCH, EVERYTHING, group, members, node, priority_class, queue, world
+from tests.unit.engine.worlds import (
+    ALLOCATE,
+    EPOCH,
+    EVERYTHING,
+    group,
+    members,
+    node,
+    pod,
+    priority_class,
+    queue,
+    stamp,
+    world,
+)
 
 METHODS = (
     "job_order_key", "task_order_key", "job_valid", "job_enqueueable", "job_ready", "job_pipelined", "overused",
@@ -352,3 +364,40 @@ def test_the_pause_grows_while_a_group_fails_and_ends_with_its_success() -> None
     assert set(found.outcome.state.failing) == {"ns/a"}, "not before its time"
     late = CycleState(failing={"ns/a": Failing("PoisonError", "test", 9, EPOCH)})
     assert not decide(model, policy, Poison("", ""), late).outcome.state.failing
+
+
+def test_a_group_whose_nominations_cannot_be_ended_stops_nobody() -> None:
+    """Of `a` a pod is nominated, and there is no room for the other: at the end of the cycle neither waits."""
+    waiting = members("a", 2, "2")
+    waiting[0].status.nominated_node_name = "n"
+    leaving = pod("leaving", "2", on="n")
+    leaving.metadata.deletion_timestamp = stamp(60)
+    model = world(queue(), node("n", "2"), node("m", "1"), leaving, group("a", 2), waiting, pod("b", at=1))
+    met = 0
+    for after in range(1, 12):
+        poison = Poison("ns/a", "removed", after)
+        found = decide(model, with_poison(ALLOCATE), poison, CycleState())
+        met += poison.raised
+        assert {bind.pod for each in found.transactions for bind in each.binds} == {"ns/b"}
+        assert set(found.outcome.state.failing) == ({"ns/a"} if poison.raised else set())
+    assert met
+
+
+def test_a_victim_whose_eviction_cannot_be_taken_back_stops_nobody() -> None:
+    """What is evicted for the larger pod of `high` would leave the room of `small` unused."""
+    model = world(
+        [priority_class("low", 1), priority_class("middle", 50), priority_class("high", 100)],
+        [queue("giving"), node("n", "3")],
+        group("small", queue="giving", priority_class_name="low"), pod("small-0", of="small", on="n"),
+        group("large", queue="giving", priority_class_name="middle"), pod("large-0", "2", of="large", on="n"),
+        group("high", queue="giving", priority_class_name="high", at=2), members("high", 2, at=2),
+    )  # fmt: skip
+    met = 0
+    for after in range(1, 20):
+        poison = Poison("ns/small", "undo", after)
+        found = decide(model, POLICIES["everything"], poison, CycleState())
+        met += poison.raised
+        assert set(found.outcome.state.failing) <= {"ns/small"}
+        nominated = {one.pod for each in found.transactions for one in each.nominations}
+        assert nominated == {"ns/high-0", "ns/high-1"}, after
+    assert met

@@ -8,6 +8,7 @@ ends, without the evictions of units whose room nobody uses. What the steps have
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from kbatch.engine.decisions import TURN, Transaction, Turn
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.preemption.sums import promised
+from kbatch.engine.session.guarding import attempt
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
@@ -49,17 +51,16 @@ class Decided:
             else:
                 yield step
 
-    def telling(self) -> Generator[Transaction | Turn, None, None]:
-        """Tell all of it, without the evictions of units that can stay. Room that is set aside counts as used."""
+    def telling(self) -> Generator[Transaction | Turn, None, bool]:
+        """Tell all of it, without the evictions of units that can stay; whether there are any. Room that is set aside
+        counts as used.
+        """
         stay: set[str] = set()
         if len(self._found) > 1 and self._context.planned is None:  # else planned starts may count on that room
             for unit in self._units():
                 if self._session.due(_PIECE * len(unit.tasks)):
                     yield TURN
-                if self._can_stay(unit):
-                    statement = Statement(self._session, unit.job)
-                    for task in unit.tasks:
-                        statement.take_back(task)
+                if unit.job.possible and attempt(self._session, unit.job, partial(self._stays, unit), False):
                     stay.update(task.key for task in unit.tasks)
         for found in self._found:
             left = tuple([gone for gone in found.evictions if gone.pod not in stay])
@@ -68,6 +69,16 @@ class Decided:
             if left or found.binds or found.nominations:
                 yield found
         self._found.clear()
+        return bool(stay)
+
+    def _stays(self, unit: Unit) -> bool:
+        """Take the unit's evictions back, if it can stay; whether they were."""
+        if not self._can_stay(unit):
+            return False
+        statement = Statement(self._session, unit.job)
+        for task in unit.tasks:
+            statement.take_back(task)
+        return True
 
     def _units(self) -> list[Unit]:
         """What was evicted, by what goes together; those that cost most first. None of the beneficiaries' own."""

@@ -74,15 +74,19 @@ def _give_up(session: Session, job: JobState) -> None:
 def whole_or_none(session: Session) -> Iterator[Turn]:
     """When the actions are over: a gang waits as a whole or not at all."""
     for job in session.live():
-        if not (job.nominated and job.missing()):
-            continue
-        statement = Statement(session, job)
-        for number, (task, _) in enumerate(list(job.nominated.values()), start=1):
-            statement.withdraw(job, task)
-            if not number % _AT_ONCE:
-                yield TURN
-        statement.commit()
-        session.refuse_room(job)
+        if job.nominated and job.missing():
+            yield from working(session, job, partial(_give_up_all, session, job), None)
+
+
+def _give_up_all(session: Session, job: JobState) -> Generator[Turn, None, None]:
+    """End what the job is nominated to."""
+    statement = Statement(session, job)
+    for number, (task, _) in enumerate(list(job.nominated.values()), start=1):
+        statement.withdraw(job, task)
+        if not number % _AT_ONCE:
+            yield TURN
+    statement.commit()
+    session.refuse_room(job)
 
 
 def parts_beyond_capability(session: Session) -> None:

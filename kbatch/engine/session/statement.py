@@ -162,9 +162,14 @@ class Statement:
         self._do(Operation.EVICT, task, self.session.nodes.row.get(task.node, -1), job, action)
 
     def take_back(self, task: Task) -> None:
-        """Undo the eviction of a pod of the statement's job that was committed, and told to nobody; for good."""
+        """Undo the eviction of a pod of the statement's job that was committed, and told to nobody; for good. A hook
+        that raises meanwhile keeps nothing else from it.
+        """
         session, job = self.session, self.job
-        _undo(session.leaving.pop(task.key))
+        try:
+            _undo(session.leaving.pop(task.key))
+        except Exception as error:  # noqa: BLE001 -- as in `rollback`
+            session.mishaps.append((job, error))
         self._apply(Operation.EVICT, task, session.nodes.row.get(task.node, -1), job, -1)
         session.room_moves += 1  # what was found out since may have counted on its room
         session.commits += 1
