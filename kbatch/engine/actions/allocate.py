@@ -31,6 +31,7 @@ from kbatch.engine.placement.enough import FEW, could_fit
 from kbatch.engine.placement.gang import nearest, placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.preemption.reuse import Searches
+from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
@@ -312,15 +313,18 @@ class _Line:
             first.stand(other)
         self._in_vain = [other for other in self._in_vain if other.priority <= job.priority]
         self._most_in_vain = max((other.priority for other in self._in_vain), default=None)
+        decided = Decided(self.context)
         while first:
             other = first.next()
             if not other.possible:
                 continue
             step = partial(preempting, self.context, self.queue, other, self._searches)
-            moved = yield from working(self.session, other, step, False)
+            moved = yield from decided.keeping(working(self.session, other, step, False))
             yield TURN
             if moved:
                 first.stand(other)
+        if (yield from decided.telling()):
+            self._searches = None  # it has let go of those that stay
 
     def _others_preempt(self, job: JobState, *, minimum: bool) -> bool:
         """Whether what the job is to place, its minimum or a pod above it, might be evicted at once for those that

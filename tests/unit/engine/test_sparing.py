@@ -96,3 +96,22 @@ def test_a_group_that_went_as_a_whole_stays_as_a_whole_or_not_at_all(elsewhere: 
     found = run(model, policy(EVERYTHING), now=3)
     assert set(found.evicted) - {"small-0", "small-1"} == {"large-0", "large-1", "large-2"}
     assert {"small-0", "small-1"} & set(found.evicted) == (set() if stays else {"small-0", "small-1"})
+
+
+def test_nobody_goes_in_vain_for_who_matters_more_than_a_job_that_finds_room() -> None:
+    """Before `late` is placed, room is made for `wanting`, which was tried in vain."""
+    model = world(
+        [*CLASSES, queue("giving"), node("n", "3", labels={"on": "n"}), node("m", "1")],
+        group("small", queue="giving", priority_class_name="low"),
+        pod("small-0", "1", of="small", on="n"),
+        group("large", queue="giving", priority_class_name="middle", at=1),
+        pod("large-0", "2", of="large", on="n", at=1),
+        group("wanting", queue="giving", priority_class_name="high", at=2),
+        members("wanting", 2, at=2, node_selector={"on": "n"}),
+        group("late", queue="giving", priority_class_name="low", at=3),
+        pod("late-0", of="late", at=3),
+    )
+    found = run(model, policy(EVERYTHING.replace("enqueue, reclaim, ", "")), now=4)
+    assert found.evicted == ["large-0"]
+    assert found.nominated == {"wanting-0": "n", "wanting-1": "n"}
+    assert found.binds == {"late-0": "m"}
