@@ -50,8 +50,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stays-beyond-the-cap", _SPARING,
-        "if queue is None or over_capability(queue, unit.tasks) is not None:", "if queue is None:",
+        "if queue is None or self._limited(queue, unit):", "if queue is None:",
         "a queue holds more than its cap with the victim that stays",
+    ),
+    Mutant(
+        "stays-pod-by-pod", _SPARING,
+        "queue.add(task.cls.request, 1, ends=job.ends)", "queue.add(task.cls.request, 0, ends=job.ends)",
+        "of a group that stays each pod alone is within the limits of its queue",
+    ),
+    Mutant(
+        "surplus-stays-as-a-whole", _SPARING,
+        "whole = job.job.gang and (job.bound < job.minimum or not job.whole)",
+        'whole = job.job.gang and (job.bound < job.minimum or job.job.disruption == "Whole")',
+        "a pod above a minimum goes in vain, since another one cannot stay",
     ),
     Mutant(
         "part-of-a-whole-stays", _SPARING,

@@ -19,9 +19,9 @@ from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.preemption.sums import promised
 from kbatch.engine.session.guarding import attempt
-from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.queues import QueueState
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources, add, add_to
 
@@ -96,7 +96,7 @@ class Decided:
             job = session.job(key)
             if key in own or not job.possible:
                 continue
-            whole = job.job.disruption == "Whole" or (job.job.gang and job.bound < job.minimum)
+            whole = job.job.gang and (job.bound < job.minimum or not job.whole)
             for some in (those,) if whole else [[task] for task in those]:
                 request = add(*(task.cls.request for task in some))
                 units.append(Unit(job, tuple(some), whole=whole, request=request))
@@ -133,17 +133,30 @@ class Decided:
         """Whether the queue may hold the unit beside what was placed, and what others were promised is left to them."""
         session = self._session
         queue = session.queues.get(unit.job.queue)
-        if queue is None or over_capability(queue, unit.tasks) is not None:
+        if queue is None or self._limited(queue, unit):
             return False
         if queue.record.evictions_per_hour is not None:
             return False  # the later transactions say how many groups of the queue went before
-        for limit in session.limits:
-            if any(limit.headroom(unit.job, task) == 0 for task in unit.tasks):
-                return False
         for job in self._beneficiaries():
             if any(bound(unit.request) for bound in promised(self._context, job, sorted(unit.request))):
                 return False
         return True
+
+    def _limited(self, queue: QueueState, unit: Unit) -> bool:
+        """Whether some limit refuses one of its pods beside those before it."""
+        job, counted = unit.job, list[Task]()
+        try:
+            for task in unit.tasks:
+                if any(limit.headroom(job, task) == 0 for limit in self._session.limits):
+                    return True
+                job.count(task, 1)
+                queue.add(task.cls.request, 1, ends=job.ends)
+                counted.append(task)
+            return False
+        finally:
+            for task in counted:
+                job.count(task, -1)
+                queue.add(task.cls.request, -1, ends=job.ends)
 
     def _beneficiaries(self) -> list[JobState]:
         return [self._session.job(key) for key in dict.fromkeys(found.job for found in self._found)]

@@ -115,3 +115,51 @@ def test_nobody_goes_in_vain_for_who_matters_more_than_a_job_that_finds_room() -
     assert found.evicted == ["large-0"]
     assert found.nominated == {"wanting-0": "n", "wanting-1": "n"}
     assert found.binds == {"late-0": "m"}
+
+
+@pytest.mark.parametrize("disruption", ["Surplus", "Whole"])
+def test_of_pods_above_a_minimum_those_stay_that_can(disruption: str) -> None:
+    """`large` leaves room for one of the two that went of `small`, which keeps its minimum."""
+    model = world(
+        [*CLASSES, queue("giving"), node("n", "3500m", labels={"on": "n"}), node("m", "2")],
+        group("small", 2, queue="giving", disruption=disruption, priority_class_name="low"),
+        [pod(f"small-{at}", "1", of="small", on="m") for at in (0, 1)],
+        [pod(f"small-{at}", "500m", of="small", on="n") for at in (2, 3)],
+        group("large", queue="giving", priority_class_name="middle", at=1),
+        pod("large-0", "2500m", of="large", on="n", at=1),
+        group("wanting", queue="giving", priority_class_name="high", at=2),
+        [
+            pod(f"wanting-{at}", cpu, of="wanting", at=2, node_selector={"on": "n"})
+            for at, cpu in enumerate(("500m", "500m", "2"))
+        ],
+    )
+    found = run(model, policy(EVERYTHING.replace("enqueue, reclaim, ", "")), now=4)
+    assert found.evicted in (["large-0", "small-2"], ["large-0", "small-3"])
+
+
+FLOW = """
+actions: "allocate, backfill, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: flow, arguments: {infiniteFactor: 1}}, {name: predicates}, {name: nodeorder}]
+"""
+
+
+def test_a_group_goes_that_would_take_its_queue_over_the_limit_of_a_plugin_only_as_a_whole() -> None:
+    """Of 9 cpu the queue may have 4.5; 4 of them go to `gang` and `one`."""
+    model = world(
+        [*CLASSES, queue("giving"), queue("idle")],
+        [node("n", "3", labels={"on": "n"}), node("m", "6", labels={"on": "m"})],
+        group("small", 2, queue="giving", disruption="Whole", priority_class_name="low"),
+        members("small", 2, "500m", on="n"),
+        group("large", queue="giving", priority_class_name="middle", at=1),
+        pod("large-0", "2", of="large", on="n", at=1),
+        group("gang", 2, queue="giving", priority_class_name="high", at=2),
+        pod("gang-0", "500m", of="gang", at=2, node_selector={"on": "n"}),
+        pod("gang-1", "2", of="gang", at=2, node_selector={"on": "m"}),
+        group("one", queue="giving", priority_class_name="high", at=3),
+        pod("one-0", "1500m", of="one", at=3, node_selector={"on": "n"}),
+    )
+    found = run(model, policy(FLOW), now=4)
+    assert found.nominated == {"gang-0": "n", "gang-1": "m", "one-0": "n"}
+    assert found.evicted == ["large-0", "small-0", "small-1"]
