@@ -80,6 +80,11 @@ class Ledger:
         free = self.session.usable()
         return self._refusal(job, request, {name: free.get(name, 0) + amount for name, amount in request.items()})
 
+    def forget(self) -> None:
+        """Count what is promised anew from now on: enqueue is about to let more groups in."""
+        self._promised = None
+        self._sum = {}
+
     def tried(self, job: JobState) -> None:
         """The job's minimum was tried in vain: if all its pods are there, it waits like any other and blocks nobody."""
         kept = self._kept()

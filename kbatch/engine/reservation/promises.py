@@ -57,7 +57,8 @@ def renew(
                 overdue.add(job.key)
         if start is None or (start.at != kept.at and job.key not in overdue):
             rows = tuple(start.needs) if start is not None else ()
-            yield from working(session, job, partial(_again, planned, feasibility, ledger, job, rows, start), None)
+            again = partial(_again, planned, feasibility, ledger, job, rows, start, due=job.key in overdue)
+            yield from working(session, job, again, None)
             planned.lift()
             moved = moved or start is None or planned.starts.get(job.key) is not start
             yield TURN
@@ -76,12 +77,13 @@ def renew(
         if ended or due:
             stands = start if not due or _clearing(session, start) else None
             rows = () if ended else tuple(start.needs)
-            again = partial(_again, planned, feasibility, ledger, start.job, rows, stands)
+            again = partial(_again, planned, feasibility, ledger, start.job, rows, stands, due=due)
             yield from working(session, start.job, again, None)
             planned.lift()
             yield TURN
             if planned.starts.get(key) is not start:
                 yield from taken_over(planned, feasibility, ledger, rankings, start.job)
+    ledger.forget()
 
 
 def known_by_now(planned: PlannedStarts, feasibility: Feasibility, ledger: Ledger) -> Iterator[Transaction | Turn]:
@@ -248,14 +250,26 @@ def _again(
     job: JobState,
     rows: Sequence[int],
     stands: PlannedStart | None,
+    *,
+    due: bool,
 ) -> Generator[Transaction | Turn, None, None]:
-    """Start the job now, if it can be on these rows, or promise it a start: see `_anew`."""
+    """Start the job now, if it can be on these rows, or promise it a start: see `_anew`. Before it is `due`, it takes
+    no room that groups in queue were promised.
+    """
     statement = yield from _now(planned, job, rows)
+    if statement is not None and not due and _robs(ledger, job):
+        statement.rollback()
+        statement = None
     if statement is None:
         yield from _anew(planned, feasibility, ledger, job, stands)
         return
     planned.starts.pop(job.key, None)
     yield from statement.commit()
+
+
+def _robs(ledger: Ledger, job: JobState) -> bool:
+    """Whether the job, as it is placed just now, takes room that groups in queue were promised: as allocate asks."""
+    return job.job.shadow and ledger.broken(job, [task for task, _ in job.placed.values()]) is not None
 
 
 def _now(planned: PlannedStarts, job: JobState, rows: Sequence[int]) -> Generator[Turn, None, Statement | None]:

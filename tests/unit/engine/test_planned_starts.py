@@ -1017,3 +1017,23 @@ def test_pods_that_matter_to_no_planned_start_start_without_those_of_their_group
     found = run(model, EASY, now=10)
     assert planned(found, "wide") == 100
     assert sorted(found.binds) == ["mixed-1"]
+
+
+def test_before_its_turn_nobody_starts_in_room_that_was_promised_to_a_group_in_queue() -> None:
+    """`lone` was promised n1 from 100 on. On n2 there is room for 4 cpu from 20 on, and all of it is promised."""
+    by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: conservative}}]" + TIERS)
+    model = world(node("n1"), node("n2"), busy(100), busy(150, "1", "n2", "z"), saying(pod("lone", "4", at=1), 30))
+    first = run(model, by, now=5)
+    assert (instants(first), first.binds) == ({"lone": 100}, {})
+    let_in = group("wide", at=6, min_resources={"cpu": "3"})
+    let_in.status.conditions = (Condition(type=ENQUEUED, status="True", last_transition_time=stamp(6)),)
+    for each in (let_in, group("next", at=7, min_resources={"cpu": "1"}), saying(pod("tiny", "1", at=8), 30)):
+        model.apply(Upsert(each))
+    model.apply(Delete(Pod, "ns", "z"))
+    assert first.outcome is not None
+    second = run(model, by, now=20, state=first.outcome.state)
+    assert second.verdicts["ns/next"].enqueued
+    assert (second.binds, planned(second, "lone")) == ({}, 100)
+    assert second.outcome is not None
+    model.apply(Delete(Pod, "ns", "busy"))
+    assert run(model, by, now=100, state=second.outcome.state).binds == {"lone": "n1"}
