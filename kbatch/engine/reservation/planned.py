@@ -24,7 +24,15 @@ from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.ends import Ends, Upcoming
-from kbatch.engine.reservation.kept import NOTHING, Kept, PlannedStart, columns_of, kept_on, most_at_once
+from kbatch.engine.reservation.kept import (
+    NOTHING,
+    Kept,
+    PlannedStart,
+    columns_of,
+    kept_on,
+    most_at_once,
+    requests_of,
+)
 from kbatch.engine.reservation.returns import Returns
 from kbatch.engine.session.limits import Limit
 from kbatch.engine.session.session import Session
@@ -34,7 +42,7 @@ from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
+from kbatch.resources import Resources, add, subtract, total
 from kbatch.times import MILLISECOND, SECOND
 
 _REMEMBERED: Final = 64
@@ -277,6 +285,40 @@ class PlannedStarts:
                 least = more if least is None else min(least, more)
         return least
 
+    def within_limits(self, start: PlannedStart) -> bool:
+        """Whether the queue's hard cap lets the job start as planned, beside the others that it would meet, with what has
+        ended by then; where nobody knows when that is, whether it could ever. And whether plugins could ever let it.
+        """
+        job, session = start.job, self.session
+        queue = session.queues.get(job.queue)
+        if queue is None:
+            return True
+        hard = queue.record.capability or {}
+        if hard:
+            asked = self._asked_with(start, queue)
+            if any(name in job.asks and asked.get(name, 0) > most for name, most in hard.items()):
+                return False
+        if session.by_plugins is None:
+            return True
+        others, charged = _of_others(queue, job), queue.charged - job.charged
+        for ends, amounts in others.items():
+            queue.add(amounts, -1, ends=ends)
+        queue.charged -= charged
+        try:
+            return not session.over_limits(job, [task for task, _ in start.places])
+        finally:
+            for ends, amounts in others.items():
+                queue.add(amounts, ends=ends)
+            queue.charged += charged
+
+    def _asked_with(self, start: PlannedStart, queue: QueueState) -> Resources:
+        """The most that the queue would have from the start on; where nobody knows when that is, what the job would."""
+        job = start.job
+        if start.at is None:
+            return add(job.allocated, requests_of(start))
+        mine = [start, *[other for other in self.beside(job, start.at) if other.job.queue == job.queue]]
+        return add(queue.allocated, most_at_once(mine, start.at, lambda each: self._freed(each, None)))
+
     def _of_queue(self, queue: str) -> Resources:
         """How much of a queue's hard cap the planned starts need that something is kept for just now."""
         if queue not in self._by_queue:
@@ -441,6 +483,12 @@ class PlannedStarts:
     def _sure(self, start: PlannedStart, at: int) -> bool:
         """Whether somebody sees to it that all have gone by an instant on whose room a planned start counts."""
         return all(self.ends.sure(end) for row in start.needs for end in self.ends.all_on(row) if end.at <= at)
+
+
+def _of_others(queue: QueueState, job: JobState) -> Mapping[bool, Resources]:
+    """What others of its queue hold than the job: those with a lifetime (True), and without one."""
+    ending = subtract(queue.ending, job.allocated if job.ends else {})
+    return {True: ending, False: subtract(subtract(queue.allocated, ending), job.allocated)}
 
 
 class _Kept(Limit):

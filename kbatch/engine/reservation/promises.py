@@ -194,14 +194,16 @@ def _restored(planned: PlannedStarts, job: JobState, kept: PromisedStart) -> Pla
 
 
 def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedStart) -> bool:
-    """Whether its room will be there, by numbers, beside the promises that come before it; one that is due may wait for
-    what terminates.
+    """Whether its room will be there, by numbers, beside the promises that come before it, and its queue may have it;
+    one that is due may wait for what terminates.
     """
     session = planned.session
     for task, row in start.places:
         session.room.ensure(task.cls)
         if not rankings.static(task.cls)[0][row]:
             return False
+    if not planned.within_limits(start):
+        return False
     if start.at is None:
         return True
     ends = planned.ends

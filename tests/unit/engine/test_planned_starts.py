@@ -1019,6 +1019,44 @@ def test_pods_that_matter_to_no_planned_start_start_without_those_of_their_group
     assert sorted(found.binds) == ["mixed-1"]
 
 
+@pytest.mark.parametrize("end", [1_000, None])
+@pytest.mark.parametrize("limit", ["capability", "infiniteFactor"])
+def test_a_promise_ends_when_its_queue_may_not_have_as_much_any_more(limit: str, end: int | None) -> None:
+    """At first the queue may have 16 cpu, or 9 by its part of 12; then 6, or 3.6."""
+    by, there = CONSERVATIVE, [queue("default", capability={"cpu": "16"}), queue("other")]
+    if limit == "infiniteFactor":
+        flow = "{name: flow, arguments: {infiniteFactor: 1.5}}"
+        tiers = TIERS.replace("{name: drf}", flow).replace(", {name: proportion}", "")
+        by = policy("actions: [allocate, {name: backfill, arguments: {mode: conservative}}]" + tiers)
+        there = [queue("default"), queue("other")]
+    holder = busy(end) if end is not None else pod("busy", "4", on="n1", queue="other")
+    model = world(there, node("n1"), node("n2"), node("n3", "4"), pod("z", "4", on="n3", queue="other"), holder, wide())
+    first = run(model, by, now=5)
+    assert planned(first, "wide") == (end or "unknown")
+    if limit == "capability":
+        model.apply(Upsert(queue("default", capability={"cpu": "6"})))
+    else:
+        for name in ("a", "b", "c"):
+            model.apply(Upsert(queue(name)))
+    model.apply(Upsert(saying(pod("long", "3", at=20, queue="a"), 5_000)))
+    assert first.outcome is not None
+    second = run(model, by, now=20, state=first.outcome.state)
+    assert planned(second, "wide") is None
+    assert run(model, by, now=20).binds.keys() == second.binds.keys()
+
+
+def test_a_promise_is_kept_beside_what_others_of_its_queue_take_of_a_hard_cap_until_then() -> None:
+    """A pod on another node holds what `wide` needs of the cap, and runs past its estimate."""
+    model = world(
+        queue("default", capability={"cpu": "8"}), queue("other"), node("n1"), node("n2"), node("n3"),
+        saying(pod("x", "4", on="n1", queue="other"), 100), busy(90, on="n3"), lasting(50, wide()),
+    )  # fmt: skip
+    first = run(model, CONSERVATIVE, now=5)
+    assert instants(first) == {"wide": 90}
+    second = again(model, first, 95)
+    assert instants(second) == {"wide": 99}
+
+
 def test_before_its_turn_nobody_starts_in_room_that_was_promised_to_a_group_in_queue() -> None:
     """`lone` was promised n1 from 100 on. On n2 there is room for 4 cpu from 20 on, and all of it is promised."""
     by = policy("actions: [enqueue, allocate, {name: backfill, arguments: {mode: conservative}}]" + TIERS)
