@@ -29,7 +29,7 @@ _PLACED = _Line._placed
 
 def _looked_for_again(
     line: _Line, statement: Statement, following: Sequence[Task], tasks: Sequence[Task]
-) -> Generator[Turn, None, bool]:
+) -> Generator[Turn, None, bool | None]:
     found = yield from _PLACED(line, statement, following, tasks)
     if line.context.foreknown._placed is statement:
         steps = statement.recorded()

@@ -36,7 +36,7 @@ from kbatch.engine.preemption.within_queue import EVICTOR, in_reach, preempting
 from kbatch.engine.reservation.ageing import gather_for_the_aged
 from kbatch.engine.reservation.nominations import settle
 from kbatch.engine.reservation.planned import PlannedStarts
-from kbatch.engine.reservation.planning import reserve
+from kbatch.engine.reservation.planning import plan, reserve
 from kbatch.engine.reservation.promises import known_by_now, taken_over
 from kbatch.engine.session.guarding import key_of, working
 from kbatch.engine.session.limits import over_capability
@@ -349,13 +349,7 @@ class _Line:
         following = next_tasks(job, tasks)
         if len(following) < job.missing():
             return False  # the others wait behind gates
-        capped = self.queue.record.capability and no_choice(job, tasks)
-        reason = over_capability(self.queue, following) if capped else None
-        if reason is not None:
-            session.refuse(job, reason)
-            return False
-        if context.feasibility.hopeless(job):
-            session.refuse_room(job)
+        if self._refused(job, tasks, following):
             return False
         statement = Statement(session, job)
         failed, mark = context.unschedulable, self._mark(job, tasks)
@@ -363,7 +357,11 @@ class _Line:
         known = known and not session.over_limits(job, following)  # which limit refuses it is found by trying
         if known and job.together is None:
             account_for(context.rankings, statement, (When.NOW,))
-        if not known and (yield from self._placed(statement, following, tasks)):
+        placed = not known and (yield from self._placed(statement, following, tasks))
+        if placed is None:
+            session.refuse_room(job)
+            return False
+        if placed:
             if session.due(len(statement)):
                 yield TURN
             reason = context.ledger.broken(job, _planned(job, tasks)) if job.job.shadow else None
@@ -400,20 +398,61 @@ class _Line:
         session.refuse_room(job)
         return False
 
+    def _refused(self, job: JobState, tasks: Sequence[Task], following: Sequence[Task]) -> bool:
+        """Whether no node needs to be looked at to refuse the minimum; it is told why then."""
+        capped = self.queue.record.capability and no_choice(job, tasks)
+        reason = over_capability(self.queue, following) if capped else None
+        if reason is not None:
+            self.session.refuse(job, reason)
+            return True
+        if self.context.feasibility.hopeless(job):
+            self.session.refuse_room(job)
+            return True
+        return False
+
     def _placed(
         self, statement: Statement, following: Sequence[Task], tasks: Sequence[Task]
-    ) -> Generator[Turn, None, bool]:
-        """Whether there is room for the minimum: the first of the tasks, if all of these fit. It is placed then."""
+    ) -> Generator[Turn, None, bool | None]:
+        """Whether there is room for the minimum: the first of the tasks, if all of these fit. It is placed then.
+
+        None: there is, and the job can be promised an earlier start than when it comes free.
+        """
         context, job = self.context, statement.job
         if context.foreknown.place(statement):
             return True
         if len(following) > FEW and self._unlimited(statement, tasks) and not could_fit(context.rankings, job):
             return False
         placed = yield from placing(self._rankings(), statement, self._moments())
-        if placed and context.planned is not None and context.planned.later(job):
-            statement.searched = False  # another time that will do
-            return False
+        if placed and context.planned is not None:
+            if context.planned.later(job):
+                statement.searched = False  # another time that will do
+                return False
+            if (yield from self._sooner(context.planned, statement)):
+                return None
         return placed
+
+    def _sooner(self, planned: PlannedStarts, statement: Statement) -> Generator[Turn, None, bool]:
+        """Whether the job could be promised an earlier start than it has where it is nominated just now. Then it is
+        placed no more.
+        """
+        context, job = self.context, statement.job
+        if not (planned.keeps and job.nominated and planned.may_plan(job)):
+            return False
+        yield from planned.ends.preparing()
+        until = planned.waits_until(job)
+        placed = [task for task, _ in job.nominated.values()]
+        if until is None or (job.job.shadow and context.ledger.broken(job, placed) is not None):
+            return False
+        steps = statement.recorded()
+        statement.rollback()
+        found = None
+        if not job.nominated:
+            found = yield from plan(planned, context.feasibility, context.ledger, job)
+        planned.lay(job)
+        if found is not None and found.at is not None and found.at < until:
+            return True
+        statement.replay(steps)
+        return False
 
     def _mark(self, job: JobState, tasks: Sequence[Task]) -> object:
         """What decides whether the minimum fits given nodes: with what planned starts keep from it."""

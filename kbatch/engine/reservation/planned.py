@@ -214,10 +214,15 @@ class PlannedStarts:
     def later(self, job: JobState) -> bool:
         """Whether the job, as it is nominated just now, waits for pods that end later than it was promised to start."""
         own = self.starts.get(job.key) if self.keeps and job.nominated else None
-        if own is None or own.at is None:
-            return False
+        until = self.waits_until(job) if own is not None else None
+        return own is not None and own.at is not None and until is not None and until > own.at
+
+    def waits_until(self, job: JobState) -> int | None:
+        """When the last of the pods will have gone that terminate on the nodes to which the job is nominated just now;
+        None: there are none, or nobody knows.
+        """
         rows = {row for _, row in job.nominated.values()}
-        return any(end.at > own.at for row in rows for end in self.ends.leaving_on(row))
+        return max([end.at for row in rows for end in self.ends.leaving_on(row)], default=None)
 
     def shut_to(self, job: JobState) -> frozenset[int]:
         """The classes of those of the job's pods that may start nowhere: they matter to those of a planned start."""
@@ -286,8 +291,8 @@ class PlannedStarts:
         return least
 
     def within_limits(self, start: PlannedStart) -> bool:
-        """Whether the queue's hard cap lets the job start as planned, beside the others that it would meet, with what has
-        ended by then; where nobody knows when that is, whether it could ever. And whether plugins could ever let it.
+        """Whether the queue's hard cap lets the job start as planned, beside the others that it would meet, with what
+        has ended by then; where nobody knows when that is, whether it could ever. And whether plugins could ever.
         """
         job, session = start.job, self.session
         queue = session.queues.get(job.queue)
@@ -381,7 +386,11 @@ class PlannedStarts:
 
     def wanted(self, job: JobState) -> bool:
         """Whether the start of a job that was tried in vain is to be planned."""
-        return job.key not in self.starts and len(self.starts) < self.depth and not job.nominated
+        return self.may_plan(job) and not job.nominated
+
+    def may_plan(self, job: JobState) -> bool:
+        """Whether the start of a job could be planned besides the others."""
+        return job.key not in self.starts and len(self.starts) < self.depth
 
     def put(self, start: PlannedStart) -> None:
         """Enter a planned start: in the place of that which its job has already, else behind all others."""

@@ -1075,3 +1075,22 @@ def test_before_its_turn_nobody_starts_in_room_that_was_promised_to_a_group_in_q
     assert second.outcome is not None
     model.apply(Delete(Pod, "ns", "busy"))
     assert run(model, by, now=100, state=second.outcome.state).binds == {"lone": "n1"}
+
+
+def test_who_can_start_sooner_elsewhere_is_not_nominated_to_room_that_comes_free_late() -> None:
+    """n1 is free at 400, n2 at 100; `later` comes after `first`, and does not get the better of the two."""
+    leaving = terminating(pod("leaving", "4", on="n1"), 400)
+    singles = [saying(pod(name, "4", at=at), 500) for at, name in enumerate(("first", "later"), start=1)]
+    model = world(node("n1"), node("n2"), leaving, busy(100, on="n2"), singles)
+    one = run(model, CONSERVATIVE, now=5)
+    assert (instants(one), one.nominated) == ({"first": 100}, {"later": "n1"})
+    nominate(model, {name: on for name, on in one.nominated.items() if on is not None})
+    model.apply(Delete(Pod, "ns", "busy"))
+    assert again(model, one, 100).binds == {"first": "n2"}
+
+
+def test_who_cannot_start_sooner_elsewhere_is_nominated_to_room_that_comes_free_late() -> None:
+    leaving = terminating(pod("leaving", "4", on="n1"), 400)
+    model = world(node("n1"), node("n2"), leaving, busy(450, on="n2"), saying(pod("first", "4", at=1), 500))
+    one = run(model, CONSERVATIVE, now=5)
+    assert (instants(one), one.nominated) == ({}, {"first": "n1"})
