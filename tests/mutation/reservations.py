@@ -199,7 +199,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nominations-of-whole-gangs-end", _NOMINATIONS,
-        "if not (job.nominated and job.missing()):", "if not job.nominated:",
+        "if job.nominated and job.missing():", "if job.nominated:",
         "each cycle takes back all nominations",
     ),
     Mutant(
@@ -286,6 +286,27 @@ MUTANTS: Final = (
         "refund-forgotten", "kbatch/engine/reservation/ahead.py",
         "self._capped.charged -= self._refunds.moved(job, sign)", "self._refunds.moved(job, sign)",
         "no start is planned for when a charge has come back to the budget",
+    ),
+    Mutant(
+        "kept-out-as-a-whole", _PLANNED,
+        "frozenset([other.id for other in mine if any(heeds(cls, other) for cls in theirs)])",
+        "frozenset([other.id for other in mine if any(heeds(cls, every) for cls in theirs for every in mine)])",
+        "pods wait that matter to no planned start, and a promise is missed for those above its minimum",
+    ),
+    Mutant(
+        "promised-beyond-the-cap", _PLANNED,
+        "return add(queue.allocated, most_at_once(mine, start.at, lambda each: self._freed(each, None)))", "return {}",
+        "a promise stands although the hard cap of its queue keeps it from starting",
+    ),
+    Mutant(
+        "early-in-promised-room", "kbatch/engine/reservation/promises.py",
+        "if statement is not None and not due and _robs(ledger, job):", "if False:",
+        "before its turn a pod takes room that was promised to a group in queue",
+    ),
+    Mutant(
+        "late-rather-than-sooner", "kbatch/engine/actions/allocate.py",
+        "found.at is not None and found.at < until:", "False:",
+        "the first is nominated to room that comes free late, and the next one is promised the earlier start",
     ),
     Mutant(
         "backfilled-by-scores", "kbatch/engine/actions/allocate.py",

@@ -305,16 +305,16 @@ class PlannedStarts:
                 return False
         if session.by_plugins is None:
             return True
-        others, charged = _of_others(queue, job), queue.charged - job.charged
+        others, back = _of_others(queue, job), queue.charged - job.charged
         for ends, amounts in others.items():
             queue.add(amounts, -1, ends=ends)
-        queue.charged -= charged
+        queue.charged -= back
         try:
             return not session.over_limits(job, [task for task, _ in start.places])
         finally:
             for ends, amounts in others.items():
                 queue.add(amounts, ends=ends)
-            queue.charged += charged
+            queue.charged += back
 
     def _asked_with(self, start: PlannedStart, queue: QueueState) -> Resources:
         """The most that the queue would have from the start on; where nobody knows when that is, what the job would."""
