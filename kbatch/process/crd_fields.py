@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from kbatch.api.names import GROUP
 from kbatch.kube.client import Api
+from kbatch.kube.errors import ApiError
 from kbatch.kube.kinds import AnyKind
 
 ANSWER_SECONDS: Final = 10.0
@@ -33,7 +34,7 @@ class _Document(msgspec.Struct):
 async def lacking(api: Api, kinds: Iterable[AnyKind]) -> dict[str, list[str]]:
     """By the name of its CRD, the fields of each kind of kbatch's own that are not served, as `status.finished`.
 
-    Kinds that the document does not know yet are left out: it follows the CRDs by a moment.
+    Kinds that are not served yet are left out: the document, and whether there is one, follows the CRDs by a moment.
 
     Raises:
         ApiError: the server refused.
@@ -46,13 +47,23 @@ async def lacking(api: Api, kinds: Iterable[AnyKind]) -> dict[str, list[str]]:
         if kind.group != GROUP:
             continue
         if kind.api_version not in documents:
-            answer = await api.request("GET", f"/openapi/v3/apis/{kind.api_version}", timeout_seconds=ANSWER_SECONDS)
-            documents[kind.api_version] = msgspec.json.decode(answer, type=_Document)
+            documents[kind.api_version] = await _document(api, kind.api_version)
         schema = _schema_of(kind, documents[kind.api_version])
         missing = [] if schema is None else list(missing_fields(kind.type, schema))
         if missing:
             found[f"{kind.plural}.{kind.group}"] = missing
     return found
+
+
+async def _document(api: Api, api_version: str) -> _Document:
+    """What is served of a version of a group; empty where the server has no document of it."""
+    try:
+        answer = await api.request("GET", f"/openapi/v3/apis/{api_version}", timeout_seconds=ANSWER_SECONDS)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return _Document()
+    return msgspec.json.decode(answer, type=_Document)
 
 
 def missing_fields(kind: type, schema: Mapping[str, Any]) -> Iterator[str]:

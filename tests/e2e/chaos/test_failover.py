@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.faults
 
-GANGS, SIZE = 12, 16
+GANGS, SIZE = 24, 16
+"""Three times as many pods as the scheduler binds at once."""
+NODES = 14
 LEASE_SECONDS = 4.0
 LOOK_SECONDS = 1.2
 """A candidate looks at the Lease twice a second, more or less, and then has a cycle and a bind before it."""
@@ -35,7 +37,7 @@ def in_the_midst(auditor: Auditor, space: str) -> None:
 
 
 def test_the_leader_is_killed_while_it_binds(field: Field) -> None:
-    field.ensure_nodes(8, alike=True)
+    field.ensure_nodes(NODES, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
@@ -51,7 +53,7 @@ def lease_writes(auditor: Auditor) -> list[Write]:
 
 
 def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field: Field) -> None:
-    field.ensure_nodes(8, alike=True)
+    field.ensure_nodes(NODES, alike=True)
     clocks = {one: Clock(field.folder / f"clock-of-{one}") for one in ("a", "b")}
     with (
         field.namespace() as space,
@@ -77,7 +79,7 @@ def test_a_leader_with_a_wrong_clock_goes_on_and_one_that_is_robbed_stops(field:
 
 
 def test_the_leader_leaves_in_peace(field: Field) -> None:
-    field.ensure_nodes(8, alike=True)
+    field.ensure_nodes(NODES, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)
@@ -96,7 +98,7 @@ def test_the_leader_leaves_in_peace(field: Field) -> None:
 
 
 def test_a_leader_that_was_paused_writes_nothing_when_it_goes_on(field: Field) -> None:
-    field.ensure_nodes(8, alike=True)
+    field.ensure_nodes(NODES, alike=True)
     with field.namespace() as space, field.schedulers("a", "b") as (a, b), field.audited() as auditor:
         create(field.api, backlog(space, GANGS, SIZE))
         in_the_midst(auditor, space)

@@ -71,6 +71,13 @@ async def test_a_kind_that_the_document_does_not_know_yet_is_left_out() -> None:
         assert await lacking(client, [PODGROUPS, QUEUES]) == {}
 
 
+async def test_kinds_of_which_there_is_no_document_yet_are_left_out() -> None:
+    async with serving() as server, server.client() as client:
+        server.answers = [refuses(404, "NotFound", "no document")]
+        assert await lacking(client, [PODGROUPS, QUEUES]) == {}
+        assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("answer", [refuses(403, "Forbidden", "no"), says(["no", "document"])])
 async def test_who_cannot_be_asked_holds_nobody_up(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as server, server.client() as client:
