@@ -239,6 +239,8 @@ class View(Protocol):
     """Everything else (namespaces, volumes, all pods), as the snapshot has it: without this cycle's decisions."""
     promises: Promises
     """What groups in queue were promised and do not hold yet."""
+    ever: bool
+    """What is asked just now is whether something could be at some later instant: what fades by itself is left out."""
     emptied: bool
     """This is the cluster without this scheduler's pods, and without those that terminate: whoever counts what stands
     on nodes leaves them out. `room` does.

@@ -377,9 +377,9 @@ class _Line:
             session.refuse(job, reason)
             return False
         statement.rollback()
-        if len(self._moments()) > 1 and (yield from _take_over(context, statement)):
-            yield from statement.commit()
-            return True
+        taken = yield from self._taken_over(statement)
+        if taken is not None:
+            return taken
         reason = context.ledger.reason(job) if not known else None
         if reason is not None:
             session.refuse(job, reason, attempted=True)
@@ -453,6 +453,17 @@ class _Line:
             return True
         statement.replay(steps)
         return False
+
+    def _taken_over(self, statement: Statement) -> Generator[Transaction | Turn, None, bool | None]:
+        """Nominate the job where others are that matter less, if that helps; whether it was. None: it does not help."""
+        if len(self._moments()) < 2 or not (yield from _take_over(self.context, statement)):
+            return None
+        planned = self.context.planned
+        if planned is not None and (yield from self._sooner(planned, statement)):
+            self.session.refuse_room(statement.job)
+            return False
+        yield from statement.commit()
+        return True
 
     def _mark(self, job: JobState, tasks: Sequence[Task]) -> object:
         """What decides whether the minimum fits given nodes: with what planned starts keep from it."""

@@ -156,11 +156,17 @@ def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Asi
         known = context.unschedulable.known(job, signature(job, unplaced(job)), unplaced(job))
         hopeless = known or (job.missing() > FEW and not could_fit(context.rankings, job))
         fits = not hopeless and (yield from placing(context.rankings, statement, (When.NOW, When.LATER), search=()))
-    if not fits:
+    if not fits or ((single is not None or job.job.shadow) and _promised(context, statement)):
         statement.rollback()
         return False
     aside.keep(statement, wanted)
     return True
+
+
+def _promised(context: CycleContext, statement: Statement) -> bool:
+    """Whether the room that the statement takes was promised to others: allocate would not give it out."""
+    tasks = [task for _, task, *_ in statement.recorded()]
+    return context.ledger.broken(statement.job, tasks) is not None
 
 
 def _take(

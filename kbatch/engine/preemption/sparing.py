@@ -56,7 +56,9 @@ class Decided:
         counts as used.
         """
         stay: set[str] = set()
-        if len(self._found) > 1 and self._context.planned is None:  # else planned starts may count on that room
+        failed = any(found.job in self._session.failed for found in self._found)  # its victims may go for nobody
+        # Where starts are planned these may count on the room.
+        if (len(self._found) > 1 or failed) and self._context.planned is None:
             for unit in self._units():
                 if self._session.due(_PIECE * len(unit.tasks)):
                     yield TURN

@@ -245,9 +245,13 @@ def settle(
     """Bind what is nominated wherever idle room now serves; the others keep waiting where they are.
 
     Without `elsewhere`, or where it is `behind` somebody, a job is bound only where all of it can be bound to the nodes
-    that it was promised. `lay` keeps room from a job.
+    that it was promised. `lay` keeps room from a job. Those for whom this cycle evicts wait for that room: who was to
+    have the idle room when the victims were chosen is to have it still, else these go for nobody who needs it.
     """
-    waiting = [job for job in session.live() if job.nominated and not awaits_capability(session, job)]
+    waiting = [
+        job for job in session.live()
+        if job.nominated and job.key not in session.beneficiaries and not awaits_capability(session, job)
+    ]  # fmt: skip
     keys = {job.key: key for job in waiting if (key := key_of(session, job)) is not None}
     session.settling = True
     for job in sorted((job for job in waiting if job.key in keys), key=lambda job: keys[job.key]):

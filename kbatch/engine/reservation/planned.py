@@ -309,9 +309,12 @@ class PlannedStarts:
         for ends, amounts in others.items():
             queue.add(amounts, -1, ends=ends)
         queue.charged -= back
+        promises = session.promises
+        besides, promises.besides, session.ever = promises.besides, promises.without(queue.name, job), True
         try:
             return not session.over_limits(job, [task for task, _ in start.places])
         finally:
+            promises.besides, session.ever = besides, False
             for ends, amounts in others.items():
                 queue.add(amounts, ends=ends)
             queue.charged += back

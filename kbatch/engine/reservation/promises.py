@@ -261,7 +261,9 @@ def _again(
     statement = yield from _now(planned, job, rows)
     if statement is not None and not due and _robs(ledger, job):
         statement.rollback()
-        statement = None
+        if stands is None:
+            planned.starts.pop(job.key, None)  # as allocate, which plans no start for whom it keeps out
+        return
     if statement is None:
         yield from _anew(planned, feasibility, ledger, job, stands)
         return

@@ -71,6 +71,7 @@ class Session:
             classes and rows.
         settling: pods are bound to the nodes that they were nominated to.
         leaving: by key the pods that this cycle evicts, with what plugins gave to take it back.
+        beneficiaries: keys of the groups for whose sake it evicts them.
         commits: how many statements it has committed.
         told: the node that this cycle has nominated a pod to, by the pod's key, since its status was read.
         withdrawn: by pod's key, the pods whose nomination ended in this cycle, as far as nothing has replaced it.
@@ -94,6 +95,7 @@ class Session:
         chooses_donors: `may_give` may say no.
         by_priority: groups of a queue are to come in queue by their priority before their age, whoever may be evicted.
         promises: what groups in queue were promised and do not hold yet.
+        ever: what plugins are asked just now is whether something could be at any later instant.
         by_plugins: what plugins say of sums beyond capability; None: nothing.
         learns: plugins know how long groups run of which nobody says so.
         starts: by key when groups are to start that wait, by what plugins foresee. starts_anew: the keys of those for
@@ -140,12 +142,14 @@ class Session:
         self.withdrawn: dict[str, Task] = {}
         self.committed: list[str] = []
         self.promises = Promises(self.committed)
+        self.ever = False
         self.stuck: tuple[str, ...] = ()
         self._live: list[JobState] = []
         self._joining: list[JobState] = []
         """These belong to `_live`, and have no place in it yet."""
         self.commits = 0
         self.leaving: dict[str, tuple[Undo, ...]] = {}
+        self.beneficiaries: set[str] = set()
         self._below: dict[str, set[str]] | None = None
         self._waits: dict[str, Resources] = {}
         """By queue what is nominated of groups in queue, since `_below` was worked out."""

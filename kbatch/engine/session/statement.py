@@ -259,6 +259,8 @@ class Statement:
                 session.room_moves += 1
                 session.leaving[key] = undos
                 beneficiary = self.job.name if action not in OWN_SAKE else ""
+                if beneficiary:
+                    session.beneficiaries.add(self.job.key)
                 evictions.append(Eviction(key, task.uid, task.node, action, beneficiary))
         for key, nomination in nominations.items():
             session.told[key] = nomination.node or ""

@@ -77,6 +77,11 @@ class Promises:
         self._catch_up()
         return self._of(queue, False, besides)
 
+    def without(self, queue: str, job: JobState) -> Mapping[tuple[str, bool], Resources]:
+        """What to count `besides`, so that nothing counts that was promised to other groups of a queue than one."""
+        found = zip((False, True), self.sums(queue, job), strict=True)
+        return {(queue, ends): {name: -amount for name, amount in sums.items()} for ends, sums in found}
+
     def _of(self, queue: str, ends: bool, besides: JobState | None) -> Resources:
         found = dict(self._sums.get((queue, ends), {}))
         own = self._kept.get(besides.key) if besides is not None else None

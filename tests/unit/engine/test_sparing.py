@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from kbatch.api.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm
+from kbatch.engine.context import CycleContext
+from kbatch.engine.preemption import within_queue
+from kbatch.engine.state.jobs import JobState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import EVERYTHING, group, members, node, pod, policy, priority_class, queue, run, world
 
 CLASSES = [priority_class("low", 1), priority_class("middle", 50), priority_class("high", 100)]
+PREEMPT = EVERYTHING.replace("enqueue, reclaim, ", "")
 TERM = PodAffinityTerm(
     topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"app": "small"})
 )
@@ -163,3 +167,27 @@ def test_a_group_goes_that_would_take_its_queue_over_the_limit_of_a_plugin_only_
     found = run(model, policy(FLOW), now=4)
     assert found.nominated == {"gang-0": "n", "gang-1": "m", "one-0": "n"}
     assert found.evicted == ["large-0", "small-0", "small-1"]
+
+
+def test_nobody_goes_for_a_group_that_fails_before_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its second step raises: what it was nominated to ends, and its first victim stays."""
+    steps, asked = within_queue.next_steps, []
+
+    def failing(context: CycleContext, job: JobState) -> Any:
+        asked.append(job.key)
+        if len(asked) == 2:
+            raise RuntimeError("poison")
+        return steps(context, job)
+
+    monkeypatch.setattr(within_queue, "next_steps", failing)
+    model = world(
+        [*CLASSES, queue(), node("n", "2")],
+        *[pod(name, on="n", priority_class_name="low") for name in ("a", "b")],
+        group("wanting", at=1, priority_class_name="high"),
+        members("wanting", 2, at=1, priority_class_name="high"),
+    )
+    found = run(model, policy(PREEMPT), now=5)
+    assert found.evicted == []
+    assert len(asked) == 2
+    assert found.outcome is not None
+    assert "poison" in str(found.outcome.errors)

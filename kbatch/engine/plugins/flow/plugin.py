@@ -206,7 +206,7 @@ class Flow(Plugin):
                 return unpaid
             most, held = self._most(queue), self._endless(queue, job)
             more = self._measure.most(held, request, most)
-            if more and self._known(queue.name)[2] > most:
+            if more and not self.view.ever and self._known(queue.name)[2] > most:
                 self._fading[queue.name] = most
                 return 0
             return more if unpaid is None else unpaid if more is None else min(more, unpaid)
