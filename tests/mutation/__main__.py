@@ -1,7 +1,8 @@
 """Do the tests notice errors? `python -m tests.mutation [--only ID]... [--workers 2] [--resume FILE]`.
 
 Each mutant of the catalogue is one error that somebody could make in the engine or in the quota ledger. Ends with 1
-where the tests notice less than 95 % of them. A run of all writes docs/benchmarks/mutants.md.
+where the tests notice less than 95 % of them. A run of all writes docs/benchmarks/mutants.md. The file of `--resume`
+says with which code and tests it was begun: with others it is refused, for what they notice may be something else.
 """
 
 from __future__ import annotations
@@ -17,9 +18,16 @@ from typing import Final
 from tests.mutation.catalogue import ALL
 from tests.mutation.mutant import ROOT
 from tests.mutation.runner import BrokenError, Result, Runner
+from tests.sources import StaleError, digest
 
 LEAST: Final = 0.95
 """The part of the mutants that the tests must notice."""
+SOURCES: Final = (
+    "kbatch", "webhooks", "operators", "crds", "charts", "examples", "pyproject.toml", "uv.lock",
+    "tests/unit", "tests/property", "tests/cases", "tests/data", "tests/reference", "tests/explore", "tests/bench",
+    "tests/conftest.py", "tests/examples.py", "tests/varied.py", "tests/mutation/serving.py",
+)  # fmt: skip
+"""What decides whether a mutant is noticed."""
 PAGE: Final = ROOT / "docs" / "benchmarks" / "mutants.md"
 
 
@@ -67,11 +75,25 @@ def told(results: Iterable[Result], total: int) -> list[Result]:
     return found
 
 
-def known(file: Path | None) -> dict[str, Result]:
-    """By id the mutants that an earlier run has seen noticed, as they are now."""
+def head() -> str:
+    """The first line of a file of results: a digest of what they depend on."""
+    return json.dumps({"sources": digest(*SOURCES)})
+
+
+def known(file: Path | None, first: str) -> dict[str, Result]:
+    """By id the mutants that an earlier run has seen noticed, as they are now; begins the file where there is none.
+
+    Raises:
+        StaleError: its first line is another.
+    """
     found: dict[str, Result] = {}
     mutants = {mutant.id: mutant for mutant in ALL}
-    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+    lines = file.read_text().splitlines() if file is not None and file.exists() else []
+    if file is not None and not lines:
+        file.write_text(f"{first}\n")
+    elif lines and lines[0] != first:
+        raise StaleError(f"{file} was begun with other code or tests: delete it to begin anew")
+    for line in lines[1:]:
         one = json.loads(line)
         mutant = mutants.get(one["id"])
         if mutant is not None and (one["fragment"], one["replacement"]) == (mutant.fragment, mutant.replacement):
@@ -101,7 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     mutants = [mutant for mutant in ALL if not chosen.only or mutant.id in chosen.only]
-    before = known(chosen.resume)
+    try:
+        before = known(chosen.resume, head() if chosen.resume else "")
+    except StaleError as error:
+        print(error, file=sys.stderr)
+        return 2
     mutants_left = [mutant for mutant in mutants if mutant.id not in before]
     begin = time.monotonic()
     try:

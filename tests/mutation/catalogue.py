@@ -27,7 +27,7 @@ _VICTIMS: Final = (
 )  # fmt: skip
 _PLACED: Final = _unit("sums", "allocate", "memo", "evictions", "resume")
 _ELASTIC: Final = _unit("growth", "shrinking")
-_STANDING: Final = _unit("topology", "domain_choice", "node_sets", "whole_nodes")
+_STANDING: Final = _unit("topology", "domain_choice", "node_sets", "other_sets", "whole_nodes")
 _ENGINE: Final[Stage] = ("tests/unit/engine", "tests/unit/plugins/test_votes.py")
 _WEBHOOKS: Final[Stage] = ("tests/unit/webhooks",)
 _CASES: Final[Stage] = tuple(

@@ -84,7 +84,7 @@ MUTANTS: Final = (
         "choices-are-not-revised", _TOGETHER,
         "            self._statement.rollback(mark)\n        return False\n\n    def _all",
         "            self._statement.rollback(mark)\n            return False\n        return False\n\n    def _all",
-        "a role keeps the rack that it chose although the next one then finds none",
+        "a gang or a role waits for the rack that it chose first although another would hold it",
     ),
     # --- those that stand, and those that have to go ------------------------------------------------------------------
     Mutant(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.__main__ import known, main, noted, page
+from tests.mutation.__main__ import SOURCES, head, known, main, noted, page
 from tests.mutation.catalogue import ALL, stages_of
 from tests.mutation.mutant import ROOT, Mutant
 from tests.mutation.runner import Result, _made
+from tests.sources import StaleError
 
 
 def test_every_mutant_changes_one_place_of_its_file() -> None:
@@ -49,11 +50,35 @@ def test_the_file_is_afterwards_what_it_was(tmp_path: Path) -> None:
 
 def test_what_was_noticed_is_not_tried_again_unless_the_mutant_is_another(tmp_path: Path) -> None:
     file = tmp_path / "results"
+    assert known(file, "code") == {}
     results = [Result(ALL[0], "tests/a.py::test", 1.0), Result(ALL[1], "", 2.0)]
     assert list(noted(results, file)) == results
-    assert known(file) == {ALL[0].id: results[0]}
+    assert known(file, "code") == {ALL[0].id: results[0]}
     file.write_text(file.read_text().replace(ALL[0].fragment, "another"))
-    assert known(file) == {}
+    assert known(file, "code") == {}
+
+
+def test_what_was_noticed_with_other_code_or_tests_is_not_believed(tmp_path: Path) -> None:
+    file = tmp_path / "results"
+    known(file, "code")
+    list(noted([Result(ALL[0], "tests/a.py::test", 1.0)], file))
+    with pytest.raises(StaleError, match="delete it"):
+        known(file, "other code")
+
+
+def test_an_old_file_of_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "results"
+    file.write_text('{"id": "lift-any-queue"}\n')
+    assert main(["--only", ALL[0].id, "--resume", str(file)]) == 2
+    assert "delete it to begin anew" in capsys.readouterr().err
+
+
+def test_results_depend_on_code_and_tests() -> None:
+    stages = {path.partition("::")[0] for mutant in ALL for stage in stages_of(mutant) for path in stage}
+    for path in (*stages, *(mutant.file for mutant in ALL)):
+        assert any(path == source or path.startswith(f"{source}/") for source in SOURCES), path
+    assert all((ROOT / source).exists() for source in SOURCES)
+    assert head() == head()
 
 
 def test_the_page_names_the_survivors_and_who_noticed_the_others() -> None:
