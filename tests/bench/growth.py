@@ -18,7 +18,8 @@ from statistics import median
 from kbatch.api.configuration import DEFAULT
 from kbatch.engine import build_policy
 from tests.bench.engine import build, decide, gangs
-from tests.bench.waiting import Row, run
+from tests.bench.waiting import run
+from tests.bench.waiting_load import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
     python -m tests.bench.simulate [--seed N] [--shapes N] [--form written|made] [--keep FOLDER] [--json FILE] [JOBS]
 
 A cluster of 40 nodes of 32 CPUs; 2,000 jobs of ten pods on average, then 10,000. They differ as in
-`tests.bench.waiting`: sizes, CPUs, priorities, roles, selectors, spread, minResources; queues with and without
-capability, namespaces with and without ResourceQuota. Until the last has come, the work that comes is 150 % of what the
-cluster can do. Each row runs with manifests of two forms: with every pod of its own (`written`: each belongs to a
-controller, which makes another in the place of a victim), and with Jobs and PodGroups with templates (`made`).
+`tests.bench.waiting_load`: sizes, CPUs, priorities, roles, selectors, spread, minResources; one queue with a capability
+below its share by weight; namespaces with and without ResourceQuota, of which three have one of their even part of the
+cluster. Until the last has come, the work that comes is 150 % of what the cluster can do. Each row runs with manifests
+of two forms: with every pod of its own (`written`: each belongs to a controller, which makes another in the place of a
+victim), and with Jobs and PodGroups with templates (`made`). Quotas refuse only the latter: pods that are written are
+there, whatever a quota says.
 
 The whole command is measured as it is installed, with its modules compiled to bytecode, from its start to its end:
 seconds of its process on the processor, and its resident memory at the peak. Ends with status 1 where a limit is
@@ -36,13 +38,15 @@ from kbatch.api.names import SUB_GROUP_LABEL
 from kbatch.api.objects import AnyObject, Job, JobSpec, Metadata, OwnerReference, Pod, PodTemplate
 from kbatch.simulator.names import ARRIVAL, DURATION
 from tests.bench.engine import keep
-from tests.bench.waiting import NAMESPACES, Shape, cluster_of, pods_of, shapes_of, waiting_group
+from tests.bench.waiting_load import BOUND, NAMESPACES, Shape, cluster_of, pods_of, shapes_of, waiting_group
 
 NODES: Final = 40
 CPUS: Final = 32
 QUEUES: Final = 5
 LOAD: Final = 1.5
 SIZES: Final = (4, 16)
+QUOTA: Final = NODES * CPUS // NAMESPACES
+"""CPUs of a quota that binds: a namespace's even part of the cluster, and as many as the largest job asks for."""
 SECONDS: Final = (60, 600)
 """How long a job's pods run."""
 JOBS_PER_SHAPE: Final = 50
@@ -132,7 +136,7 @@ def made(shape: Shape) -> str:
 def manifests(jobs: int, form: str, shapes: int, seed: int) -> Iterator[tuple[str, int]]:
     """The input piece by piece, as text, and how many pods each brings."""
     chance = random.Random(seed)
-    for obj in cluster_of(NODES, CPUS, QUEUES):
+    for obj in cluster_of(NODES, CPUS, QUEUES, dict.fromkeys(BOUND, QUOTA)):
         yield document(obj), 0
     kinds = shapes_of(shapes, chance, affinity=False, sizes=SIZES)
     texts = [written(shape) if form == "written" else made(shape) for shape in kinds]
