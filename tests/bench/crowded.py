@@ -4,14 +4,22 @@
 
 kbatch is installed by its chart on a control plane of its own and its four processes run as the chart says. 40 nodes
 are full of 1,280 groups of one pod; behind them wait gangs of 8 to 27 pods of many shapes: one role or two of unlike
-size, with and without node selector, topology spread and minResources, three priorities, four queues, namespaces with
-and without ResourceQuota. First a minute in which nothing changes is looked at: processor time of kbatch's processes.
-Then in each second one running pod ends and one group of one pod comes that fits its place. The time of a pod is from
-*sending* its creation until a watch shows it with a node. The status is 1 where a limit is missed.
+size, with and without a node selector that half of the nodes meet, topology spread and minResources, three priorities;
+four queues of unlike weight, one of which has no more capability than it holds; namespaces with and without
+ResourceQuota. One quota leaves room for four small groups and for no gang: one gang in twenty waits for it, as a
+PodGroup without pods, for the API server refuses these.
+
+First a minute in which nothing changes is looked at: processor time of kbatch's processes. Then in each second one
+running pod ends and one group of one pod comes that fits its place, of the same queue and namespace; priority and
+requests vary. The time of a pod is from *sending* its creation until a watch shows it with a node. The status is 1
+where a limit is missed.
 
 The whole must be over 600 s after the first gang came: from then on a free place is kept for the gang that has waited
 longest (ageing), and the small groups behind it wait, as they should. So with 10,000 gangs most are to come without
 pods (`--without-pods 0.9`), as they do in clusters with delayed pod creation: 175,000 pods are not made in that time.
+
+The first pods are spread over the queues as the queues' weights say, so that nobody has a right to what another holds,
+and they have the highest priority of all that wait but the small groups: a gang gets none of their places.
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kbatch.kube.client import Client
+from kbatch.kube.client import MERGE, Client
 from kbatch.kube.credentials import load_credentials
 from kbatch.localcluster.up import down, status, up
 from tests.bench.engine import keep
@@ -48,8 +56,20 @@ from tests.bench.stopping import end_when_asked
 
 NODES: Final = 40
 CPUS: Final = 32
-QUEUES: Final = 4
+WEIGHTS: Final = (1, 2, 3, 1)
+"""Of the queues."""
+IN_TURN: Final = tuple(queue for queue, weight in enumerate(WEIGHTS) for _ in range(weight))
+"""The queues of the groups of one pod, in turn."""
+CAPPED: Final = len(WEIGHTS) - 1
+"""The queue whose capability is what its running pods take."""
 NAMESPACES: Final = (FIRST, *(f"{FIRST}-{index}" for index in range(1, 4)))
+BOUND: Final = NAMESPACES[3]
+"""The namespace whose quota binds."""
+SPARE: Final = 4
+"""Pods for which this quota leaves room: fewer than any gang has. What is used is counted a moment after a pod ends."""
+CPU_REQUESTS: Final = "1", "950m", "900m"
+MEMORY_REQUESTS: Final = "1Gi", "2Gi", "512Mi", "1536Mi"
+"""Of the small groups, in turn; what the smaller ones leave of a place is too little for anybody."""
 API: Final = "scheduling.incubator.k8s.io/v1alpha1"
 IDLE_SECONDS: Final = 60.0
 IDLE_LIMIT: Final = 0.05
@@ -80,19 +100,29 @@ def standing() -> Iterator[Creation]:
     """What everything else stands on."""
     for namespace in NAMESPACES:
         yield "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    for name, value in (("low", 1), ("mid", 10), ("high", 100)):
+    for name, value in (("low", 1), ("mid", 10), ("high", 100), ("urgent", 1000)):
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
         }  # fmt: skip
-    for index in range(QUEUES):
+    first = [place(at) for at in range(NODES * CPUS)]
+    for index, weight in enumerate(WEIGHTS):
+        spec: dict[str, Any] = {"weight": weight}
+        if index == CAPPED:
+            spec["capability"] = {"cpu": str(sum(queue == index for queue, _ in first))}
         yield f"/apis/{API}/queues", {
-            "apiVersion": API, "kind": "Queue", "metadata": {"name": f"q{index}"}, "spec": {"weight": 1},
+            "apiVersion": API, "kind": "Queue", "metadata": {"name": f"q{index}"}, "spec": spec,
         }  # fmt: skip
-    for namespace in NAMESPACES[1::2]:
+    runs = sum(namespace == BOUND for _, namespace in first)
+    for namespace, cpus in ((NAMESPACES[1], 100_000), (BOUND, runs + SPARE)):
         yield f"/api/v1/namespaces/{namespace}/resourcequotas", {
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota", "namespace": namespace},
-            "spec": {"hard": {"requests.cpu": "100000"}},
+            "spec": {"hard": {"requests.cpu": str(cpus)}},
         }  # fmt: skip
+
+
+def place(index: int) -> tuple[int, str]:
+    """The queue and the namespace of a group of one pod: each queue has its part, and each namespace as many."""
+    return IN_TURN[index % len(IN_TURN)], NAMESPACES[index // len(IN_TURN) % len(NAMESPACES)]
 
 
 def group(namespace: str, name: str, queue: int, priority: str, **spec: Any) -> Creation:
@@ -110,18 +140,20 @@ def pod(row: str, namespace: str, name: str, of: str, priority: str, **extra: An
     return f"/api/v1/namespaces/{namespace}/pods", body
 
 
-def small(row: str, name: str, index: int) -> list[Creation]:
-    """A group of one pod; of all that come, each queue and each namespace has the same part."""
-    namespace = NAMESPACES[index // QUEUES % len(NAMESPACES)]
-    return [
-        group(namespace, name, index % QUEUES, "high", minMember=1),
-        pod(row, namespace, f"{name}-0", name, "high"),
-    ]
+def small(
+    row: str, name: str, index: int, priority: str = "high", cpu: str = "1", memory: str = "1Gi"
+) -> list[Creation]:
+    """A group of one pod, in the queue and the namespace of this index."""
+    queue, namespace = place(index)
+    path, body = pod(row, namespace, f"{name}-0", name, priority, cpu=cpu)
+    body["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    return [group(namespace, name, queue, priority, minMember=1), (path, body)]
 
 
 def gang(index: int, chance: random.Random, *, with_pods: bool) -> Iterator[Creation]:
     """A gang that waits, and its pods."""
-    name, namespace = f"w{index:05}", chance.choice(NAMESPACES)
+    name, namespace = f"w{index:05}", chance.choice(NAMESPACES[:3]) if index % 20 else BOUND
+    with_pods = with_pods and namespace != BOUND
     size, cpus = chance.randint(8, 27), chance.choice((1, 1, 2, 4))
     priority = chance.choice(("low", "low", "mid", "high"))
     roles = [("", size, cpus)]
@@ -133,12 +165,12 @@ def gang(index: int, chance: random.Random, *, with_pods: bool) -> Iterator[Crea
     if index % 2 == 0 or not with_pods:
         total = sum(count * each for _, count, each in roles)
         spec["minResources"] = {"cpu": str(total), "memory": f"{sum(count for _, count, _ in roles)}Gi"}
-    yield group(namespace, name, chance.randrange(QUEUES), priority, **spec)
+    yield group(namespace, name, chance.randrange(len(WEIGHTS)), priority, **spec)
     if not with_pods:
         return
     extra: dict[str, Any] = {}
     if index % 3 == 0:
-        extra["nodeSelector"] = {"kubernetes.io/os": "linux"}
+        extra["nodeSelector"] = {"kind": "ab"[index % 2]}
     if index % 5 == 4:
         selector = {"matchLabels": {"app": name}}
         extra["topologySpreadConstraints"] = [
@@ -154,6 +186,13 @@ def gang(index: int, chance: random.Random, *, with_pods: bool) -> Iterator[Crea
             if role:
                 body["metadata"]["labels"]["kbatch.dev/sub-group"] = role
             yield path, body
+
+
+async def label_nodes(client: Client) -> None:
+    """Half of the nodes are of one kind, half of another."""
+    for index in range(NODES):
+        body = {"metadata": {"labels": {"kind": "ab"[index % 2]}}}
+        await client.request("PATCH", f"/api/v1/nodes/node-{index}", body=body, content_type=MERGE)
 
 
 def cpu_of(name: str) -> dict[str, float]:
@@ -182,6 +221,7 @@ async def run(name: str, kubeconfig: str, groups: int, seconds: int, without_pod
     chance = random.Random(7)
     async with Client(load_credentials(kubeconfig), user_agent="crowded", connections=64) as client:
         made = Seen()
+        await label_nodes(client)
         for path, body in standing():
             await create(client, made, path, body)
         async with observing(client, "running", everywhere=True) as running:
@@ -219,7 +259,11 @@ async def one_change(client: Client, seen: Seen, gone: int, number: int) -> None
     before = small("running", f"r{gone:05}", gone)
     for path, body in reversed(before):
         await clear(client, path, [body["metadata"]["name"]])
-    for path, body in small("small", f"s{number:05}", gone):
+    coming = small(
+        "small", f"s{number:05}", gone, ("high", "urgent")[number % 2],
+        CPU_REQUESTS[number % len(CPU_REQUESTS)], MEMORY_REQUESTS[number % len(MEMORY_REQUESTS)],
+    )  # fmt: skip
+    for path, body in coming:
         await create(client, seen, path, body)
 
 
