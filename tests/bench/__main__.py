@@ -1,13 +1,14 @@
 """The benchmarks: `make bench`.
 
     python -m tests.bench [--quick] [engine] [waiting] [shares] [topology] [scale] [churn] [simulate] [traces] [stub]
-                          [live] [installed] [gang]
+                          [live] [crowded] [installed] [gang]
 
 Without names all run: the engine alone; the engine where much waits and little changes; the division into shares;
 groups that stand close together; what a large cluster costs the scheduler before it decides anything; what is kept of
 pods that are gone; the simulator on thousands of jobs; traces of a hundred thousand; binds on a server that costs
-nothing; binds on a real API server, against a bare loop and other schedulers; the product as installed, against a bare
-loop; a large gang in a busy cluster (docs/benchmarks.md has the method).
+nothing; binds on a real API server, against a bare loop and other schedulers; small groups of the product as installed,
+where much waits; the product as installed, against a bare loop; a large gang in a busy cluster (docs/benchmarks.md has
+the method).
 
 Every row of the engine, and of what waits, runs in a process of its own: its memory is its own. Figures are kept as
 JSON lines in `docs/benchmarks`, those of the engine with a table of them against their limits and a picture of how the
@@ -32,19 +33,28 @@ from tests.bench.topology import ROWS as CLOSE
 
 KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
 ROW_SECONDS = 600.0
-WAITING = "thousand", "ten-thousand"
-"""The rows of `tests.bench.waiting`; the deepest takes several minutes, and is run by itself."""
+LONG_SECONDS = 1800.0
+"""For the deepest of those in which much waits, and where a control plane is started and filled."""
+WAITING: Final = tuple(
+    (name, *more) for name in ("thousand", "ten-thousand", "hundred-thousand") for more in ((), ("--arrivals",))
+)  # fmt: skip
+"""The rows of `tests.bench.waiting`; the deepest takes several minutes."""
+AFFINE: Final = ("thousand", "--affinity")
+"""Of the second set, with inter-pod affinity: without limits."""
+CROWDED: Final = (("--groups", "1000"), ("--groups", "10000", "--without-pods", "0.9"))
 
 
-def run_row(module: str, arguments: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+def run_row(module: str, arguments: Sequence[str], folder: Path, patience: float = ROW_SECONDS) -> list[dict[str, Any]]:
     """The figures of one row of a benchmark, run as a process of its own; none if it did not end as it should."""
     row = " ".join(arguments)
     path = folder / f"{row}.jsonl"
     command = [sys.executable, "-m", module, *arguments, "--json", str(path)]
-    try:
-        subprocess.run(command, check=False, timeout=ROW_SECONDS)
-    except subprocess.TimeoutExpired:
-        print(f"MISS {row}: not done after {ROW_SECONDS:.0f} s", flush=True)
+    with subprocess.Popen(command) as process:
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            print(f"MISS {row}: not done after {patience:.0f} s", flush=True)
+            process.terminate()  # one that has a control plane takes it down
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -139,12 +149,11 @@ def waiting(*, quick: bool) -> list[str]:
     figures: list[dict[str, Any]] = []
     missed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
-        for name in WAITING[:1] if quick else WAITING:
-            for more in ((), ("--arrivals",)):
-                found = run_row("tests.bench.waiting", [name, *more], Path(folder))
-                figures += found
-                if not found or not all(figure["met"] for figure in found):
-                    missed.append(" ".join(("waiting", name, *more)))
+        for row in WAITING[:2] if quick else (*WAITING, AFFINE):
+            found = run_row("tests.bench.waiting", row, Path(folder), LONG_SECONDS)
+            figures += found
+            if not found or not all(figure["met"] for figure in found):
+                missed.append(" ".join(("waiting", *row)))
     if not quick:
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / "waiting.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
@@ -236,6 +245,22 @@ def live(*, quick: bool) -> list[str]:
     return ["live"] if subprocess.run(command, check=False).returncode else []
 
 
+def crowded(*, quick: bool) -> list[str]:
+    """Small groups of the product as installed, where much waits."""
+    figures: list[dict[str, Any]] = []
+    missed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
+        for row in [("--groups", "100", "--seconds", "20")] if quick else CROWDED:
+            found = run_row("tests.bench.crowded", row, Path(folder), LONG_SECONDS)
+            figures += found
+            if not found or not all(figure["met"] for figure in found):
+                missed.append(" ".join(("crowded", *row)))
+    if not quick:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / "crowded.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
+    return missed
+
+
 def installed(*, quick: bool) -> list[str]:
     """The product as its chart installs it."""
     command = [sys.executable, "-m", "tests.bench.live.installed"]
@@ -258,7 +283,7 @@ def gang(*, quick: bool) -> list[str]:
 
 PARTS: Final = {
     "engine": engine, "waiting": waiting, "shares": shares, "topology": topology, "scale": scale, "churn": churn,
-    "simulate": simulate, "traces": traces, "stub": stub, "live": live,
+    "simulate": simulate, "traces": traces, "stub": stub, "live": live, "crowded": crowded,
     "installed": installed, "gang": gang,
 }  # fmt: skip
 
