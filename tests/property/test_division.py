@@ -137,12 +137,24 @@ def _eased(amounts: dict[int, float]) -> dict[int, float]:
 @settings(deadline=None, max_examples=examples(30))
 @given(constrained())
 def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int], list[Claim], list[Parts]]) -> None:
+    as_by_programme(*case)
+
+
+@pytest.mark.many
+@settings(deadline=None, max_examples=examples(300))
+@given(constrained())
+def test_many_constrained_shares_are_those_of_a_linear_programme(
+    case: tuple[list[int], list[Claim], list[Parts]],
+) -> None:
+    as_by_programme(*case)
+
+
+def as_by_programme(rooms: list[int], claims: list[Claim], parts: list[Parts]) -> None:
     """Within a unit each, but for queues of different weights that are raised together, to one level.
 
     If they share all their classes, the rounds of the plain division give what each of them is short of by a fraction,
     together less than a unit for each, by weight. All together they get as much as they can.
     """
-    rooms, claims, parts = case
     got, wanted = shares_of(rooms, claims, parts), Programme(rooms, claims, parts).shares()
     levels = [share / claim.weight for share, claim in zip(wanted, claims, strict=True)]
     for at, level in enumerate(levels):
@@ -150,6 +162,51 @@ def test_constrained_shares_are_those_of_a_linear_programme(case: tuple[list[int
         slack = len(together) - 1 if len({claims[other].weight for other in together}) > 1 else 1
         assert abs(got[at] - wanted[at]) < max(1, slack) + 0.01
     assert abs(sum(got) - sum(wanted)) < 0.01
+
+
+@settings(deadline=None)
+@given(constrained(), st.data())
+def test_each_dimension_is_divided_as_if_there_were_no_other(
+    case: tuple[list[int], list[Claim], list[Parts]], data: st.DataObject
+) -> None:
+    """So what holds of one dimension, as compared with the linear programme, holds of two."""
+    rooms, claims, parts = case
+    small = st.integers(0, 1000)
+    capacities = [{"cpu": room, "memory": data.draw(small)} for room in rooms]
+    claims = [
+        replace(
+            claim,
+            capability={**(claim.capability or {}), **data.draw(st.fixed_dictionaries({}, optional={"memory": small}))},
+            holds={**claim.holds, "memory": data.draw(small)},
+        )
+        for claim in claims
+    ]
+    reach = st.integers(0, 2 ** len(rooms) - 1)
+    asked = [
+        {
+            **of,
+            **{
+                each: {**of.get(each, {}), "memory": data.draw(small)} for each in data.draw(st.sets(reach, max_size=2))
+            },
+        }
+        for of in parts
+    ]
+    both = divide(capacities, claims, asked)
+    for name in ("cpu", "memory"):
+        alone = divide(
+            [{name: capacity[name]} for capacity in capacities],
+            [
+                replace(
+                    claim,
+                    capability={key: most for key, most in (claim.capability or {}).items() if key == name},
+                    holds={name: claim.holds[name]},
+                )
+                for claim in claims
+            ],
+            [{each: {name: amounts[name]} for each, amounts in of.items() if name in amounts} for of in asked],
+        )
+        for claim in claims:
+            assert both[claim.name].get(name) == alone[claim.name].get(name)
 
 
 @settings(deadline=None, max_examples=examples(60))
