@@ -4,8 +4,9 @@
 
 Every pod differs from all others in its requests, labels and ports, and in its selector, tolerations, affinity or
 images. With them come and go nodes, PodGroups, Jobs, queues, namespaces and priority classes; after every 1,000 pods a
-cycle runs and its binds are carried out. In the second half only pods and groups change, so that nothing goes merely
-because the nodes were read anew. The status is 1 where a limit is missed.
+cycle runs and its binds are carried out. The clock goes on by ten milliseconds with each pod, so by ten seconds from
+cycle to cycle: back-offs, refreshes and time-outs come as they do. In the second half only pods and groups change, so
+that nothing goes merely because the nodes were read anew. The status is 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gc
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +29,8 @@ from kbatch.engine import CycleState, Memo, NullObserver, Transaction, build_pol
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Event, Upsert
 from kbatch.process import memory
-from tests.bench.engine import NOW, Figure, keep, tell
+from kbatch.times import MILLISECOND, SECOND
+from tests.bench.engine import NOW, STAMP, Figure, keep, tell
 from tests.bench.scale import resident
 
 LIVE: Final = 1000
@@ -38,6 +41,8 @@ GROWTH_LIMIT: Final = 1.2
 EVENT_LIMIT: Final = 400.0
 """Microseconds of CPU for each event that the model takes: every pod is of a kind never seen before."""
 CYCLE: Final = 1000
+STEP: Final = 10 * MILLISECOND
+"""By so much the clock goes on with each pod."""
 _NODES: Final = 20
 _GROUP: Final = 40
 """The pods of one group in a row; every other one of these has a PodGroup."""
@@ -59,16 +64,19 @@ class Churn:
         self.model = ClusterModel()
         self.events = 0
         self.seconds = 0.0
+        self._stamp = STAMP
         self._places: list[str] = []
         self._gone = 0
         self._changes = 0
-        self._apply(Upsert(_of(Queue, "default", {}, space="")))
+        self._apply(Upsert(self._of(Queue, "default", {}, space="")))
         for _ in range(nodes):
             self._come_node()
         self._apply(*self._arrive_others(0))
 
     def step(self, number: int, *, others: bool) -> None:
         """The pod of this number comes, the one that is too many goes; `others` may change too."""
+        if not number % (SECOND // STEP):
+            self._stamp = datetime.fromtimestamp((NOW + number * STEP) // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if not number % _GROUP:
             self._apply(*self._groups(number // _GROUP))
         self._apply(Upsert(self._pod(number)))
@@ -83,7 +91,8 @@ class Churn:
     def decide(self, number: int) -> int:
         """One cycle; its binds are assumed and then confirmed. How many there were."""
         found: list[Transaction] = []
-        steps = cycle(take_snapshot(self.model, NOW + number, self.state), self.policy, self.memo, NullObserver())
+        snapshot = take_snapshot(self.model, NOW + number * STEP, self.state)
+        steps = cycle(snapshot, self.policy, self.memo, NullObserver())
         while True:
             try:
                 step = next(steps)
@@ -167,7 +176,8 @@ class Churn:
                 }
             ]  # fmt: skip
         annotations = {GROUP_NAME_ANNOTATION: f"g{of}"} if of % 2 and at else {}
-        found: Pod = _of(Pod, f"p{number}", {"spec": spec}, labels=labels, annotations=annotations, space=_space(of))
+        more = {"labels": labels, "annotations": annotations}
+        found: Pod = self._of(Pod, f"p{number}", {"spec": spec}, space=_space(of), **more)
         return found
 
     def _groups(self, number: int) -> Iterator[Event]:
@@ -183,11 +193,11 @@ class Churn:
         queue = f"q{self._changes}" if number % 3 else "default"
         space = _space(number)
         if number % 2:
-            yield Upsert(_of(PodGroup, f"g{number}", {"spec": {"minMember": 2, "queue": queue}}, space=space))
+            yield Upsert(self._of(PodGroup, f"g{number}", {"spec": {"minMember": 2, "queue": queue}}, space=space))
         to_come = {"spec": {"minMember": 2, "queue": queue, "subGroups": [role]}}
-        yield Upsert(_of(PodGroup, f"t{number}", to_come, space=space))
+        yield Upsert(self._of(PodGroup, f"t{number}", to_come, space=space))
         template = {**template, "metadata": {"annotations": {GROUP_NAME_ANNOTATION: f"t{number}"}}}
-        yield Upsert(_of(Job, f"j{number}", {"spec": {"parallelism": 2, "template": template}}, space=space))
+        yield Upsert(self._of(Job, f"j{number}", {"spec": {"parallelism": 2, "template": template}}, space=space))
 
     def _depart(self, number: int) -> Iterator[Event]:
         of, at = divmod(number, _GROUP)
@@ -200,9 +210,10 @@ class Churn:
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     def _arrive_others(self, number: int) -> Iterator[Event]:
-        yield Upsert(_of(Queue, f"q{number}", {"spec": {"weight": 1, "capability": {f"example.com/c{number}": 1}}}))
-        yield Upsert(_of(Namespace, f"space{number}", {}, labels={f"team{number}": "x"}))
-        yield Upsert(_of(PriorityClass, f"class{number}", {"value": number}))
+        capability = {f"example.com/c{number}": 1}
+        yield Upsert(self._of(Queue, f"q{number}", {"spec": {"weight": 1, "capability": capability}}))
+        yield Upsert(self._of(Namespace, f"space{number}", {}, labels={f"team{number}": "x"}))
+        yield Upsert(self._of(PriorityClass, f"class{number}", {"value": number}))
 
     def _leave_others(self, number: int) -> Iterator[Event]:
         yield Delete(Queue, "", f"q{number}")
@@ -222,11 +233,16 @@ class Churn:
             },
         }
         labels = {"kubernetes.io/hostname": name, "zone": f"z{number % 3}", f"only{number}": "x"}
-        self._apply(Upsert(_of(Node, name, body, labels=labels)))
+        self._apply(Upsert(self._of(Node, name, body, labels=labels)))
 
     def _go_node(self) -> None:
         self._gone += 1
         self._apply(Delete(Node, "", self._places.pop(0)))
+
+    def _of(self, kind: type[AnyObject], name: str, body: dict[str, Any], *, space: str = "", **more: Any) -> Any:
+        """An object made now, as a decoder makes it: nothing of it is shared with another."""
+        meta = {"name": name, "namespace": space, "uid": f"uid-{name}", "creationTimestamp": self._stamp}
+        return msgspec.convert({"metadata": {**meta, **more}, **body}, kind)
 
 
 def _space(group: int) -> str:
@@ -235,12 +251,6 @@ def _space(group: int) -> str:
 
 def _expression(key: str, operator: str) -> dict[str, Any]:
     return {"key": key, "operator": operator}
-
-
-def _of(kind: type[AnyObject], name: str, body: dict[str, Any], *, space: str = "", **metadata: dict[str, str]) -> Any:
-    """An object made as a decoder makes it: nothing of it is shared with another."""
-    meta = {"name": name, "namespace": space, "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return msgspec.convert({"metadata": {**meta, **metadata}, **body}, kind)
 
 
 def measure(pods: int) -> list[Figure]:
