@@ -4,7 +4,8 @@
 
 Ends with 1 where something does not hold, with the shortest path of moves that leads there; `--replay` tells that path
 step by step. With `--resume` the run keeps what it has come to in that file (and what is begun beside it), and goes on
-from there when it is started again. See docs/exploration.md.
+from there when it is started again. The file says with which seed and sources it was begun: with others it ends with 2.
+See docs/exploration.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Any, Final
 from tests.explore import ledger
 from tests.explore.replay import replay
 from tests.explore.search import Search, Violation
-from tests.explore.world import draw
+from tests.explore.world import MORE, draw
+from tests.sources import StaleError, digest, used_by
 
 SAVED_SECONDS: Final = 30.0
 """How much work is lost at most where a run is killed."""
@@ -37,7 +39,13 @@ _TOLD_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One search: of the engine in a world, or of a ledger."""
+    """One search: of the engine in a world, or of a ledger.
+
+    Attributes:
+        part: where what is begun is kept, but for the unit's name; empty: nowhere.
+        head: see `head_of`.
+        more: what is added to the world, see `tests.explore.world`.
+    """
 
     kind: str
     seed: int
@@ -45,11 +53,13 @@ class Unit:
     cap: int
     part: str
     strict: bool
+    head: str = ""
+    more: str = ""
 
     @property
     def name(self) -> str:
         """For the file of what is done."""
-        return f"{self.kind} {self.seed}.{self.number}"
+        return f"{self.kind} {self.seed}.{self.number}{self.more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +75,42 @@ class Done:
     untold: int
 
 
-def units(seed: int, cap: int, part: str, *, strict: bool) -> Iterator[Unit]:
-    """All searches, without end."""
+def head_of(seed: int, *, strict: bool) -> str:
+    """The first line of a file of what is done: for what it was looked, and a digest of the sources that matter."""
+    sources = digest("kbatch", "webhooks", *used_by("tests/explore"))
+    return json.dumps({"seed": seed, "strict": strict, "sources": sources})
+
+
+def units(seed: int, cap: int, part: str, head: str = "", *, strict: bool) -> Iterator[Unit]:
+    """All searches, without end. Every second world is one to which something is added."""
     number = 0
     while True:
         ledgers, rest = divmod(number, _LEDGER_EVERY)
         if rest == _LEDGER_EVERY - 1:
-            yield Unit("ledger", seed, ledgers, cap, part, strict)
+            yield Unit("ledger", seed, ledgers, cap, part, strict, head)
         else:
-            yield Unit("engine", seed, number - ledgers, cap, part, strict)
+            world = number - ledgers
+            more = MORE[world // 2 % len(MORE)] if world % 2 else ""
+            yield Unit("engine", seed, world, cap, part, strict, head, more)
         number += 1
 
 
 def work(unit: Unit) -> Done:
     """Do one search, or go on with it, in a process of its own."""
     begin = time.monotonic()
-    part = Path(f"{unit.part}.{unit.kind}-{unit.number}") if unit.part else None
+    part = Path(f"{unit.part}.{unit.kind}-{unit.number}{unit.more}") if unit.part else None
     search: Search | ledger.Search
-    if part is not None and part.exists():
-        search = pickle.loads(zlib.decompress(part.read_bytes()))  # noqa: S301 - our own file
+    begun = _begun(part, unit.head) if part is not None else None
+    if begun is not None:
+        search = begun
     elif unit.kind == "ledger":
         search = ledger.Search(unit.seed, unit.number, unit.cap)
     else:
-        search = Search(draw(unit.seed, unit.number), unit.cap, unit.strict)
+        search = Search(draw(unit.seed, unit.number, unit.more), unit.cap, unit.strict)
     saved = begin
     for _ in search.run():
         if part is not None and (_stopping or time.monotonic() - saved > SAVED_SECONDS):
-            _save(search, part)
+            _save(search, part, unit.head)
             saved = time.monotonic()
         if _stopping:
             break
@@ -117,20 +136,38 @@ def _break_off(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _save(search: Any, part: Path) -> None:
+def _save(search: Any, part: Path, head: str) -> None:
     fresh = part.with_name(f"{part.name}.new")
-    fresh.write_bytes(zlib.compress(pickle.dumps(search, protocol=5), 1))
+    fresh.write_bytes(f"{head}\n".encode() + zlib.compress(pickle.dumps(search, protocol=5), 1))
     fresh.replace(part)
 
 
-class Record:
-    """What was finished, one line of JSON for each search; kept in a file if there is one."""
+def _begun(part: Path, head: str) -> Any:
+    """The search that was kept; None where there is none, or it was begun with other sources."""
+    told, _, kept = part.read_bytes().partition(b"\n") if part.exists() else (b"", b"", b"")
+    return pickle.loads(zlib.decompress(kept)) if kept and told == head.encode() else None  # noqa: S301 - our own file
 
-    def __init__(self, file: Path | None) -> None:
+
+class Record:
+    """What was finished, one line of JSON for each search below `head`; kept in a file if there is one.
+
+    Raises:
+        StaleError: the file was begun with another head.
+    """
+
+    def __init__(self, file: Path | None, head: str = "") -> None:
         self.file = file
         self.done: dict[str, Done] = {}
-        if file is not None and file.exists():
-            for line in file.read_text("utf-8").splitlines():
+        lines = file.read_text("utf-8").splitlines() if file is not None and file.exists() else []
+        if file is not None and not lines:
+            file.write_text(f"{head}\n", "utf-8")
+        elif file is not None:
+            if lines[0] != head:
+                raise StaleError(
+                    f"{file} was begun with other sources, another seed or other options, and says nothing of these: "
+                    f"delete it (rm {file}*) to begin anew\n  there: {lines[0][:200]}\n  now:   {head}"
+                )
+            for line in lines[1:]:
                 told = json.loads(line)
                 told["violations"] = tuple(
                     Violation(one["world"], tuple(one["path"]), one["what"]) for one in told["violations"]
@@ -149,12 +186,12 @@ class Record:
         return sum(one.states for one in self.done.values() if one.name.startswith(kind))
 
 
-def explore(states: int, seed: int, cap: int, workers: int, file: Path | None, *, strict: bool) -> Record:
+def explore(states: int, seed: int, cap: int, workers: int, record: Record, head: str, *, strict: bool) -> Record:
     """Search until so many states were looked at, those of earlier runs with the same file included."""
-    record = Record(file)
+    file = record.file
     begin, before, spoken = time.monotonic(), record.states(), time.monotonic()
     pending: dict[Future[Done], Unit] = {}
-    source = (unit for unit in units(seed, cap, str(file or ""), strict=strict) if unit.name not in record.done)
+    source = (unit for unit in units(seed, cap, str(file or ""), head, strict=strict) if unit.name not in record.done)
     signal.signal(signal.SIGTERM, _break_off)
     with ProcessPoolExecutor(workers, initializer=_work_until_told) as pool:
         try:
@@ -226,8 +263,14 @@ def main() -> int:
             print(line)
         return 0
     begin = time.monotonic()
-    before = Record(options.resume).states()
-    record = explore(options.states, options.seed, options.cap, options.workers, options.resume, strict=options.strict)
+    head = head_of(options.seed, strict=options.strict)
+    try:
+        record = Record(options.resume, head)
+    except StaleError as error:
+        print(error, file=sys.stderr)
+        return 2
+    before = record.states()
+    explore(options.states, options.seed, options.cap, options.workers, record, head, strict=options.strict)
     found = shortest(record)
     for one in found:
         print(f"\nviolation: {one.what}\n  python -m tests.explore --replay {one.replay}\nwhich is:")

@@ -15,7 +15,7 @@ from kbatch.engine import Report, Transaction, Verdict
 from kbatch.engine.decisions import MINIMUM_LOST, OWN_SAKE, TAKEN_BACK
 from kbatch.model.cluster import ClusterModel
 from tests.explore.moves import Decided, Write, name_of, writes
-from tests.explore.state import State
+from tests.explore.state import State, enqueued, used
 from tests.explore.world import World, slot
 from tests.property.test_engine import _Before, _check_nodes, codes
 from tests.unit.engine.worlds import Decisions
@@ -32,6 +32,49 @@ def standing(model: ClusterModel) -> None:
         for name, most in (queue.capability or {}).items():
             held = sum(job.bound.get(name, 0) for job in queue.jobs.values())
             assert held <= most, f"queue {queue.name} holds {held} of {name}, its capability is {most}"
+    within_maximums(model, promised=False)
+
+
+def within_maximums(model: ClusterModel, *, promised: bool) -> None:
+    """No role has more pods that hold nodes or have succeeded than its maxMember; nor, with those that have a promised
+    node.
+    """
+    for key, job in model.jobs.items():
+        if not any(role.max_member is not None for role in job.roles):
+            continue
+        tasks = [task for task in job.tasks.values() if task.holds or task.succeeded or (promised and task.nominated)]
+        counts = Counter(task.role for task in tasks)
+        for role in job.roles:
+            most = role.max_member
+            assert most is None or counts[role.name] <= most, (
+                f"{key} has {counts[role.name]} of {role.name}, its maxMember is {most}"
+            )
+
+
+def within_quota(world: World, state: State, decided: Decided) -> None:
+    """Of a quota no more is used than it allows; and who is let in queue has room in it for its minimum, beside what is
+    used and what others in queue have not used yet of theirs.
+    """
+    if not world.quota:
+        return
+    cores = used(world, state)
+    assert cores <= world.quota, f"pods use {cores} cores of a quota of {world.quota}"
+    own = Counter[int]()
+    for name, _ in state.pods:  # those that have ended, too: nobody comes in their place
+        own[slot(name)[0]] += world.groups[slot(name)[0]].cpu
+    stood = {f"ns/g{place}" for place, one in enumerate(state.groups) if one is not None and enqueued(one)}
+    told = {one.group: bool(one.enqueued) for one in decided.verdicts}
+    stands = {key for key in {*stood, *told} if told.get(key, key in stood)}
+    lacking: dict[str, int] = {}
+    for key in stands:
+        place = slot(name_of(key))[0]
+        spec = world.groups[place]
+        lacking[key] = max(0, spec.minimum * spec.cpu - own[place])
+    for key in sorted(stands - stood):
+        kept = cores + sum(lacking.values())
+        assert not lacking[key] or kept <= world.quota, (
+            f"{key} comes in queue: {kept} cores of a quota of {world.quota}"
+        )
 
 
 def equal(one: Decided, other: Decided, what: str) -> None:
@@ -97,6 +140,7 @@ class Before:
     def carried_out(self, model: ClusterModel) -> None:
         """The state after all of them: no gang begun by halves, none that waits with less than it needs."""
         _check_nodes(model)
+        within_maximums(model, promised=True)
         for queue in model.queues.values():
             for name, most in (queue.capability or {}).items():
                 held = queue.allocated.get(name, 0)
@@ -237,8 +281,9 @@ def at_rest(world: World, state: State) -> None:
         mine = [one for name, one in state.pods if slot(name)[0] == place]
         placed = sum(one.ended or bool(one.node) for one in mine)
         running = sum(bool(one.node) and not one.ended for one in mine)
+        usable = min(len(mine), spec.usable())
         # With fewer pods than that, nobody can tell binds that were never made from pods that are gone.
-        if running and placed < spec.minimum <= len(mine):
+        if running and placed < spec.minimum <= usable:
             assert group.was_whole, f"g{place} stays bound in part: {placed} of {spec.minimum}"
         told = {(one.type, one.status, one.reason) for one in group.conditions}
         if spec.lost is not None and (ENQUEUED, TRUE, REASON_MEMBERS_LOST) in told:

@@ -25,12 +25,14 @@ from kbatch.engine import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.times import SECOND
-from tests.explore.state import GroupState, PodState, State
+from tests.explore.state import GroupState, PodState, State, enqueued, used
 from tests.explore.world import World, slot
 from tests.unit.engine.worlds import EPOCH, stamp
 
 REFUSED_SECONDS: Final = 10
 """For how long what the API server refused is not tried again."""
+_AGAIN: Final = 1_000
+"""More pods than are made for one place at one instant: the names of later ones begin behind those."""
 END: Final = 80_000
 """No world is followed for longer: a day has as many seconds."""
 
@@ -101,14 +103,30 @@ def quiet(world: World, state: State, decided: Decided) -> Move | None:
         return Move("all", after)
     if state.assumed or state.evicting:
         return Move("arrive-all", _arrive(world, state))
+    made = make(world, state)
+    if made != state:
+        return Move("make", made)
     leaving = [one.leaves for _, one in state.pods if one.leaves is not None]
+    leaving += [end for name, one in state.pods if (end := _end(world, name, one)) is not None]
     wake = decided.outcome.next_wake
     instants = [*leaving, *([] if wake is None else [-(-(wake - EPOCH) // SECOND)])]
     if not instants or min(instants) > END:
         return None
     now = max(state.now + 1, min(instants))
     left = {name: one for name, one in state.pods if one.leaves is None or one.leaves > now}
-    return Move("time", lapsed(state._replace(now=now).with_pods(left)))
+    for name, one in left.items():
+        end = _end(world, name, one)
+        if end is not None and end <= now:
+            left[name] = one._replace(ended=True, nominated="")
+    return Move("time", noted(world, lapsed(state._replace(now=now).with_pods(left))))
+
+
+def _end(world: World, name: str, one: PodState) -> int | None:
+    """When a pod ends by itself; None: never, or it has, or goes before."""
+    seconds = world.groups[slot(name)[0]].seconds
+    if not seconds or one.started is None or one.ended or one.leaves is not None:
+        return None
+    return one.started + seconds
 
 
 def lapsed(state: State) -> State:
@@ -254,10 +272,31 @@ def _leave(world: World, pods: dict[str, PodState], name: str, now: int) -> None
 
 
 def _replace(world: World, pods: dict[str, PodState], name: str, now: int) -> None:
-    if world.replaced:
+    if world.replaced and _within_quota(world, pods, slot(name)[0]):
         of = name.partition("r")[0]
         number = 1 + max(int(other.partition("r")[2] or 0) for other in [*pods, name] if other.partition("r")[0] == of)
         pods[f"{of}r{number}"] = PodState(now)
+
+
+def make(world: World, state: State) -> State:
+    """In a world with a quota: the pods that groups in queue lack are made, as far as the API server takes them."""
+    if not world.quota:
+        return state
+    pods = dict(state.pods)
+    there = {slot(name) for name, one in pods.items() if one.leaves is None}
+    for place, group in enumerate(state.groups):
+        if group is None or not enqueued(group):
+            continue
+        for index in range(world.groups[place].pods):
+            if (place, index) not in there and _within_quota(world, pods, place):
+                pods[f"g{place}-{index}r{_AGAIN * (state.now + 1)}"] = PodState(state.now)
+    return state.with_pods(pods)
+
+
+def _within_quota(world: World, pods: dict[str, PodState], place: int) -> bool:
+    """Whether the API server takes one more pod of the group."""
+    now = used(world, State(0, (), (), pods=tuple(pods.items())))
+    return not world.quota or now + world.groups[place].cpu <= world.quota
 
 
 def _arrive(world: World, state: State) -> State:
@@ -308,6 +347,9 @@ def disturbances(world: World, state: State) -> Iterator[Move]:
         )
     if state.assumed or state.evicting:
         yield Move("arrive-all", _arrive(world, state))
+        made = make(world, state)
+        if made != state:
+            yield Move("make", made)
     if state.forgotten() != state:
         yield Move("restart", state.forgotten(), True)
 
@@ -318,7 +360,8 @@ def arrive(world: World, state: State, place: int) -> State:
     groups = list(state.groups)
     groups[place] = GroupState(now)
     pods = dict(state.pods)
-    pods |= {f"g{place}-{index}": PodState(now) for index in range(world.groups[place].pods)}
+    if not world.quota:
+        pods |= {f"g{place}-{index}": PodState(now) for index in range(world.groups[place].pods)}
     return lapsed(state._replace(now=now, groups=tuple(groups)).with_pods(pods))
 
 

@@ -21,7 +21,8 @@ def replay(text: str, *, strict: bool = False) -> Iterator[str]:
     """The lines that tell of a path, as a violation names it: `SEED.NUMBER:MOVE,MOVE,...`."""
     name, _, path = text.partition(":")
     seed, _, number = name.partition(".")
-    world = draw(int(seed), int(number))
+    more = number.lstrip("0123456789")
+    world = draw(int(seed), int(number.removesuffix(more)), more)
     yield from _world(world)
     objects = Objects(world)
     state = start(world, objects)
@@ -49,6 +50,7 @@ def replay(text: str, *, strict: bool = False) -> Iterator[str]:
             for verdict in decided.verdicts:
                 yield f"    {verdict.group}: {verdict.reason.message if verdict.reason else 'scheduled'}"
             before.decisions(decided)
+            checks.within_quota(world, state, decided)
             next_move = moves.quiet(world, state, decided)
             if not name or (next_move is not None and name == next_move.name):
                 following.step(world, state, decided)
@@ -85,7 +87,8 @@ def _named(name: str, possible: Iterator[Move]) -> Move:
 
 def _world(world: World) -> Iterator[str]:
     replaced = "replaced" if world.replaced else "not replaced"
-    yield f"world {world.seed}.{world.number}: nodes of {world.nodes} cores, policy {world.policy_number}"
+    quota = f", a quota of {world.quota} cores" if world.quota else ""
+    yield f"world {world.name}: nodes of {world.nodes} cores, policy {world.policy_number}{quota}"
     yield f"  pods take {world.grace} s to go, and are {replaced}"
     for place, queue in enumerate(world.queues):
         yield f"  q{place}: {queue}"

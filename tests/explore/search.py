@@ -82,7 +82,7 @@ class Search:
     @property
     def name(self) -> str:
         """Which world this is, as `--replay` takes it."""
-        return f"{self.world.seed}.{self.world.number}"
+        return self.world.name
 
     def run(self) -> Iterator[None]:
         """Look at state after state, until the cap or the end; may be left off after each."""
@@ -119,6 +119,7 @@ class Search:
                 stands = checks.remembered(decided, kept, stands)
                 memo = kept.outcome.memo
                 before.decisions(decided)
+                checks.within_quota(self.world, state, decided)
                 following.step(self.world, state, decided)
                 first = number not in self.done
                 self.done.add(number)

@@ -12,7 +12,7 @@ import marshal
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from kbatch.api.conditions import ENQUEUED, SCHEDULED
+from kbatch.api.conditions import ENQUEUED, SCHEDULED, TRUE
 from kbatch.api.objects import AnyObject, Condition, Node, Pod, PodGroup, PodStatus, timestamp_us
 from kbatch.engine import CycleState
 from kbatch.model.cluster import ClusterModel
@@ -138,6 +138,7 @@ class Objects:
     def all(self, state: State) -> Iterator[AnyObject]:
         """Every object of a state."""
         yield from self._static
+        yield from self.world.used(used(self.world, state))
         for place in state.nodes:
             yield self._nodes[place]
         for place, one in enumerate(state.groups):
@@ -165,6 +166,10 @@ class Objects:
                 model.apply(Delete(PodGroup, NAMESPACE, f"g{place}"))
             elif new is not None and new != old:
                 model.apply(Upsert(self.group(place, new)))
+        cores = used(self.world, after)
+        if cores != used(self.world, before):
+            for quota in self.world.used(cores):
+                model.apply(Upsert(quota))
         was, now = dict(before.pods), dict(after.pods)
         for name in was.keys() - now.keys():
             model.apply(Delete(Pod, NAMESPACE, name))
@@ -186,6 +191,16 @@ class Objects:
             model.refuse_eviction(_key(name), _uid(name), EPOCH + until * SECOND)
         for name, where, until in state.refused_binds:
             model.refuse_bind(_key(name), _uid(name), where, EPOCH + until * SECOND)
+
+
+def used(world: World, state: State) -> int:
+    """How many cores the namespace's pods use of a quota."""
+    return sum(world.groups[slot(name)[0]].cpu for name, one in state.pods if not one.ended)
+
+
+def enqueued(group: GroupState) -> bool:
+    """Whether it was written that the group is in queue."""
+    return any(one.type == ENQUEUED and one.status == TRUE for one in group.conditions)
 
 
 def _key(name: str) -> str:
@@ -257,6 +272,7 @@ def _pods(world: World, state: State) -> list[tuple[Any, ...]]:
     assumed, evicting = dict(state.assumed), set(state.evicting)
     refused = dict(state.refused_evictions)
     gathered = dict(state.carried.gathered.places) if state.carried.gathered is not None else {}
+    planned = {pod: where for one in state.carried.planned for pod, where in one.places}
     found = []
     for name, one in state.pods:
         place, index = slot(name)
@@ -270,8 +286,12 @@ def _pods(world: World, state: State) -> list[tuple[Any, ...]]:
             name in evicting,
             _ahead(state, refused.get(name)),
             max((_ahead(state, until) for pod, _, until in state.refused_binds if pod == name), default=-1),
+            _exact(state, state.carried.begun.get(_key(name))),
         )
-        nodes = (one.node, one.nominated, assumed.get(name, ""), gathered.get(_key(name), ""), *on)
+        nodes = (
+            one.node, one.nominated, assumed.get(name, ""), gathered.get(_key(name), ""), planned.get(_key(name), ""),
+            *on,
+        )  # fmt: skip
         found.append((place, own, nodes))
     return found
 
@@ -281,7 +301,7 @@ def _group(world: World, state: State, place: int) -> tuple[Any, ...]:
     spec, one = world.groups[place], state.groups[place]
     kind = (
         spec.minimum, spec.pods, spec.cpu, spec.priority, spec.disruption, spec.promises, spec.roles, spec.timeout,
-        -1 if spec.lost is None else spec.lost,
+        -1 if spec.lost is None else spec.lost, spec.most, spec.seconds,
     )  # fmt: skip
     if one is None:
         return (kind, place in state.gone)
@@ -304,7 +324,17 @@ def _group(world: World, state: State, place: int) -> tuple[Any, ...]:
         _exact(state, carried.broken.get(key)),
         carried.gathered is not None and carried.gathered.job == key,
         repr(sorted(carried.plugins.items())) if carried.plugins else "",
+        _plan(state, key),
     )
+
+
+def _plan(state: State, key: str) -> tuple[Any, ...]:
+    """The start that a group was promised: after which others, and when."""
+    for number, one in enumerate(state.carried.planned):
+        if one.job == key:
+            at = -1 if one.at is None else one.at - EPOCH - state.now * SECOND
+            return number, at, one.charge, state.carried.free, state.carried.offered
+    return ()
 
 
 def _age(state: State, at: int | None) -> int:

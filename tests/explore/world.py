@@ -1,17 +1,52 @@
-"""Small worlds to explore, drawn by number: three nodes, up to three queues, four groups of up to three pods."""
+"""Small worlds to explore, drawn by number: three nodes, up to three queues, four groups of up to three pods.
+
+Letters behind the number add to a world (`12mq`); what it is else is as it was without:
+
+* `m`: groups have roles of which some may have fewer pods than there are (`maxMember`);
+* `q`: the namespace has a ResourceQuota, and a group's pods are made when it is in queue, as far as the quota goes;
+* `e`, `c`: starts are planned (`backfill` in mode `easy`, or `conservative`), and pods run for as long as is expected;
+* `f`: queues are ordered by flow.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kbatch.api.objects import AnyObject, Node, PodGroup
+from kbatch.api.objects import (
+    AnyObject,
+    Metadata,
+    Node,
+    PodGroup,
+    RawResources,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    SubGroup,
+)
 from kbatch.engine import Policy
-from tests.property.test_engine import POLICIES
-from tests.unit.engine.worlds import group, node, pod, priority_class, queue
+from tests.property import test_engine
+from tests.unit.engine.worlds import EVERYTHING, group, node, pod, policy, priority_class, queue
 
 NAMESPACE: Final = "ns"
+MORE: Final = ("m", "q", "e", "c", "f", "mq", "me", "mc")
+"""What is added to worlds, in turn."""
+
+
+def _planning(mode: str) -> Policy:
+    actions = f"[enqueue, reclaim, allocate, {{name: backfill, arguments: {{mode: {mode}}}}}, preempt]"
+    return policy(EVERYTHING.replace('"enqueue, reclaim, allocate, backfill, preempt"', actions))
+
+
+_FLOW: Final = """
+actions: "enqueue, reclaim, allocate, backfill, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: flow, arguments: {halfTime: 1m, weights: {cpu: 1}}}, {name: nodeorder}]
+"""
+POLICIES: Final = [*test_engine.POLICIES, _planning("easy"), _planning("conservative"), policy(_FLOW)]
+_EASY, _CONSERVATIVE, _BY_FLOW = range(3, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +63,10 @@ class GroupSpec:
     """A group and its pods.
 
     Attributes:
-        roles: how many of its pods are the role `m`, at least one of which must be placed.
+        roles: how many of its pods are the role `m`, at least one of which must be placed; the others are `w`.
         lost: its minimumLostSeconds.
+        most: the maxMember of `m` and of `w`; none where it is empty.
+        seconds: for how long each pod runs, which is expected of it; 0: for ever, and nobody expects anything.
     """
 
     queue: int
@@ -42,6 +79,18 @@ class GroupSpec:
     roles: int
     timeout: int
     lost: int | None = None
+    most: tuple[int, ...] = ()
+    seconds: int = 0
+
+    @property
+    def sub_groups(self) -> tuple[SubGroup, ...]:
+        """Its roles."""
+        most = self.most or (None, None)
+        return (SubGroup(name="m", min_member=1, max_member=most[0]), SubGroup(name="w", max_member=most[1]))
+
+    def usable(self) -> int:
+        """How many of its pods its roles may have."""
+        return sum(map(min, (self.roles, self.pods - self.roles), self.most)) if self.most else self.pods
 
     def role(self, index: int) -> str:
         """The role of the pod of that place."""
@@ -58,6 +107,8 @@ class World:
         grace: seconds that a terminating pod takes to go.
         replaced: whether a controller makes a new pod for each that is evicted or deleted, or lost with its node.
         arrived: how many of the groups are there, and at rest, at the start; the others arrive.
+        quota: so many cores may the namespace's pods have; 0: there is no quota.
+        more: the letters behind the number.
     """
 
     seed: int
@@ -69,6 +120,13 @@ class World:
     grace: int
     replaced: bool
     arrived: int
+    quota: int = 0
+    more: str = ""
+
+    @property
+    def name(self) -> str:
+        """Which world this is, as `--replay` takes it."""
+        return f"{self.seed}.{self.number}{self.more}"
 
     @property
     def policy(self) -> Policy:
@@ -87,14 +145,22 @@ class World:
             found.append(queue(f"q{place}", one.weight, reclaimable=one.reclaimable, **more))
         return found
 
+    def used(self, used: int) -> list[AnyObject]:
+        """The quota, if there is one, as its controller has it: pods that have not ended use so many cores."""
+        if not self.quota:
+            return []
+        meta = Metadata(name="quota", namespace=NAMESPACE, uid="u-quota")
+        hard: RawResources = {"requests.cpu": str(self.quota)}
+        status = ResourceQuotaStatus(hard=hard, used={"requests.cpu": str(used)})
+        return [ResourceQuota(metadata=meta, spec=ResourceQuotaSpec(hard=hard), status=status)]
+
     def group(self, place: int, made: int) -> PodGroup:
         """The PodGroup of that place, made at that second."""
         spec = self.groups[place]
-        return group(
+        found = group(
             f"g{place}",
             spec.minimum,
             at=made,
-            roles={"m": 1, "w": 0} if spec.roles else None,
             queue=f"q{spec.queue}",
             priority_class_name=spec.priority,
             disruption=spec.disruption,
@@ -102,6 +168,11 @@ class World:
             minimum_lost_seconds=spec.lost,
             min_resources={"cpu": str(spec.minimum * spec.cpu)} if spec.promises else None,
         )
+        if spec.roles:
+            found.spec.sub_groups = spec.sub_groups
+        if spec.seconds:
+            found.metadata.annotations = {"kbatch.dev/expected-seconds": str(spec.seconds)}
+        return found
 
     def pod(self, name: str, made: int) -> AnyObject:
         """The pod of that name, `g<group>-<place>` with `r<n>` behind it for each that replaces another."""
@@ -116,8 +187,32 @@ def slot(name: str) -> tuple[int, int]:
     return int(of[1:]), int(index.partition("r")[0] or 0)
 
 
-def draw(seed: int, number: int) -> World:
-    """The world of that number."""
+def draw(seed: int, number: int, more: str = "") -> World:
+    """The world of that number, with what the letters add."""
+    found = _plain(seed, number)
+    dice = random.Random(f"{seed}/{number}/{more}")
+    groups = list(found.groups)
+    for place, one in enumerate(groups):
+        if "m" in more and one.pods > 1 and dice.random() < 0.75:
+            roles = dice.randint(1, one.pods - 1)
+            most = (dice.choice([1, roles]), dice.choice([1, 1, one.pods - roles]))
+            one = replace(one, roles=roles, most=most)
+            one = replace(one, minimum=min(one.minimum, one.usable()))
+        if "q" in more:
+            one = replace(one, promises=True)
+        if set(more) & set("ec"):
+            one = replace(one, seconds=dice.choice([0, 30, 60, 60, 200]))
+        groups[place] = one
+    found = replace(found, groups=tuple(groups), more=more)
+    if "q" in more:
+        found = replace(found, quota=dice.choice([2, 3, 4, 5]), replaced=True)
+    for letter, number_of_policy in (("e", _EASY), ("c", _CONSERVATIVE), ("f", _BY_FLOW)):
+        if letter in more:
+            found = replace(found, policy_number=number_of_policy)
+    return found
+
+
+def _plain(seed: int, number: int) -> World:
     dice = random.Random(f"{seed}/{number}")
     lost = random.Random(f"{seed}/{number}/lost")  # dice of its own: what the others draw is as it was without it
     alike = dice.random() < 0.5
