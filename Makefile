@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test test-quick explore properties mutants lint format compiled test-compiled bench bench-live chaos soak crds dashboards pictures
+.PHONY: help setup demo demo-down test test-quick explore properties mutants reference lint format compiled test-compiled bench bench-live chaos soak crds dashboards pictures
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
@@ -37,6 +37,9 @@ properties: setup ## the property tests on new random examples; one that fails b
 
 mutants: setup ## do the tests notice errors made on purpose? Half an hour; writes docs/benchmarks/mutants.md
 	@$(VENV)/python -m tests.mutation
+
+reference: setup ## does the engine place what trying everything places? 60,000 cases, half an hour; writes docs/benchmarks/reference.md
+	@$(VENV)/python -m tests.reference
 
 lint: setup ## ruff, mypy, import contracts, lock file
 	@$(VENV)/python -m tools.layers lint
