@@ -206,6 +206,8 @@ def draw(seed: int, number: int, more: str = "") -> World:
     found = replace(found, groups=tuple(groups), more=more)
     if "q" in more:
         found = replace(found, quota=dice.choice([2, 3, 4, 5]), replaced=True)
+        if not found.policy.has("enqueue"):  # without that action nobody asks for a quota
+            found = replace(found, policy_number=0)
     for letter, number_of_policy in (("e", _EASY), ("c", _CONSERVATIVE), ("f", _BY_FLOW)):
         if letter in more:
             found = replace(found, policy_number=number_of_policy)
