@@ -40,7 +40,7 @@ MUTANTS: Final = (
     # --- who may stay after all ---------------------------------------------------------------------------------------
     Mutant(
         "nobody-stays-after-all", _SPARING,
-        "if len(self._found) > 1 and", "if len(self._found) > 99 and",
+        "if (len(self._found) > 1 or failed) and", "if (len(self._found) > 99 or failed) and",
         "a victim goes whose room a larger one leaves over",
     ),
     Mutant(
