@@ -6,6 +6,7 @@ from typing import Any
 
 from kbatch.api.conditions import ENQUEUED
 from kbatch.api.objects import Condition
+from kbatch.engine import Policy
 from kbatch.model.events import Delete, Upsert
 from tests.unit.engine.test_planned_starts import (
     CONSERVATIVE,
@@ -17,7 +18,7 @@ from tests.unit.engine.test_planned_starts import (
     terminating,
     world,
 )
-from tests.unit.engine.worlds import Policy, group, node, pod, policy, priority_class, queue, run, stamp
+from tests.unit.engine.worlds import group, node, pod, policy, priority_class, queue, run, stamp
 
 CLASSES = [priority_class("low", 1), priority_class("high", 10)]
 

@@ -9,6 +9,7 @@ import pytest
 from kbatch.api.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm
 from kbatch.engine.context import CycleContext
 from kbatch.engine.preemption import within_queue
+from kbatch.engine.preemption.steps import next_steps
 from kbatch.engine.state.jobs import JobState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
@@ -171,13 +172,13 @@ def test_a_group_goes_that_would_take_its_queue_over_the_limit_of_a_plugin_only_
 
 def test_nobody_goes_for_a_group_that_fails_before_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its second step raises: what it was nominated to ends, and its first victim stays."""
-    steps, asked = within_queue.next_steps, []
+    asked: list[str] = []
 
     def failing(context: CycleContext, job: JobState) -> Any:
         asked.append(job.key)
         if len(asked) == 2:
             raise RuntimeError("poison")
-        return steps(context, job)
+        return next_steps(context, job)
 
     monkeypatch.setattr(within_queue, "next_steps", failing)
     model = world(
