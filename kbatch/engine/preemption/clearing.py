@@ -45,6 +45,7 @@ def clearing(
             return found
         refused.append(no)
         units = [unit for unit in units if unit is not no]
+        search.one_less()
     return None
 
 
@@ -56,6 +57,10 @@ class _Clearing:
         self._poll = poll
         self._budget = budget
         self._left = min(_EACH, budget.left)
+        self._failed = 0
+        """So many of the first units are not enough."""
+        self._rows: frozenset[int] = frozenset()
+        """Where the goal's pods were placed in the last trial that worked."""
 
     def candidates(self, index: CandidateIndex) -> list[Unit]:
         """The units that would go, were each the only one; those that go first at the front."""
@@ -71,15 +76,23 @@ class _Clearing:
                     break
         return found
 
+    def one_less(self) -> None:
+        """A unit is asked no more: where so many of the first were not enough, one less of the others are not."""
+        self._failed = max(0, self._failed - 1)
+
     def first(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
         """Of the first set that works, those that must go."""
-        self._attempt.thorough = False
-        if (yield from self._works(units, at_all=True)):
-            for some in _growing(units):
-                if (yield from self._works(some)):
-                    return (yield from self._needed(some))
-            return (yield from self._needed(units))
-        if not any(_wants_company(task) for task in self._attempt.goal.asked):
+        again = self._failed > 0
+        if not again:
+            self._attempt.thorough = False
+        if again or (yield from self._works(units, at_all=True)):
+            for size in _growing(self._failed, len(units)):
+                if (yield from self._works(units[:size])):
+                    return (yield from self._needed(units[:size]))
+                self._failed = size
+            if not again or (yield from self._works(units, at_all=True)):
+                return (yield from self._needed(units))
+        if not self._company(units):
             return None  # what all of them would not make room for, some of them do not
         for at_all in (False, True):
             for some in _leaving_some(units, pairs=not at_all):
@@ -89,8 +102,23 @@ class _Clearing:
                     return (yield from self._needed(some))
         return None
 
+    def _company(self, units: Sequence[Unit]) -> bool:
+        """Whether some pod that is to be placed may need one of the units where it stands."""
+        wanting = {task.cls.id: task.cls for task in self._attempt.goal.asked if _wants_company(task)}.values()
+        if not wanting:
+            return False
+        heeds = self._attempt.context.rankings.heeds
+        theirs = {task.cls.id: task.cls for unit in units for task in unit.tasks}.values()
+        return any(heeds(cls, other) for other in theirs for cls in wanting)
+
     def _needed(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
-        """Let stay whoever can, the dearest first: many at once, then ever fewer."""
+        """Let stay whoever can, after a trial in which all of these were away and that worked: those at whose places
+        nobody was placed, then the dearest first, many at once, then ever fewer.
+        """
+        row = self._attempt.statement.session.nodes.row
+        near = [unit for unit in units if any(row.get(task.node, -1) in self._rows for task in unit.tasks)]
+        if len(near) < len(units) and (yield from self._works(near)):
+            units = near
         kept = list(reversed(units))
         size = max(1, len(kept) // 2)
         while True:
@@ -116,6 +144,8 @@ class _Clearing:
         self._budget.left -= work
         units = _without_parts(units)
         works = yield from (attempt.works_at_all(units) if at_all else attempt.works(units))
+        if works:
+            self._rows = frozenset([row for _, row in attempt.statement.job.nominated.values()])
         attempt.statement.rollback()
         yield TURN
         return works
@@ -133,12 +163,13 @@ def _wants_company(task: Task) -> bool:
     return bool(task.cls.spec.topology_spread_constraints or (affinity is not None and affinity.pod_affinity))
 
 
-def _growing(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
-    """The first of them, twice as many each time, but not all."""
+def _growing(failed: int, count: int) -> Iterator[int]:
+    """How many of the first to try, four times as many each time, but not all; more than have `failed` before."""
     size = 2
-    while size < len(units):
-        yield units[:size]
-        size *= 2
+    while size < count:
+        if size > failed:
+            yield size
+        size *= 4
 
 
 def _leaving_some(units: Sequence[Unit], *, pairs: bool) -> Iterator[Sequence[Unit]]:

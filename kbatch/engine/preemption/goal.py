@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
+from kbatch.engine.placement.enough import could_fit
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import When
 from kbatch.engine.plugin import Preemptor, Unit
@@ -87,6 +88,8 @@ class Attempt:
     def works(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
         """Evict just these, place the step in what room there is then, and stay within the limits; in pieces."""
         self.evict(units)
+        if self.goal.single is None and not could_fit(self.context.rankings, self.statement.job):
+            return False
         placed = yield from self._place()
         return placed and self.within()
 
