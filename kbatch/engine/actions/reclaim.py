@@ -26,7 +26,7 @@ from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reach import looking_around, within_reach
-from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
@@ -195,20 +195,20 @@ def _take_from(
 ) -> Generator[Transaction | Turn, None, bool]:
     session, single = context.session, wanted.single
     asked = wanted.request  # only what is lacking of it counts in the end
-    if all(searches.barren(other) for other in session.queues.values() if other is not queue and _gives(other, asked)):
+    above = [other for other in session.queues.values() if other is not queue and _gives(other, asked)]
+    if all(searches.barren(other) for other in above):
         return False
     preemptor = Preemptor(
         job, wanted.tasks, asked, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
     )  # fmt: skip
     giving = [
-        other.record for other in session.queues.values()
-        if other is not queue and _gives(other, preemptor.lacks) and session.may_give(other, queue)
+        other.record for other in above if _gives(other, preemptor.lacks) and session.may_give(other, queue)
     ]  # fmt: skip
     yield from looking_around(context, giving)
     if not giving or not within_reach(context, _EVICTOR.ballot, preemptor, single, giving):
         return False
     mark = (
-        "reclaim", likeness(preemptor), signature(job, wanted.tasks if single is not None else unplaced(job)),
+        "reclaim", likeness(preemptor), asks_alike(context, job, wanted.tasks if single is not None else unplaced(job)),
         single is not None,
     )  # fmt: skip
     goal = partial(_goal, context, queue, preemptor, single)

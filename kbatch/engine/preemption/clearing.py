@@ -14,7 +14,7 @@ from collections.abc import Generator, Hashable, Iterator, Sequence
 from typing import Final
 
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.plugin import Unit
+from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.candidate_index import CandidateIndex
 from kbatch.engine.preemption.goal import Attempt, Budget
 from kbatch.engine.preemption.polling import Poll
@@ -44,9 +44,24 @@ def clearing(
         if no is None:
             return found
         refused.append(no)
-        units = [unit for unit in units if unit is not no]
-        search.one_less()
+        left = _without(no, units, found, poll.preemptor)
+        search.less(len(units) - len(left))
+        units = left
     return None
+
+
+def _without(refused: Unit, units: Sequence[Unit], found: Sequence[Unit], preemptor: Preemptor) -> list[Unit]:
+    """All but the one that may not go. Where they are many, none of its queue either (in the preemptor's own queue none
+    of its group) but those that were found besides: what more would go of it would be refused, too.
+    """
+    if len(units) <= _ONE_BY_ONE:
+        return [unit for unit in units if unit is not refused]
+    stay = {id(unit) for unit in found if unit is not refused}
+    inside = refused.job.queue == preemptor.job.queue
+    return [
+        unit for unit in units
+        if id(unit) in stay or (unit.job is not refused.job if inside else unit.job.queue != refused.job.queue)
+    ]  # fmt: skip
 
 
 class _Clearing:
@@ -76,22 +91,19 @@ class _Clearing:
                     break
         return found
 
-    def one_less(self) -> None:
-        """A unit is asked no more: where so many of the first were not enough, one less of the others are not."""
-        self._failed = max(0, self._failed - 1)
+    def less(self, count: int) -> None:
+        """So many units are asked no more: what the first were not enough for, as many less of the others are not."""
+        self._failed = max(0, self._failed - count)
 
     def first(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
         """Of the first set that works, those that must go."""
-        again = self._failed > 0
-        if not again:
-            self._attempt.thorough = False
-        if again or (yield from self._works(units, at_all=True)):
-            for size in _growing(self._failed, len(units)):
-                if (yield from self._works(units[:size])):
-                    return (yield from self._needed(units[:size]))
-                self._failed = size
-            if not again or (yield from self._works(units, at_all=True)):
-                return (yield from self._needed(units))
+        self._attempt.thorough = False
+        for size in _growing(self._failed, len(units)):
+            if (yield from self._works(units[:size])):
+                return (yield from self._needed(units[:size]))
+            self._failed = size
+        if (yield from self._works(units, at_all=True)):
+            return (yield from self._needed(units))
         if not self._company(units):
             return None  # what all of them would not make room for, some of them do not
         for at_all in (False, True):

@@ -88,24 +88,32 @@ class Attempt:
     def works(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
         """Evict just these, place the step in what room there is then, and stay within the limits; in pieces."""
         self.evict(units)
-        if self.goal.single is None and not could_fit(self.context.rankings, self.statement.job):
-            return False
-        placed = yield from self._place()
-        return placed and self.within()
+        return self._could() and (yield from self._fits())
 
     def works_at_all(self, units: Sequence[Unit]) -> Generator[Turn, None, bool]:
         """The same, and from now on with all effort if it takes that; what is tried first is undone then."""
+        self.evict(units)
+        if not self._could():
+            return False
         mark = len(self.statement)
-        if (yield from self.works(units)):
+        if (yield from self._fits()):
             return True
         if self.thorough or self.goal.single is not None:
             return False
         self.statement.rollback(mark)
         self.thorough = True
-        if (yield from self.works(units)):
+        if (yield from self._fits()):
             return True
         self.thorough = False
         return False
+
+    def _could(self) -> bool:
+        """Whether by counting there could be room for the minimum; a single pod is as quickly placed."""
+        return self.goal.single is not None or could_fit(self.context.rankings, self.statement.job)
+
+    def _fits(self) -> Generator[Turn, None, bool]:
+        """Place the step; whether all of it is placed, within the limits."""
+        return (yield from self._place()) and self.within()
 
     def within(self) -> bool:
         """Whether all that limits the step is kept, as the session stands."""

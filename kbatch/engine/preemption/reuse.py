@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -10,15 +11,17 @@ import numpy as np
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import Turn
 from kbatch.engine.placement.together import Choice
-from kbatch.engine.plugin import Preemptor
+from kbatch.engine.plugin import Preemptor, Scope
 from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.preemption.candidates import Donors, may_give
 from kbatch.engine.preemption.goal import Budget
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.state.jobs import JobState
+from kbatch.engine.state.minimum import signature
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.nodes import Mask
+from kbatch.model.tasks import Task, TaskClass
 
 _Mark: TypeAlias = tuple[object, ...]
 
@@ -96,6 +99,29 @@ def likeness(preemptor: Preemptor) -> _Mark:
     job = preemptor.job
     alone = job.key if job.job.wants_whole_nodes else ""
     return job.queue, job.priority, preemptor.never, ends(job), tuple(sorted(preemptor.held.items())), alone
+
+
+def asks_alike(context: CycleContext, job: JobState, tasks: Sequence[Task]) -> object:
+    """`signature`, but for classes that no plugin tells apart, by labels that each gang has of its own: where room was
+    sought in vain for the one, the other finds none either.
+    """
+    rankings = context.rankings
+    classes = list({task.cls.id: task.cls for task in tasks}.values())
+    numbers = {cls.id: number for number, cls in enumerate(classes)}
+    runs = tuple([(key, len(list(run))) for key, run in groupby([(numbers[task.cls.id], task.role) for task in tasks])])
+    liked = tuple([
+        cls.id if any(plugin.score_scope(cls) is Scope.CLUSTER for plugin in rankings.scores) else _node_affinity(cls)
+        for cls in classes
+    ])  # fmt: skip
+    return (
+        runs, signature(job, tasks)[1:], tuple([cls.needs for cls in classes]), liked,
+        tuple([plugin.alike(classes) for plugin in rankings.predicates]), rankings.preference(job),
+    )  # fmt: skip
+
+
+def _node_affinity(cls: TaskClass) -> object:
+    affinity = cls.spec.affinity
+    return affinity.node_affinity if affinity is not None else None
 
 
 def ends(job: JobState) -> bool:

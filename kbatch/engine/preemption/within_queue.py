@@ -16,12 +16,12 @@ from kbatch.engine.preemption.goal import Goal
 from kbatch.engine.preemption.planning import making_room
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reach import any_may_go, looking_around, within_reach
-from kbatch.engine.preemption.reuse import Searches, likeness
+from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.steps import keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import capability, promised
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import signature, unplaced
+from kbatch.engine.state.minimum import unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
@@ -123,7 +123,7 @@ def _take(
         return False
     mark = (
         "preempt", preemptor.intra, job.key if preemptor.intra else "", likeness(preemptor),
-        signature(job, preemptor.tasks if single is not None else unplaced(job)),
+        asks_alike(context, job, preemptor.tasks if single is not None else unplaced(job)),
     )  # fmt: skip
     donors = Donors(only=job) if preemptor.intra else Donors((queue.record,))
     goal = partial(_goal, context, queue, preemptor, single)

@@ -33,7 +33,7 @@ def shortfalls(job: JobState) -> list[tuple[str | None, int]]:
     return wanted
 
 
-def signature(job: JobState, tasks: Sequence[Task]) -> object:
+def signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
     """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
     more of each role there may be.
     """
