@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.reference.brute import Answer, Search, goal_of, solve
@@ -112,22 +112,28 @@ class _Books:
         self._rows = {machine.name: at for at, machine in enumerate(case.machines)}
 
     def note(self, found: Decisions) -> None:
-        """Take down what a cycle decided, and check the binds."""
-        binds = [(self._names[name], self._rows[where]) for name, where in found.binds.items() if name in self._names]
-        if len(binds) != len(found.binds):
+        """Take down what a cycle decided, in its order: who is evicted after a bind stood there beside it."""
+        for transaction in found.transactions:
+            one = Decisions([transaction])
+            self._note_binds(one.binds)
+            self.leaving.update(one.evicted)
+            known = {each.name for each in self.case.standing if each.leaves}
+            if not set(one.evicted) <= known:
+                self.wrong("evicted who may not be")
+            self.run.evicted += one.evicted
+
+    def _note_binds(self, found: Mapping[str, str]) -> None:
+        """Take down binds, and check them."""
+        binds = [(self._names[name], self._rows[where]) for name, where in found.items() if name in self._names]
+        if len(binds) != len(found):
             self.wrong("bound what fits nowhere")
-        self.leaving.update(found.evicted)
-        known = {each.name for each in self.case.standing if each.leaves}
-        if not set(found.evicted) <= known:
-            self.wrong("evicted who may not be")
-        self.run.evicted += found.evicted
         if not binds:
             return
         search = Search(self.case.machines, self._standing(), [each.shape for each in self.case.members])
         for bind in self._bound:
             search.put(*bind)
         if not search.valid(binds):
-            self.wrong(f"binds {sorted(found.binds.items())} are feasible in no order")
+            self.wrong(f"binds {sorted(found.items())} are feasible in no order")
         self._bound += binds
         self._check_gang()
 
