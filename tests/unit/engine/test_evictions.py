@@ -306,6 +306,7 @@ def test_nobody_is_evicted_for_surplus_whose_minimum_is_not_decided_yet() -> Non
         )
     )  # fmt: skip
     sim.cycle()
+    assert sim.last.evicted == []
     bound = [name for name in sim.last.binds if name.startswith("b")]
     waiting = [name for name, on in sim.last.nominated.items() if on and name.startswith("b")]
     assert not bound or not waiting
