@@ -144,20 +144,25 @@ def engine(*, quick: bool) -> list[str]:
     return missed
 
 
-def waiting(*, quick: bool) -> list[str]:
-    """Cycles of a full cluster in which much waits."""
+def rows(part: str, chosen: Sequence[Sequence[str]], *, quick: bool) -> list[str]:
+    """Run rows of the benchmark of that name, each in a process of its own, keep what they say; those that missed."""
     figures: list[dict[str, Any]] = []
     missed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
-        for row in WAITING[:2] if quick else (*WAITING, AFFINE):
-            found = run_row("tests.bench.waiting", row, Path(folder), LONG_SECONDS)
+        for row in chosen:
+            found = run_row(f"tests.bench.{part}", row, Path(folder), LONG_SECONDS)
             figures += found
             if not found or not all(figure["met"] for figure in found):
-                missed.append(" ".join(("waiting", *row)))
+                missed.append(" ".join((part, *row)))
     if not quick:
         KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / "waiting.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
+        (KEPT / f"{part}.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
     return missed
+
+
+def waiting(*, quick: bool) -> list[str]:
+    """Cycles of a full cluster in which much waits."""
+    return rows("waiting", WAITING[:2] if quick else (*WAITING, AFFINE), quick=quick)
 
 
 def shares(*, quick: bool) -> list[str]:
@@ -247,18 +252,7 @@ def live(*, quick: bool) -> list[str]:
 
 def crowded(*, quick: bool) -> list[str]:
     """Small groups of the product as installed, where much waits."""
-    figures: list[dict[str, Any]] = []
-    missed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="kbatch-bench-") as folder:
-        for row in [("--groups", "100", "--seconds", "20")] if quick else CROWDED:
-            found = run_row("tests.bench.crowded", row, Path(folder), LONG_SECONDS)
-            figures += found
-            if not found or not all(figure["met"] for figure in found):
-                missed.append(" ".join(("crowded", *row)))
-    if not quick:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / "crowded.jsonl").write_text("".join(json.dumps(figure) + "\n" for figure in figures), "utf-8")
-    return missed
+    return rows("crowded", [("--groups", "100", "--seconds", "20")] if quick else CROWDED, quick=quick)
 
 
 def installed(*, quick: bool) -> list[str]:

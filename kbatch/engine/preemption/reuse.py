@@ -18,7 +18,7 @@ from kbatch.engine.preemption.goal import Budget
 from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.search import Search
 from kbatch.engine.state.jobs import JobState
-from kbatch.engine.state.minimum import signature
+from kbatch.engine.state.minimum import wanted_beside
 from kbatch.engine.state.queues import QueueState
 from kbatch.model.nodes import Mask
 from kbatch.model.tasks import Task, TaskClass
@@ -114,7 +114,7 @@ def asks_alike(context: CycleContext, job: JobState, tasks: Sequence[Task]) -> o
         for cls in classes
     ])  # fmt: skip
     return (
-        runs, signature(job, tasks)[1:], tuple([cls.needs for cls in classes]), liked,
+        runs, wanted_beside(job), tuple([cls.needs for cls in classes]), liked,
         tuple([plugin.alike(classes) for plugin in rankings.predicates]), rankings.preference(job),
     )  # fmt: skip
 

@@ -44,9 +44,13 @@ def signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
         runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
         if tasks is job.waiting:
             job.runs = job.waiting, runs
+    return runs, *wanted_beside(job)
+
+
+def wanted_beside(job: JobState) -> tuple[object, ...]:
+    """All of `signature` but the tasks: what is wanted of them, and where they may stand."""
     caps = [(role.name, job.role_headroom(role.name)) for role in job.job.roles]
     return (
-        runs,
         tuple(shortfalls(job)),
         tuple(caps),
         _kept_together(job),
