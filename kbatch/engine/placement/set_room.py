@@ -104,6 +104,20 @@ def most_in(sets: NodeSets, fitting: Column, limit: DomainLimit) -> Column:
     return np.bincount(where, np.clip(most, 0, _ENDLESS), many).astype(np.int64)
 
 
+def most_anywhere(fitting: Column, limit: DomainLimit) -> int:
+    """How many pods of a kind may stand at most by what they demand of one another, where so many fit each row.
+
+    Each domain ends with at most `skew` more than the least, and the least is no more than what counts there already
+    and has room there.
+    """
+    inside = limit.of >= 0
+    room = np.bincount(limit.of[inside], fitting[inside], len(limit.counts)).astype(np.int64)
+    if limit.skew is None or limit.present is None:
+        return int(np.count_nonzero((room > 0) & (limit.counts <= 0))) + int(fitting[~inside].sum())
+    least = int((limit.counts + room)[limit.present].min()) if len(limit.present) else 0
+    return int(np.clip(limit.skew + least - limit.counts, 0, room).sum())
+
+
 def _distinct(numbers: Column, end: int) -> Column:
     """The numbers below `end`, each once and in order: counted where that is less work than to sort them."""
     if end <= _DENSE * len(numbers):

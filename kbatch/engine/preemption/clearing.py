@@ -1,21 +1,24 @@
 """Victims for pods that heed others, where the search pod by pod finds none: away with many, then back with most.
 
 Where pods spread, keep apart or stay together, a unit may stand in the way of a pod on another node, the first pod
-decides where the rest can go, and a unit may even be company that is needed. So all candidates are taken away at once,
-or all but some that share a node or labels, and the gang is placed as any other. Where that succeeds all are let stay
-that can, the dearest first. Consent is asked for what is left, as a set; who is refused stays, and it begins anew.
+decides where the rest can go, and a unit may even be company that is needed. So several are taken away at once: those
+that must go by counting (`counting`), then ever more, in the end all, or all but some that share a node or labels; and
+the gang is placed as any other. Where that succeeds all are let stay that can, the dearest first. Consent is asked for
+what is left, as a set; who is refused stays, and it begins anew.
 
 The work is bounded, for each search and for all of an action together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.plugin import Preemptor, Unit
 from kbatch.engine.preemption.candidate_index import CandidateIndex
+from kbatch.engine.preemption.candidates import Candidate
+from kbatch.engine.preemption.counting import Counting
 from kbatch.engine.preemption.goal import Attempt, Budget
 from kbatch.engine.preemption.polling import Poll
 from kbatch.model.tasks import Task
@@ -24,6 +27,8 @@ _EACH: Final = 3_000
 """Pods evicted or placed in trials for one search: a tenth of a second."""
 _ONE_BY_ONE: Final = 40
 """Up to so many candidates, sets without one of them, or without two, are tried as well."""
+_GROWTH: Final = 2
+"""Of the first units so many times as many are tried each time."""
 _REFUSALS: Final = 16
 _THOROUGH: Final = 100
 """What it costs besides to place a gang with all effort."""
@@ -34,34 +39,53 @@ def clearing(
 ) -> Generator[Turn, None, list[Unit] | None]:
     """Units without which the goal can be reached and that may all go; None: none were found. Leaves no trace."""
     search = _Clearing(attempt, poll, budget)
-    units = search.candidates(index)
-    refused: list[Unit] = []
-    while len(refused) <= _REFUSALS and units:
-        found = yield from search.first(units)
+    candidates = search.candidates(index)
+    refused = 0
+    while refused <= _REFUSALS and candidates:
+        found = yield from search.first(candidates)
         if found is None:
             return None
         no = poll.assents(attempt.statement, found)
         if no is None:
             return found
-        refused.append(no)
-        left = _without(no, units, found, poll.preemptor)
-        search.less(len(units) - len(left))
-        units = left
+        refused += 1
+        left = _without(no, candidates, found, poll.preemptor)
+        search.less(len(candidates) - len(left))
+        candidates = left
     return None
 
 
-def _without(refused: Unit, units: Sequence[Unit], found: Sequence[Unit], preemptor: Preemptor) -> list[Unit]:
+def _without(
+    refused: Unit, candidates: Sequence[Candidate], found: Sequence[Unit], preemptor: Preemptor
+) -> list[Candidate]:
     """All but the one that may not go. Where they are many, none of its queue either (in the preemptor's own queue none
     of its group) but those that were found besides: what more would go of it would be refused, too.
     """
-    if len(units) <= _ONE_BY_ONE:
-        return [unit for unit in units if unit is not refused]
-    stay = {id(unit) for unit in found if unit is not refused}
+    if len(candidates) <= _ONE_BY_ONE:
+        return [candidate for candidate in candidates if not _is(candidate, refused)]
+    others = [unit for unit in found if unit is not refused]
+    stay = {unit.job.key for unit in others if unit.whole}, {unit.tasks[0].key for unit in others if not unit.whole}
     inside = refused.job.queue == preemptor.job.queue
-    return [
-        unit for unit in units
-        if id(unit) in stay or (unit.job is not refused.job if inside else unit.job.queue != refused.job.queue)
-    ]  # fmt: skip
+
+    def may_go(candidate: Candidate) -> bool:
+        model, task = candidate.model, candidate.task
+        if model.key in stay[0] if task is None else task.key in stay[1]:
+            return True
+        return model.key != refused.job.key if inside else model.queue != refused.job.queue
+
+    return [candidate for candidate in candidates if may_go(candidate)]
+
+
+def _is(candidate: Candidate, unit: Unit) -> bool:
+    """Whether the unit is that of the candidate."""
+    if candidate.model.key != unit.job.key or (candidate.task is None) is not unit.whole:
+        return False
+    return candidate.task is None or candidate.task.key == unit.tasks[0].key
+
+
+def _units(candidates: Iterable[Candidate]) -> list[Unit]:
+    """The units of these candidates, as far as anything of them is left."""
+    return [unit for candidate in candidates if (unit := candidate.unit()) is not None]
 
 
 class _Clearing:
@@ -77,33 +101,53 @@ class _Clearing:
         self._rows: frozenset[int] = frozenset()
         """Where the goal's pods were placed in the last trial that worked."""
 
-    def candidates(self, index: CandidateIndex) -> list[Unit]:
-        """The units that would go, were each the only one; those that go first at the front."""
+    def candidates(self, index: CandidateIndex) -> list[Candidate]:
+        """Those that would go, were each the only one; those that go first at the front. Of pods of one kind one is
+        asked about.
+        """
         preemptor = self._poll.preemptor
-        found: list[Unit] = []
+        own = preemptor.job.key if not preemptor.intra else ""
+        goes: dict[int, bool] = {}
+        found: list[Candidate] = []
         for candidate in index.ordered():
-            unit = candidate.unit()
-            if unit is None or (candidate.job is preemptor.job and not preemptor.intra):
+            if candidate.model.key == own:
                 continue
-            if self._poll.ask(unit, (), below=True) is not None:
-                found.append(unit)
+            may = goes.get(candidate.kind) if candidate.task is not None else None
+            if may is None:
+                unit = candidate.unit()
+                if unit is None:
+                    continue
+                may = goes[candidate.kind] = self._poll.ask(unit, (), below=True) is not None
+            if may:
+                found.append(candidate)
                 if len(found) * 2 > self._left:
                     break
         return found
 
     def less(self, count: int) -> None:
-        """So many units are asked no more: what the first were not enough for, as many less of the others are not."""
+        """So many candidates are asked no more: so many fewer of the first are not enough."""
         self._failed = max(0, self._failed - count)
 
-    def first(self, units: Sequence[Unit]) -> Generator[Turn, None, list[Unit] | None]:
+    def first(self, candidates: Sequence[Candidate]) -> Generator[Turn, None, list[Unit] | None]:
         """Of the first set that works, those that must go."""
         self._attempt.thorough = False
-        for size in _growing(self._failed, len(units)):
-            if (yield from self._works(units[:size])):
-                return (yield from self._needed(units[:size]))
+        counting = Counting(self._attempt, candidates)
+        size = counting.least(self._failed)
+        if size is None:
+            return None  # nor do some of them, whoever is company to whom
+        few = _units(counting.needed(size))
+        if few and (yield from self._works(few)):
+            return (yield from self._needed(few))
+        while size < len(candidates):
+            useful = _units(counting.useful(size))
+            if (yield from self._works(useful)):
+                return (yield from self._needed(useful))
             self._failed = size
-        if (yield from self._works(units, at_all=True)):
-            return (yield from self._needed(units))
+            size *= _GROWTH
+        useful = _units(counting.useful(len(candidates)))
+        if (yield from self._works(useful, at_all=True)):
+            return (yield from self._needed(useful))
+        units = _units(candidates)
         if not self._company(units):
             return None  # what all of them would not make room for, some of them do not
         for at_all in (False, True):
@@ -173,15 +217,6 @@ def _wants_company(task: Task) -> bool:
     """Whether others have to stand where the pod can go: then to evict more may make less of it."""
     affinity = task.cls.spec.affinity
     return bool(task.cls.spec.topology_spread_constraints or (affinity is not None and affinity.pod_affinity))
-
-
-def _growing(failed: int, count: int) -> Iterator[int]:
-    """How many of the first to try, four times as many each time, but not all; more than have `failed` before."""
-    size = 2
-    while size < count:
-        if size > failed:
-            yield size
-        size *= 4
 
 
 def _leaving_some(units: Sequence[Unit], *, pairs: bool) -> Iterator[Sequence[Unit]]:
