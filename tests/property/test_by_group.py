@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,19 +14,20 @@ from kbatch.engine import Policy
 from kbatch.engine.carryover.giving import Level, Levels, Share
 from kbatch.engine.carryover.holdings import Holdings, QueueHoldings
 from kbatch.engine.carryover.lone_pods import LonePod
+from kbatch.engine.carryover.reachable import Reachable
 from kbatch.engine.plugin import Holder
 from kbatch.engine.preemption.candidate_pool import CandidatePool
+from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from kbatch.model.jobs import Job
-from kbatch.model.nodes import Column
 from tests.property.test_engine import POLICIES, World, relaxed, worlds
 from tests.property.test_memo import coupled
 from tests.property.test_search_shortcuts import mortal
 from tests.property.test_victims_help import contested
 from tests.unit.engine.worlds import Simulation, priority_class
 
-_FOLLOW, _TOGETHER, _ADD_LONE = Levels.follow, Holdings.together, CandidatePool._add_lone
+_FOLLOW, _REACHABLE, _ADD_LONE = Levels.follow, Holdings.reachable, CandidatePool._add_lone
 
 
 def _amounts(levels: Mapping[int, Level]) -> dict[int, list[dict[str, int]]]:
@@ -63,23 +64,29 @@ def _on_rows(queue: QueueHoldings, name: str, holders: frozenset[Holder]) -> int
     return int(column.sum())
 
 
-def _comparing(model: ClusterModel) -> Callable[..., Mapping[str, Column]]:
-    def together(
-        holdings: Holdings, holders: frozenset[Holder], queues: Iterable[QueueHoldings]
-    ) -> Mapping[str, Column]:
-        queues = list(queues)
-        found = _TOGETHER(holdings, holders, queues)
+def _comparing(model: ClusterModel) -> Callable[..., Reachable]:
+    def reachable(
+        holdings: Holdings, holders: frozenset[Holder], queues: Sequence[QueueHoldings], room: NodeResources
+    ) -> Reachable:
+        found = _REACHABLE(holdings, holders, queues, room)
         anew = Holdings()
         fresh = [anew.of(queue.record, model.table) for queue in queues]
-        expected = _TOGETHER(anew, holders, fresh)
-        assert [_sums(queue) for queue in queues] == [_sums(queue) for queue in fresh]
-        assert all(queue.sum_of(name, holders) == _on_rows(queue, name, holders) for queue in queues for name in found)
-        nothing = np.zeros(len(model.table), np.int64)
-        for name in found.keys() | expected.keys():
-            assert np.array_equal(found.get(name, nothing), expected.get(name, nothing)), name
+        expected = _REACHABLE(anew, holders, fresh, room)
+        classes = list(dict.fromkeys(task.cls for task in model.tasks.values()))
+        free, anew_free = found.free(classes), expected.free(classes)
+        if holders:  # else what a queue holds was not worked out
+            assert [_sums(queue) for queue in queues] == [_sums(queue) for queue in fresh]
+            assert all(
+                queue.sum_of(name, holders) == _on_rows(queue, name, holders) for queue in queues for name in free
+            )
+        assert all(np.array_equal(column, anew_free[name]) for name, column in free.items())
+        for (_, most), fit in list(found._fits.items()):
+            column, together = found.fitting(fit.cls, fit.allowed, most)
+            wanted, in_all = expected.fitting(fit.cls, fit.allowed, most)
+            assert (column.tolist(), together) == (wanted.tolist(), in_all)
         return found
 
-    return together
+    return reachable
 
 
 def _add_lone(pool: CandidatePool, part: Any, model: Job, lone: LonePod, kinds: dict[int, None]) -> None:
@@ -102,7 +109,7 @@ def test_pods_that_are_alone_in_their_groups(found: World, by: Policy, data: st.
 @given(st.one_of(worlds(), mortal(), coupled()), st.sampled_from(POLICIES), st.data())
 def test_what_groups_hold_and_could_give(found: World, by: Policy, data: st.DataObject) -> None:
     sim = Simulation(found.model(), by)
-    with mock.patch.object(Levels, "follow", _follow), mock.patch.object(Holdings, "together", _comparing(sim.model)):
+    with mock.patch.object(Levels, "follow", _follow), mock.patch.object(Holdings, "reachable", _comparing(sim.model)):
         for _ in range(5):
             sim.settle()
             sim.tick()

@@ -5,13 +5,15 @@ No votes are asked for it. Groups of which the same is certain beforehand (`Hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kbatch.engine.carryover.by_group import ByGroup
+from kbatch.engine.carryover.reachable import ChangedRows, Reachable, RoomChanges
 from kbatch.engine.plugin import Holder
+from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.jobs import Job, QueueRecord
 from kbatch.model.nodes import Column, NodeTable
 from kbatch.resources import PODS
@@ -19,6 +21,9 @@ from kbatch.resources import PODS
 _Needs: TypeAlias = tuple[tuple[str, int], ...]
 _Place: TypeAlias = tuple[int, _Needs]
 """A row, and what a pod on it needs."""
+
+_Key: TypeAlias = tuple[frozenset[Holder], str]
+"""Kinds of groups, and the queue if there is just one."""
 
 _FIRST: Final = 16
 _FEW: Final = 16
@@ -221,13 +226,16 @@ class _Sum:
     """What is held in some queues by groups of some kinds, on all rows.
 
     Attributes:
-        holders: the kinds. queues: the queues by name. columns: by dimension.
+        holders: the kinds. queues: the queues by name. columns: by dimension. changed: the rows that change.
+        reachable: what would be free beside it.
     """
 
     def __init__(self, holders: frozenset[Holder], rows: int) -> None:
         self.holders = holders
         self.queues: dict[str, QueueHoldings] = {}
         self.columns: dict[str, Column] = {}
+        self.changed = ChangedRows()
+        self.reachable = Reachable(self.columns, self.changed, rows)
         self._rows = rows
 
     def join(self, queue: QueueHoldings) -> None:
@@ -239,11 +247,12 @@ class _Sum:
         """Count a queue no longer."""
         self._add(self.queues.pop(name), -1)
 
-    def count(self, places: Iterable[_Place], sign: int) -> None:
+    def count(self, places: Collection[_Place], sign: int) -> None:
         """Count these pods (1), or no longer (-1)."""
         for row, needs in places:
             for name, amount in needs:
                 self._column(name)[row] += sign * amount
+        self.changed.note([row for row, _ in places])
 
     def _add(self, queue: QueueHoldings, sign: int) -> None:
         for holder, held in queue.held.items():
@@ -251,6 +260,7 @@ class _Sum:
                 for name in held.names:
                     self._column(name)
                 held.add_to(self.columns, sign)
+                self.changed.forget()
 
     def _column(self, name: str) -> Column:
         column = self.columns.get(name)
@@ -266,8 +276,9 @@ class Holdings:
         self._table: NodeTable | None = None
         self._nodes = -1
         self._queues: dict[str, QueueHoldings] = {}
-        self._sums: dict[frozenset[Holder], _Sum] = {}
-        self._asked: set[frozenset[Holder]] = set()
+        self._sums: dict[_Key, _Sum] = {}
+        self._asked: set[_Key] = set()
+        self._room: RoomChanges | None = None
         self._any: dict[str, tuple[QueueRecord, int, bool]] = {}
 
     def any_group(self, record: QueueRecord, says: Callable[[Job], bool]) -> bool:
@@ -298,9 +309,7 @@ class Holdings:
         return self._queues[record.name]
 
     def _queue(self, record: QueueRecord, table: NodeTable) -> QueueHoldings:
-        if self._table is not table or self._nodes != table.static_generation:
-            self._queues, self._sums = {}, {}
-            self._table, self._nodes = table, table.static_generation
+        self._of_nodes(table)
         found = self._queues.get(record.name)
         if found is not None and found.record is not record:
             self._forget(record.name)
@@ -309,19 +318,30 @@ class Holdings:
             found = self._queues[record.name] = QueueHoldings(record, table)
         return found
 
-    def together(self, holders: frozenset[Holder], queues: Iterable[QueueHoldings]) -> Mapping[str, Column]:
-        """What groups of these kinds hold in these queues (which `of` has just said), by dimension on all rows."""
-        self._asked.add(holders)
-        wanted = {queue.record.name: queue for queue in queues}
-        found = self._sums.get(holders)
+    def _of_nodes(self, table: NodeTable) -> None:
+        """Begin anew where the nodes are others than they were."""
+        if self._table is not table or self._nodes != table.static_generation:
+            self._queues, self._sums, self._room = {}, {}, None
+            self._table, self._nodes = table, table.static_generation
+
+    def reachable(self, holders: frozenset[Holder], queues: Sequence[QueueHoldings], room: NodeResources) -> Reachable:
+        """What would be free, were all gone that groups of these kinds hold in these queues, as `of` has just said."""
+        self._of_nodes(room.table)
+        wanted = {queue.record.name: queue for queue in queues} if holders else {}
+        key = holders, next(iter(wanted)) if len(wanted) == 1 else ""
+        self._asked.add(key)
+        found = self._sums.get(key)
         if found is None:
-            table = self._table
-            found = self._sums[holders] = _Sum(holders, len(table) if table is not None else 0)
+            found = self._sums[key] = _Sum(holders, len(room.table))
         for name in found.queues.keys() - wanted.keys():
             found.leave(name)
         for name in wanted.keys() - found.queues.keys():
             found.join(wanted[name])
-        return found.columns
+        if self._room is None:
+            self._room = RoomChanges(room)
+        self._room.follow(room)
+        found.reachable.follow(self._room)
+        return found.reachable
 
     def keep(self, queues: Collection[str]) -> Holdings:
         """Forget queues that are gone, and sums for which nobody has asked since this was last called."""
@@ -329,7 +349,7 @@ class Holdings:
             self._forget(name)
         for name in self._any.keys() - set(queues):
             del self._any[name]
-        self._sums = {holders: found for holders, found in self._sums.items() if holders in self._asked}
+        self._sums = {key: found for key, found in self._sums.items() if key in self._asked}
         self._asked = set()
         return self
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from kbatch.engine.carryover.holdings import QueueHoldings
+from kbatch.engine.carryover.reachable import Reachable
 from kbatch.engine.context import CycleContext
 from kbatch.engine.plugin import Holder, Preemptor
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.minimum import no_choice
 from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task, TaskClass
-
-_Free: TypeAlias = Mapping[str, Column]
 
 _QUEUES: Final = 8
 """Of so many queues at most it is asked what the others must give beside them."""
@@ -48,39 +47,22 @@ def would_give(
     for name, by_queue in most.items():
         if len(by_queue) == len(giving) and _lacking(session, counts, allowed, name) > sum(by_queue.values()):
             return False
-    free = free_of(context, counts, may_go, giving)
-    fitting = {cls.id: fitting_on(cls, allowed[cls.id], free, counts[cls]) for cls in counts}
+    room = reachable(context, counts, may_go, giving)
+    fitting = {cls.id: room.fitting(cls, allowed[cls.id], counts[cls])[0] for cls in counts}
     return not any(
         _fall_short(session, counts, fitting, name, by_queue, giving, may_go) for name, by_queue in most.items()
     )
 
 
-def free_of(
+def reachable(
     context: CycleContext, classes: Iterable[TaskClass], may_go: frozenset[Holder], giving: Sequence[QueueHoldings]
-) -> _Free:
-    """What is free on nodes with what may go, once all has ended that is about to, in what the classes ask for."""
-    session = context.session
-    found: dict[str, Column] = {}
+) -> Reachable:
+    """What is free on nodes with what may go, once all has ended that is about to; of the dimensions of these classes
+    at least.
+    """
     for cls in classes:
-        session.room.ensure(cls)
-        for name, _ in cls.needs:
-            found.setdefault(name, session.room.future[name])
-    if len(giving) == 1:
-        found = {name: column.copy() for name, column in found.items()}
-        _add_held(found, giving[0], may_go)
-        return found
-    given = context.holdings.together(may_go, giving)
-    return {name: column + given[name] if name in given else column for name, column in found.items()}
-
-
-def fitting_on(cls: TaskClass, allowed: Mask, free: _Free, most: int) -> Column:
-    """How many pods of the class, up to `most`, each row would hold, were no others placed."""
-    fitting = np.where(allowed, np.int64(most), np.int64(0))
-    for name, amount in cls.needs:
-        column = free[name]
-        if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
-            np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
-    return fitting
+        context.session.room.ensure(cls)
+    return context.holdings.reachable(may_go, giving, context.session.room)
 
 
 def _counted(tasks: Iterable[Task]) -> dict[TaskClass, int]:

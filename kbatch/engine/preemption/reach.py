@@ -15,10 +15,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.carryover.holdings import QueueHoldings
+from kbatch.engine.carryover.reachable import Reachable
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.set_room import most_anywhere
 from kbatch.engine.plugin import Holder, Preemptor, Vote
-from kbatch.engine.preemption.given import fitting_on, free_of, would_give
+from kbatch.engine.preemption.given import reachable, would_give
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import shortfalls, signature, unplaced
@@ -65,9 +67,8 @@ def within_reach(
         classes = {task.cls.id: task.cls for task in tasks}
         found = len(giving) > _FEW or _enough_in_sum(session, job, single, tasks, classes, giving, may_go)
         if found:
-            free = free_of(context, classes.values(), may_go, giving)
-            allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
-            found = _enough(job, single, tasks, classes, allowed, free)
+            room = reachable(context, classes.values(), may_go, giving)
+            found = _enough(context, job, single, tasks, classes, room)
         context.reached[key] = found
     return found and would_give(context, ballot, preemptor, tasks, giving, may_go)
 
@@ -76,10 +77,12 @@ def clearable(
     context: CycleContext, ballot: str, preemptor: Preemptor, tasks: Sequence[Task], queues: Sequence[QueueRecord]
 ) -> Mask:
     """The rows on which one of these tasks could have room, were all gone from these queues that could go for it."""
-    free = free_at_most(context, ballot, preemptor, tasks, queues)
+    giving, may_go = _givers(context, ballot, preemptor, queues)
+    classes = dict.fromkeys(task.cls for task in tasks)
+    room = reachable(context, classes, may_go, giving)
     found: Mask = np.zeros(len(context.session.nodes), np.bool_)
-    for cls in dict.fromkeys(task.cls for task in tasks):
-        found |= fitting_on(cls, context.rankings.static(cls)[0], free, 1) > 0
+    for cls in classes:
+        found |= room.fitting(cls, context.rankings.static(cls)[0], 1)[0] > 0
     return found
 
 
@@ -88,7 +91,8 @@ def free_at_most(
 ) -> _Free:
     """What would be free on nodes of what these tasks ask for, were all gone from these queues that could go for it."""
     giving, may_go = _givers(context, ballot, preemptor, queues)
-    return free_of(context, {task.cls.id: task.cls for task in tasks}.values(), may_go, giving)
+    classes = {task.cls.id: task.cls for task in tasks}.values()
+    return reachable(context, classes, may_go, giving).free(classes)
 
 
 def _givers(
@@ -133,21 +137,39 @@ def _enough_in_sum(
 
 
 def _enough(
+    context: CycleContext,
     job: JobState,
     single: Task | None,
     tasks: Sequence[Task],
     classes: Mapping[int, TaskClass],
-    allowed: Mapping[int, Mask],
-    free: _Free,
+    room: Reachable,
 ) -> bool:
     """Whether what is free would be enough for the one pod, or for the job's minimum."""
-    most = {
-        key: _fitting(cls, allowed[key], free, sum(1 for task in tasks if task.cls.id == key))
-        for key, cls in classes.items()
-    }  # fmt: skip
+    counts = Counter(task.cls.id for task in tasks)
+    allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
+    fitting = {key: room.fitting(cls, allowed[key], counts[key]) for key, cls in classes.items()}
+    most = {key: min(counts[key], together) for key, (_, together) in fitting.items()}
     if single is not None:
         return most[single.cls.id] > 0
-    return _hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), free)
+    if not (_hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), room.free(classes.values()))):
+        return False
+    limited = _limited(context, classes, {key: column for key, (column, _) in fitting.items()}, most)
+    return limited == most or _hold(job, tasks, limited)
+
+
+def _limited(
+    context: CycleContext, classes: Mapping[int, TaskClass], fitting: Mapping[int, Column], most: Mapping[int, int]
+) -> dict[int, int]:
+    """The numbers of pods, lowered to what these demand of one another by domains.
+
+    Only by demands for which no pod counts yet: where some do, fewer may count once victims are gone.
+    """
+    found = dict(most)
+    for key, cls in classes.items():
+        for limit in context.rankings.domain_limits(cls, [other for other in classes.values() if other is not cls]):
+            if not limit.counts.any():
+                found[key] = min(found[key], most_anywhere(fitting[key], limit))
+    return found
 
 
 def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder) -> bool:
@@ -156,11 +178,6 @@ def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder)
     if Vote.VETO in votes:
         return False
     return Vote.YES in votes or holder.ends or preemptor.ahead  # some need no consent
-
-
-def _fitting(cls: TaskClass, allowed: Mask, free: _Free, most: int) -> int:
-    """How many pods of the class, up to `most`, the rows would hold, were no others placed."""
-    return min(most, int(fitting_on(cls, allowed, free, most).sum()))
 
 
 def _hold(job: JobState, tasks: Sequence[Task], most: dict[int, int]) -> bool:

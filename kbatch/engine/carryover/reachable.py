@@ -1,0 +1,187 @@
+"""What would be free on nodes, were all gone that could go, and how many pods of a class that would hold.
+
+It lasts from cycle to cycle and is worked out again only on the rows on which something has changed, so that to ask
+again costs as much as has changed since, however many nodes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kbatch.engine.state.node_resources import NodeResources
+from kbatch.model.nodes import Column, Mask
+from kbatch.model.tasks import TaskClass
+
+_MOST: Final = 1 << 12
+"""So many changed rows are remembered; who has not asked since then works out all rows."""
+_PART: Final = 16
+"""Where more than one row in so many has changed, all are worked out: in columns that takes less time."""
+_CELLS: Final = 1 << 22
+"""So many numbers of pods, one for each class and row, are kept for one set of groups: 32 MiB."""
+
+
+class ChangedRows:
+    """Rows in the order in which they changed, for readers that come back."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._dropped = 0
+
+    @property
+    def position(self) -> int:
+        """Where a reader that has seen everything stands."""
+        return self._dropped + len(self._rows)
+
+    def note(self, rows: Collection[int]) -> None:
+        """These have changed."""
+        self._rows.extend(rows)
+        if len(self._rows) > _MOST:
+            self._dropped += len(self._rows)
+            self._rows.clear()
+
+    def forget(self) -> None:
+        """Whatever row may have changed."""
+        self._dropped += len(self._rows) + 1
+        self._rows.clear()
+
+    def since(self, position: int) -> list[int] | None:
+        """The rows that changed since that position; None where that is not known any more."""
+        at = position - self._dropped
+        return self._rows[at:] if at >= 0 else None
+
+
+class RoomChanges:
+    """On which rows a session's room is another than it was when this was last asked, in this cycle or in another.
+
+    Attributes:
+        room: the room of the session that asked last. rows: those that changed.
+    """
+
+    def __init__(self, room: NodeResources) -> None:
+        self.room = room
+        self.rows = ChangedRows()
+        self._cursor = len(room.log)
+
+    def follow(self, room: NodeResources) -> None:
+        """Take in what has changed since."""
+        if self._cursor < len(self.room.log):
+            self.rows.note(self.room.log[self._cursor :])
+        if room is not self.room:
+            self._compare(self.room.future, room.future)
+            self.room = room
+        self._cursor = len(room.log)
+
+    def _compare(self, before: Mapping[str, Column], now: Mapping[str, Column]) -> None:
+        for name, column in now.items():
+            old = before.get(name)
+            if old is not None:
+                self.rows.note((column != old).nonzero()[0].tolist())
+            elif column.any():
+                self.rows.forget()
+        if any(before[name].any() for name in before.keys() - now.keys()):
+            self.rows.forget()
+
+
+@dataclass(slots=True)
+class _Fit:
+    """How many pods of a class each row would hold, up to `most`, and what that comes to; as of `position`."""
+
+    cls: TaskClass
+    allowed: Mask
+    most: int
+    fitting: Column
+    sum: int
+    position: int
+
+
+class Reachable:
+    """What would be free with the pods of some groups gone. `held` is by dimension what they hold on each row, and
+    `held_rows` says where that changes; both are kept by whoever made them.
+    """
+
+    def __init__(self, held: Mapping[str, Column], held_rows: ChangedRows, rows: int) -> None:
+        self._held = held
+        self._held_rows = held_rows
+        self._size = rows
+        self._free: dict[str, Column] = {}
+        self._room: NodeResources | None = None
+        self._room_at = self._held_at = -1
+        self._changed = ChangedRows()
+        self._fits: dict[tuple[int, int], _Fit] = {}
+
+    def follow(self, changes: RoomChanges) -> None:
+        """Bring it up to date with the room, and with what the groups hold."""
+        rows = changes.rows.since(self._room_at)
+        of_groups = self._held_rows.since(self._held_at)
+        self._room = changes.room
+        self._room_at, self._held_at = changes.rows.position, self._held_rows.position
+        moved = {*rows, *of_groups} if rows is not None and of_groups is not None else None
+        if moved is None or len(moved) * _PART > self._size:
+            self._free.clear()
+            self._changed.forget()
+            return
+        if not moved:
+            return
+        for name, free in self._free.items():
+            future, held = self._room.future.get(name), self._held.get(name)
+            for row in moved:
+                now = future.item(row) if future is not None else 0
+                free[row] = now + held.item(row) if held is not None else now
+        self._changed.note(sorted(moved))
+
+    def free(self, classes: Iterable[TaskClass]) -> Mapping[str, Column]:
+        """What would be free of what the classes ask for; not to be changed, and others after the next `follow`."""
+        return {name: self._column(name) for cls in classes for name, _ in cls.needs}
+
+    def fitting(self, cls: TaskClass, allowed: Mask, most: int) -> tuple[Column, int]:
+        """How many pods of the class, up to `most`, each of the rows `allowed` would hold, were no others placed; and
+        what that comes to. Not to be changed.
+        """
+        key = cls.id, most
+        found = self._fits.get(key)
+        rows = self._changed.since(found.position) if found is not None else None
+        many = rows is None or len(rows) * _PART > self._size
+        if found is None or rows is None or many or found.cls is not cls or found.allowed is not allowed:
+            column = self._count(cls, allowed, most)
+            found = _Fit(cls, allowed, most, column, int(column.sum()), self._changed.position)
+            if len(self._fits) * self._size < _CELLS:
+                self._fits[key] = found
+        elif rows:
+            self._count_again(found, set(rows))
+            found.position = self._changed.position
+        return found.fitting, found.sum
+
+    def knows(self, cls: TaskClass, most: int) -> bool:
+        """Whether `fitting` has been asked before."""
+        return (cls.id, most) in self._fits
+
+    def _column(self, name: str) -> Column:
+        found = self._free.get(name)
+        if found is None:
+            future = self._room.future.get(name) if self._room is not None else None
+            held = self._held.get(name)
+            found = np.zeros(self._size, np.int64) if future is None else future.copy()
+            if held is not None:
+                found += held
+            self._free[name] = found
+        return found
+
+    def _count(self, cls: TaskClass, allowed: Mask, most: int) -> Column:
+        fitting = np.where(allowed, np.int64(most), np.int64(0))
+        for name, amount in cls.needs:
+            column = self._column(name)
+            if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
+                np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
+        return fitting
+
+    def _count_again(self, fit: _Fit, rows: Iterable[int]) -> None:
+        needs = [(self._column(name), amount) for name, amount in fit.cls.needs]
+        for row in rows:
+            if fit.allowed[row]:
+                now = max(0, min([fit.most, *(column.item(row) // amount for column, amount in needs)]))
+                fit.sum += now - fit.fitting.item(row)
+                fit.fitting[row] = now
