@@ -49,19 +49,14 @@ def _follow(levels: Levels, now: int, share_of: Callable[[Job], Share]) -> None:
     assert levels.until == anew.until
 
 
-def _sums(queue: QueueHoldings) -> dict[Holder, dict[str, int]]:
+def _held(queue: QueueHoldings) -> dict[Holder, list[tuple[str, int]]]:
     """What the groups of a queue hold in all, by their kinds."""
-    return {
-        holder: {name: amount for name, amount in held.sums.items() if amount} for holder, held in queue.held.items()
-    }
-
-
-def _on_rows(queue: QueueHoldings, name: str, holders: frozenset[Holder]) -> int:
-    """What groups of these kinds hold of a dimension, added up row by row."""
-    column = np.zeros(1000, np.int64)
-    for holder in queue.held.keys() & holders:
-        queue.held[holder].add_to({name: column}, 1)
-    return int(column.sum())
+    found: dict[Holder, list[tuple[str, int]]] = {}
+    for holder, held in queue.held.items():
+        columns = {name: np.zeros(1000, np.int64) for name in held.names}
+        held.add_to(columns, 1)
+        found[holder] = sorted((name, int(column.sum())) for name, column in columns.items() if column.any())
+    return found
 
 
 def _comparing(model: ClusterModel) -> Callable[..., Reachable]:
@@ -75,10 +70,7 @@ def _comparing(model: ClusterModel) -> Callable[..., Reachable]:
         classes = list(dict.fromkeys(task.cls for task in model.tasks.values()))
         free, anew_free = found.free(classes), expected.free(classes)
         if holders:  # else what a queue holds was not worked out
-            assert [_sums(queue) for queue in queues] == [_sums(queue) for queue in fresh]
-            assert all(
-                queue.sum_of(name, holders) == _on_rows(queue, name, holders) for queue in queues for name in free
-            )
+            assert [_held(queue) for queue in queues] == [_held(queue) for queue in fresh]
         assert all(np.array_equal(column, anew_free[name]) for name, column in free.items())
         for (_, most), fit in list(found._fits.items()):
             column, together = found.fitting(fit.cls, fit.allowed, most)

@@ -41,14 +41,10 @@ class _Group(NamedTuple):
 
 
 class Held:
-    """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much.
-
-    `sums` is what that comes to on all rows.
-    """
+    """What some groups hold, in the dimensions of nodes: on each of the first `count` rows, which differ, so much."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.sums: dict[str, int] = {}
         self._rows = np.zeros(_FIRST, np.intp)
         self._amounts: dict[str, Column] = {}
         self._place: dict[int, int] = {}
@@ -66,7 +62,6 @@ class Held:
             found[1].append(self._at(row))
         for needs, rows in alike.values():
             for name, amount in needs:
-                self.sums[name] = self.sums.get(name, 0) + sign * amount * len(rows)
                 column = self._amounts.get(name)
                 if column is None:
                     column = self._amounts[name] = np.zeros(len(self._rows), np.int64)
@@ -82,10 +77,9 @@ class Held:
 
     def _add_one(self, row: int, needs: _Needs, sign: int) -> None:
         """`add`, for one pod."""
-        at, sums, amounts = self._at(row), self.sums, self._amounts
+        at, amounts = self._at(row), self._amounts
         for name, amount in needs:
             more = sign * amount
-            sums[name] = sums.get(name, 0) + more
             column = amounts.get(name)
             if column is None:
                 column = amounts[name] = np.zeros(len(self._rows), np.int64)
@@ -162,10 +156,6 @@ class QueueHoldings:
             if holder in holders:
                 found.update(self._units.get((holder, name), ()))
         return found
-
-    def sum_of(self, name: str, holders: Collection[Holder]) -> int:
-        """What groups of these kinds hold of a dimension, on all rows."""
-        return sum(held.sums.get(name, 0) for holder, held in self.held.items() if holder in holders)
 
     def following(self, sums: Collection[_Sum]) -> Iterator[int]:
         """Bring it up to date, and these sums in which it counts; group by group, of each how many pods it was."""

@@ -137,7 +137,7 @@ class _Clearing:
             return None  # nor do some of them, whoever is company to whom
         few = _units(counting.needed(size))
         if few and (yield from self._works(few)):
-            return (yield from self._needed(few))
+            return few
         while size < len(candidates):
             useful = _units(counting.useful(size))
             if (yield from self._works(useful)):

@@ -41,16 +41,17 @@ class Counting:
         room = attempt.statement.session.room
         for cls in self._classes:
             room.ensure(cls)
-        self._free: _Free = {name: room.future[name] for cls in self._classes for name, _ in cls.needs}
-        self._heeded = self._lay_out(attempt)
+        free: _Free = {name: room.future[name] for cls in self._classes for name, _ in cls.needs}
+        self._now = {cls.id: self._fitting(cls, self._allowed[cls.id], free) for cls in self._classes}
+        self._heeded = self._lay_out(attempt, list(free))
+        self._free: _Free = {name: column[self._rows] for name, column in free.items()}
         self._limits: dict[int, list[DomainLimit]] = {
             cls.id: rankings.domain_limits(cls, [each for each in self._classes if each is not cls])
             if not self._heeded else []
             for cls in self._classes
         }  # fmt: skip
-        self._now = self._fitting(self._free)
 
-    def _lay_out(self, attempt: Attempt) -> set[int]:
+    def _lay_out(self, attempt: Attempt, names: Sequence[str]) -> set[int]:
         """What the candidates hold, pod by pod: the candidate's number, the row, and by dimension how much. Returns the
         numbers of those that the goal's pods heed where they stand.
         """
@@ -74,8 +75,9 @@ class Counting:
                     held.append(cls)
         self._number: Index = np.array(numbers, np.intp)
         self._row: Index = np.array(rows, np.intp)
+        self._rows, self._place = np.unique(self._row, return_inverse=True)
         needs = {cls.id: dict(cls.needs) for cls in held}
-        self._amounts = {name: np.array([needs[cls.id].get(name, 0) for cls in held], np.int64) for name in self._free}
+        self._amounts = {name: np.array([needs[cls.id].get(name, 0) for cls in held], np.float64) for name in names}
         return heeded
 
     def least(self, more_than: int = 0) -> int | None:
@@ -101,8 +103,7 @@ class Counting:
         if self._sums:
             return list(self._candidates[:count])
         first = self._first(count)
-        fitting = self._fitting(self._without(first))
-        gains = np.logical_or.reduce([fitting[cls.id] > self._now[cls.id] for cls in self._classes])
+        gains = np.logical_or.reduce([self._without(first, cls) > self._now[cls.id] for cls in self._classes])
         gaining = set(self._number[first][gains[self._row[first]]].tolist())
         useful = gaining | self._heeded
         return [candidate for at, candidate in enumerate(self._candidates[:count]) if at in useful]
@@ -127,32 +128,29 @@ class Counting:
 
     def _enough(self, pods: Mask) -> bool:
         """Whether it could be enough with these pods gone."""
-        fitting = self._fitting(self._without(pods))
         most: dict[int, int] = {}
         for cls in self._classes:
-            column = fitting[cls.id]
+            column = self._without(pods, cls)
             by_limits = [most_anywhere(column, limit) for limit in self._limits[cls.id]]
             most[cls.id] = min([int(column.sum()), *by_limits])
         if self._single is not None:
             return most[self._single.id] > 0
         return would_do(lambda cls: most[cls.id], self._counts, self._job)
 
-    def _without(self, pods: Mask) -> _Free:
-        """What is free on rows with these pods gone."""
-        rows = self._row[pods]
-        found: _Free = {}
-        for name, column in self._free.items():
-            free = column.copy()
-            np.add.at(free, rows, self._amounts[name][pods])
-            found[name] = free
-        return found
+    def _without(self, pods: Mask, cls: TaskClass) -> Column:
+        """How many pods of a class each row would hold with these pods gone; counted anew where candidates stand."""
+        place = self._place[pods]
+        free: _Free = {}
+        for name, _ in cls.needs:  # as floats, sums of what stands on one node are exact
+            more = np.bincount(place, self._amounts[name][pods], len(self._rows)).astype(np.int64)
+            free[name] = self._free[name] + more
+        column = self._now[cls.id].copy()
+        column[self._rows] = self._fitting(cls, self._allowed[cls.id][self._rows], free)
+        return column
 
-    def _fitting(self, free: _Free) -> dict[int, Column]:
-        """By class how many of its pods each row would hold."""
-        found: dict[int, Column] = {}
-        for cls in self._classes:
-            fitting = np.where(self._allowed[cls.id], np.int64(self._most[cls.id]), np.int64(0))
-            for name, amount in cls.needs:
-                np.minimum(fitting, np.maximum(free[name], 0) // amount, out=fitting)
-            found[cls.id] = fitting
-        return found
+    def _fitting(self, cls: TaskClass, allowed: Mask, free: _Free) -> Column:
+        """How many pods of a class, no more than there are, these rows hold, of which so much is free."""
+        fitting = np.where(allowed, np.int64(self._most[cls.id]), np.int64(0))
+        for name, amount in cls.needs:
+            np.minimum(fitting, np.maximum(free[name], 0) // amount, out=fitting)
+        return fitting

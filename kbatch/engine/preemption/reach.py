@@ -31,8 +31,6 @@ from kbatch.model.tasks import Task, TaskClass
 _Free: TypeAlias = Mapping[str, Column]
 _Kind: TypeAlias = tuple[int, str]
 
-_FEW: Final = 4
-"""What so few queues hold is added up faster than it is looked for node by node."""
 _PODS: Final = 10
 """So many pods are counted in a unit of work."""
 
@@ -65,11 +63,8 @@ def within_reach(
     found = context.reached.get(key)
     if found is None:
         classes = {task.cls.id: task.cls for task in tasks}
-        found = len(giving) > _FEW or _enough_in_sum(session, job, single, tasks, classes, giving, may_go)
-        if found:
-            room = reachable(context, classes.values(), may_go, giving)
-            found = _enough(context, job, single, tasks, classes, room)
-        context.reached[key] = found
+        room = reachable(context, classes.values(), may_go, giving)
+        found = context.reached[key] = _enough(context, job, single, tasks, classes, room)
     return found and would_give(context, ballot, preemptor, tasks, giving, may_go)
 
 
@@ -112,28 +107,6 @@ def any_may_go(session: Session, ballot: str, preemptor: Preemptor, record: Queu
     known, and is not followed: in a queue where all are alike, that is each start and each end.
     """
     return any(_may_go(session, ballot, preemptor, Holder(*kind)) for kind in record.kinds)
-
-
-def _enough_in_sum(
-    session: Session,
-    job: JobState,
-    single: Task | None,
-    tasks: Sequence[Task],
-    classes: Mapping[int, TaskClass],
-    giving: Sequence[QueueHoldings],
-    may_go: frozenset[Holder],
-) -> bool:
-    """`_enough`, as far as it can be told as though all that is free were on one node: no more would fit on several."""
-    free: dict[str, int] = {}
-    for cls in classes.values():
-        for name, _ in cls.needs:
-            if name not in free:
-                free[name] = session.room.free(name) + sum(queue.sum_of(name, may_go) for queue in giving)
-    counts = Counter(task.cls.id for task in tasks)
-    most = {
-        key: min([counts[key], *(free[name] // amount for name, amount in cls.needs)]) for key, cls in classes.items()
-    }  # fmt: skip
-    return most[single.cls.id] > 0 if single is not None else _hold(job, tasks, most)
 
 
 def _enough(
