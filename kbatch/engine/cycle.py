@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from kbatch.api.objects import PodDisruptionBudget
 from kbatch.engine.carryover.awake import Awake, backlog_of
@@ -120,6 +121,8 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
     else:
         feasibility = Feasibility(session, {}, {})
     session.trying = feasibility.standing
+    holdings = memo.holdings if memo.holdings is not None else Holdings()
+    rankings.counts = partial(holdings.free, session.room)
     arguments = policy.arguments_of("backfill")
     plans = arguments if isinstance(arguments, BackfillArguments) and arguments.starts else None
     return CycleContext(
@@ -134,7 +137,7 @@ def _context(snapshot: Snapshot, policy: Policy, memo: Memo) -> CycleContext:
         hourly,
         Foreknown(session),
         PlannedStarts(session, plans, memo.ends) if plans is not None else None,
-        memo.holdings if memo.holdings is not None else Holdings(),
+        holdings,
         memo.lone_pods if memo.lone_pods is not None else LonePods(),
     )
 

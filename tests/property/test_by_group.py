@@ -14,7 +14,7 @@ from kbatch.engine import Policy
 from kbatch.engine.carryover.giving import Level, Levels, Share
 from kbatch.engine.carryover.holdings import Holdings, QueueHoldings
 from kbatch.engine.carryover.lone_pods import LonePod
-from kbatch.engine.carryover.reachable import Reachable
+from kbatch.engine.placement.kept_counts import KeptCounts
 from kbatch.engine.plugin import Holder
 from kbatch.engine.preemption.candidate_pool import CandidatePool
 from kbatch.engine.state.node_resources import NodeResources
@@ -59,10 +59,10 @@ def _held(queue: QueueHoldings) -> dict[Holder, list[tuple[str, int]]]:
     return found
 
 
-def _comparing(model: ClusterModel) -> Callable[..., Reachable]:
+def _comparing(model: ClusterModel) -> Callable[..., KeptCounts]:
     def reachable(
         holdings: Holdings, holders: frozenset[Holder], queues: Sequence[QueueHoldings], room: NodeResources
-    ) -> Reachable:
+    ) -> KeptCounts:
         found = _REACHABLE(holdings, holders, queues, room)
         anew = Holdings()
         fresh = [anew.of(queue.record, model.table) for queue in queues]
@@ -72,10 +72,9 @@ def _comparing(model: ClusterModel) -> Callable[..., Reachable]:
         if holders:  # else what a queue holds was not worked out
             assert [_held(queue) for queue in queues] == [_held(queue) for queue in fresh]
         assert all(np.array_equal(column, anew_free[name]) for name, column in free.items())
-        for (_, most), fit in list(found._fits.items()):
-            column, together = found.fitting(fit.cls, fit.allowed, most)
-            wanted, in_all = expected.fitting(fit.cls, fit.allowed, most)
-            assert (column.tolist(), together) == (wanted.tolist(), in_all)
+        for key, fit in list(found._fits.items()):
+            now, wanted = (each._fit(key, fit.needs, fit.allowed) for each in (found, expected))
+            assert (now.fitting.tolist(), now.sum) == (wanted.fitting.tolist(), wanted.sum)
         return found
 
     return reachable

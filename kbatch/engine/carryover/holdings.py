@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kbatch.engine.carryover.by_group import ByGroup
-from kbatch.engine.carryover.reachable import ChangedRows, Reachable, RoomChanges
+from kbatch.engine.placement.kept_counts import ChangedRows, KeptCounts, RoomChanges
 from kbatch.engine.plugin import Holder
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.jobs import Job, QueueRecord
@@ -225,7 +225,7 @@ class _Sum:
         self.queues: dict[str, QueueHoldings] = {}
         self.columns: dict[str, Column] = {}
         self.changed = ChangedRows()
-        self.reachable = Reachable(self.columns, self.changed, rows)
+        self.reachable = KeptCounts(self.columns, self.changed, rows)
         self._rows = rows
 
     def join(self, queue: QueueHoldings) -> None:
@@ -314,7 +314,7 @@ class Holdings:
             self._queues, self._sums, self._room = {}, {}, None
             self._table, self._nodes = table, table.static_generation
 
-    def reachable(self, holders: frozenset[Holder], queues: Sequence[QueueHoldings], room: NodeResources) -> Reachable:
+    def reachable(self, holders: frozenset[Holder], queues: Sequence[QueueHoldings], room: NodeResources) -> KeptCounts:
         """What would be free, were all gone that groups of these kinds hold in these queues, as `of` has just said."""
         self._of_nodes(room.table)
         wanted = {queue.record.name: queue for queue in queues} if holders else {}
@@ -333,13 +333,19 @@ class Holdings:
         found.reachable.follow(self._room)
         return found.reachable
 
+    def free(self, room: NodeResources) -> KeptCounts:
+        """What is free, with nobody gone."""
+        return self.reachable(frozenset(), (), room)
+
     def keep(self, queues: Collection[str]) -> Holdings:
-        """Forget queues that are gone, and sums for which nobody has asked since this was last called."""
+        """Forget queues that are gone, and what nobody has asked about since this was last called."""
         for name in self._queues.keys() - set(queues):
             self._forget(name)
         for name in self._any.keys() - set(queues):
             del self._any[name]
         self._sums = {key: found for key, found in self._sums.items() if key in self._asked}
+        for found in self._sums.values():
+            found.reachable.keep()
         self._asked = set()
         return self
 

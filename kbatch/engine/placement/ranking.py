@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ from kbatch.api.reasons import Reason
 from kbatch.engine.cooperative import emptying
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.capacity import Capacity
+from kbatch.engine.placement.kept_counts import ENDLESS, KeptCounts
 from kbatch.engine.placement.own_nodes import JobRanking
 from kbatch.engine.placement.scoring import Scoring
 from kbatch.engine.plugin import DomainLimit, Plugin, Scope
@@ -350,6 +351,8 @@ class NodeRankings:
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When, Placement | None], NodeRanking] = {}
         self._most: dict[int, tuple[int, int]] = {}
+        self.counts: Callable[[], KeptCounts] | None = None
+        """What is free now, as it is kept from cycle to cycle; None: nobody keeps it."""
         self._static: dict[tuple[int, Placement | None], tuple[Mask, Column]] = {}
         self._allowed: dict[int, Mask] = {}
         self._takes_one: dict[int, Mask | None] = {}
@@ -406,6 +409,10 @@ class NodeRankings:
         found = self._most.get(cls.id)
         if found is None or found[0] != moment:
             self.room.ensure(cls)
+            if self.counts is not None and cls.needs:
+                many = self.counts().fitting(cls, self.static(cls)[0], ENDLESS)[1]
+                self._most[cls.id] = moment, many
+                return many
             least: Column | None = None
             for name, amount in cls.needs:
                 fitting: Column = self.room.future[name] // amount

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from kbatch.engine.carryover.holdings import QueueHoldings
-from kbatch.engine.carryover.reachable import Reachable
 from kbatch.engine.context import CycleContext
+from kbatch.engine.placement.kept_counts import KeptCounts
 from kbatch.engine.plugin import Holder, Preemptor
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.minimum import no_choice
@@ -56,7 +56,7 @@ def would_give(
 
 def reachable(
     context: CycleContext, classes: Iterable[TaskClass], may_go: frozenset[Holder], giving: Sequence[QueueHoldings]
-) -> Reachable:
+) -> KeptCounts:
     """What is free on nodes with what may go, once all has ended that is about to; of the dimensions of these classes
     at least.
     """

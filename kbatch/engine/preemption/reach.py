@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kbatch.engine.carryover.holdings import QueueHoldings
-from kbatch.engine.carryover.reachable import Reachable
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.kept_counts import KeptCounts
 from kbatch.engine.placement.set_room import most_anywhere
 from kbatch.engine.plugin import Holder, Preemptor, Vote
 from kbatch.engine.preemption.given import reachable, would_give
@@ -115,7 +115,7 @@ def _enough(
     single: Task | None,
     tasks: Sequence[Task],
     classes: Mapping[int, TaskClass],
-    room: Reachable,
+    room: KeptCounts,
 ) -> bool:
     """Whether what is free would be enough for the one pod, or for the job's minimum."""
     counts = Counter(task.cls.id for task in tasks)

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from kbatch.engine.context import CycleContext
 from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
@@ -149,22 +147,14 @@ def _lacking(context: CycleContext, runs: Iterable[Sequence[Task]]) -> frozenset
     short: set[str] = set()
     asked: set[str] = set()
     room = context.session.room
+    free = context.holdings.free(room)
     for run in runs:
         cls = run[0].cls
         allowed = context.rankings.static(cls)[0]
         room.ensure(cls)
         for name, amount in cls.request.items():
-            if amount <= 0:
-                continue
-            asked.add(name)
-            if room.free(name) < amount * len(run):  # wherever it is
-                short.add(name)
-            if name in short:
-                continue
-            free = room.future[name]
-            if np.count_nonzero(allowed & (free >= amount)) >= len(run):
-                continue  # there is room on as many rows
-            fitting = int(np.minimum(free[allowed & (free > 0)] // amount, len(run)).sum())
-            if fitting < len(run):
-                short.add(name)
+            if amount > 0:
+                asked.add(name)
+                if name not in short and free.fitting_in(cls, name, allowed, len(run)) < len(run):
+                    short.add(name)
     return frozenset(short or asked)

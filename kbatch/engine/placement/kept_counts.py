@@ -1,4 +1,4 @@
-"""What would be free on nodes, were all gone that could go, and how many pods of a class that would hold.
+"""What is free on nodes, or would be with some groups gone, and how many pods of a class that holds.
 
 It lasts from cycle to cycle and is worked out again only on the rows on which something has changed, so that to ask
 again costs as much as has changed since, however many nodes there are.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,10 @@ _PART: Final = 16
 """Where more than one row in so many has changed, all are worked out: in columns that takes less time."""
 _CELLS: Final = 1 << 22
 """So many numbers of pods, one for each class and row, are kept for one set of groups: 32 MiB."""
+ENDLESS: Final = 1 << 32
+"""More pods than any node takes; sums of it are exact."""
+
+_Needs: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class ChangedRows:
@@ -88,19 +92,23 @@ class RoomChanges:
 
 @dataclass(slots=True)
 class _Fit:
-    """How many pods of a class each row would hold, up to `most`, and what that comes to; as of `position`."""
+    """How many pods with these needs each row would hold, up to `most`, and what that comes to; as of `position`.
 
-    cls: TaskClass
+    `asked`: somebody has asked since the last cycle.
+    """
+
+    needs: _Needs
     allowed: Mask
     most: int
     fitting: Column
     sum: int
     position: int
+    asked: bool = True
 
 
-class Reachable:
-    """What would be free with the pods of some groups gone. `held` is by dimension what they hold on each row, and
-    `held_rows` says where that changes; both are kept by whoever made them.
+class KeptCounts:
+    """What would be free with the pods of some groups gone, or of none. `held` is by dimension what they hold on each
+    row, and `held_rows` says where that changes; both are kept by whoever made them.
     """
 
     def __init__(self, held: Mapping[str, Column], held_rows: ChangedRows, rows: int) -> None:
@@ -111,7 +119,7 @@ class Reachable:
         self._room: NodeResources | None = None
         self._room_at = self._held_at = -1
         self._changed = ChangedRows()
-        self._fits: dict[tuple[int, int], _Fit] = {}
+        self._fits: dict[tuple[int, int, str], _Fit] = {}
 
     def follow(self, changes: RoomChanges) -> None:
         """Bring it up to date with the room, and with what the groups hold."""
@@ -141,23 +149,34 @@ class Reachable:
         """How many pods of the class, up to `most`, each of the rows `allowed` would hold, were no others placed; and
         what that comes to. Not to be changed.
         """
-        key = cls.id, most
+        found = self._fit((cls.id, most, ""), cls.needs, allowed)
+        return found.fitting, found.sum
+
+    def fitting_in(self, cls: TaskClass, name: str, allowed: Mask, most: int) -> int:
+        """What that would come to, were there enough of all dimensions but this one."""
+        needs = tuple([each for each in cls.needs if each[0] == name])
+        return self._fit((cls.id, most, name), needs, allowed).sum
+
+    def keep(self) -> None:
+        """Forget the classes that nobody has asked about since this was last called."""
+        self._fits = {key: fit for key, fit in self._fits.items() if fit.asked}
+        for fit in self._fits.values():
+            fit.asked = False
+
+    def _fit(self, key: tuple[int, int, str], needs: _Needs, allowed: Mask) -> _Fit:
         found = self._fits.get(key)
         rows = self._changed.since(found.position) if found is not None else None
         many = rows is None or len(rows) * _PART > self._size
-        if found is None or rows is None or many or found.cls is not cls or found.allowed is not allowed:
-            column = self._count(cls, allowed, most)
-            found = _Fit(cls, allowed, most, column, int(column.sum()), self._changed.position)
+        if found is None or rows is None or many or found.needs != needs or found.allowed is not allowed:
+            column = self._count(needs, allowed, key[1])
+            found = _Fit(needs, allowed, key[1], column, int(column.sum()), self._changed.position)
             if len(self._fits) * self._size < _CELLS:
                 self._fits[key] = found
         elif rows:
             self._count_again(found, set(rows))
             found.position = self._changed.position
-        return found.fitting, found.sum
-
-    def knows(self, cls: TaskClass, most: int) -> bool:
-        """Whether `fitting` has been asked before."""
-        return (cls.id, most) in self._fits
+        found.asked = True
+        return found
 
     def _column(self, name: str) -> Column:
         found = self._free.get(name)
@@ -170,16 +189,16 @@ class Reachable:
             self._free[name] = found
         return found
 
-    def _count(self, cls: TaskClass, allowed: Mask, most: int) -> Column:
+    def _count(self, needs: _Needs, allowed: Mask, most: int) -> Column:
         fitting = np.where(allowed, np.int64(most), np.int64(0))
-        for name, amount in cls.needs:
+        for name, amount in needs:
             column = self._column(name)
             if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
                 np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
         return fitting
 
     def _count_again(self, fit: _Fit, rows: Iterable[int]) -> None:
-        needs = [(self._column(name), amount) for name, amount in fit.cls.needs]
+        needs = [(self._column(name), amount) for name, amount in fit.needs]
         for row in rows:
             if fit.allowed[row]:
                 now = max(0, min([fit.most, *(column.item(row) // amount for column, amount in needs)]))

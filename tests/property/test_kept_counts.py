@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbatch.engine.carryover import reachable
-from kbatch.engine.carryover.reachable import ChangedRows, Reachable, RoomChanges
+from kbatch.engine.placement import kept_counts
+from kbatch.engine.placement.kept_counts import ChangedRows, KeptCounts, RoomChanges
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import TaskClass
@@ -31,7 +31,7 @@ class Small:
         self.room = NodeResources(self.table)
         self.held: dict[str, Column] = {}
         self.held_rows = ChangedRows()
-        self.kept = Reachable(self.held, self.held_rows, ROWS)
+        self.kept = KeptCounts(self.held, self.held_rows, ROWS)
         self.changes = RoomChanges(self.room)
         self.allowed = np.array([dice.random() < 0.8 for _ in range(ROWS)])
 
@@ -70,6 +70,9 @@ class Small:
             wanted = np.minimum(most, np.min([np.maximum(free[name], 0) // each for name, each in cls.needs], axis=0))
             assert fitting.tolist() == np.where(self.allowed, wanted, 0).tolist()
             assert together == fitting.sum()
+            for name, amount in cls.needs:
+                wanted = np.minimum(most, np.maximum(free[name], 0) // amount)
+                assert self.kept.fitting_in(cls, name, self.allowed, most) == wanted[self.allowed].sum()
 
 
 @settings(max_examples=examples(60))
@@ -79,6 +82,8 @@ def test_what_is_kept_is_what_is_counted_anew(seed: int) -> None:
     for _ in range(30):
         for _ in range(small.dice.randint(0, 3)):
             small.change()
+        if small.dice.random() < 0.2:
+            small.kept.keep()
         small.check()
 
 
@@ -88,7 +93,7 @@ def test_changes_that_nobody_asked_for_in_time_are_not_remembered() -> None:
     assert rows.since(0) == [1, 2]
     assert rows.since(1) == [2]
     position = rows.position
-    rows.note(range(reachable._MOST))
+    rows.note(range(kept_counts._MOST))
     assert rows.since(position) is None
     assert rows.since(rows.position) == []
     rows.forget()
