@@ -193,6 +193,8 @@ class GroupIndex:
                 if work > _WORK:
                     work = 0
                     yield
+            if not self._dirty:
+                self._dirty.clear()  # else the places of all that was in it are looked through for the next one
             yield
 
     def demand(self, job: Job) -> Demand:

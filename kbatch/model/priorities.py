@@ -35,8 +35,10 @@ def priority_of(job: Job, named: PriorityClass | None, others: OtherObjects) -> 
     """
     admitted: int | None = None
     highest: int | None = None
-    # Pods of one class name the same priority: of thousands that are alike one is looked at.
-    for task in {task.cls: task for task in job.tasks.values() if not task.terminal}.values():
+    live = [task for task in job.tasks.values() if not task.terminal]
+    if len(live) > 1:  # pods of one class name the same priority: of thousands that are alike one is looked at
+        live = list({task.cls: task for task in live}.values())
+    for task in live:
         priority, spec = task.priority, task.pod.spec
         if highest is None or priority > highest:
             highest = priority
