@@ -13,6 +13,7 @@ from kbatch.api.objects import Metadata, PodGroup, Queue, ResourceQuota, Resourc
 from kbatch.engine import Policy
 from kbatch.engine.admission import sums
 from kbatch.engine.admission.sums import Standings, Sums
+from kbatch.engine.carryover import backlog
 from kbatch.engine.carryover.backlog import Backlog, Index
 from kbatch.engine.carryover.standing import Standing
 from kbatch.engine.cooperative import finish
@@ -20,17 +21,34 @@ from kbatch.engine.decisions import Turn
 from kbatch.model.events import Upsert
 from tests.property.test_engine import POLICIES, Remembering, World, relaxed, worlds
 
-_OF_ROWS = Sums.of_rows
+_OF_ROWS, _OF_KINDS, _ALL_AHEAD = Sums.of_rows, Sums.of_kinds, Backlog.all_ahead
 
 
-def _twice(by: Sums, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
+def _twice(by: Sums, those: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
     """The standings of the rows, each compared with what is said of its group alone."""
-    found = yield from _OF_ROWS(by, backlog, rows)
+    found = yield from _OF_ROWS(by, those, rows)
     for row, standing in zip(rows.tolist(), found.tolist(), strict=True):
-        entry = backlog.entry(row)
+        entry = those.entry(row)
         alone = finish(by.of(entry))
         together = Standing.PASSES if standing == Standing.SENT_BACK else Standing(standing)
         assert alone is together, (entry, alone, together)
+    return found
+
+
+def _kinds_twice(by: Sums, those: Backlog, rows: Index, kind: Index) -> Generator[Turn, None, Standings | None]:
+    """What is said of each kind, compared with what is said of each of its groups alone."""
+    found = yield from _OF_KINDS(by, those, rows, kind)
+    if found is not None:
+        for row, standing in zip(rows.tolist(), found[kind].tolist(), strict=True):
+            alone = finish(by.of(those.entry(row)))
+            assert alone is Standing(standing), (those.entry(row), alone, standing)
+    return found
+
+
+def _ahead_twice(those: Backlog, rows: Index) -> list[int]:
+    """How many come before each, counted in all lines at once and looked up one by one."""
+    found = _ALL_AHEAD(those, rows)
+    assert found == [those.ahead(row) for row in rows.tolist()]
     return found
 
 
@@ -55,9 +73,12 @@ def limited(draw: st.DrawFn) -> World:
 def test_of_all_at_once_as_of_each_alone(found: World, by: Policy, of_kinds: bool, data: st.DataObject) -> None:
     """And all is decided and said as with nothing remembered; where one of each kind is asked (`of_kinds`), too."""
     sim = Remembering(found.model(), by)
-    many, alike = (0, 0) if of_kinds else (sums._MANY, sums._ALIKE)
+    many, alike, few = (0, 0, 0) if of_kinds else (sums._MANY, sums._ALIKE, backlog._FEW)
     with (
         mock.patch.object(Sums, "of_rows", _twice),
+        mock.patch.object(Sums, "of_kinds", _kinds_twice),
+        mock.patch.object(Backlog, "all_ahead", _ahead_twice),
+        mock.patch.object(backlog, "_FEW", few),
         mock.patch.object(sums, "_MANY", many), mock.patch.object(sums, "_ALIKE", alike),
     ):  # fmt: skip
         for _ in range(3):

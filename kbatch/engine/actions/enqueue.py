@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -112,7 +113,8 @@ class _Line:
 
     Attributes:
         fresh: those that have no row, the next one last.
-        rows: of the others, in order. There may be very many, of whom only a few ever get their turn.
+        rows: of the others, in order. There may be very many, of whom only a few ever get their turn. kinds: of each
+            of these the number of its kind.
         taken: so many of these have had it.
         ahead: so many were refused of those that had no row.
         peeked: the next one of all, if it was looked at already.
@@ -120,6 +122,7 @@ class _Line:
 
     fresh: list[_Comer] = field(default_factory=list)
     rows: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    kinds: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     taken: int = 0
     ahead: int = 0
     peeked: _Comer | None = None
@@ -374,7 +377,8 @@ class _Admission:
             by_age = by_age[chosen[by_age]]
             if self._ranks:
                 by_age = by_age[np.argsort(-backlog.priority[by_age], kind="stable")]
-            lines[backlog.entry(int(by_age[0])).job.queue].rows = by_age
+            line = lines[backlog.entry(int(by_age[0])).job.queue]
+            line.rows, line.kinds = by_age, backlog.kind[by_age]
         return lines
 
     def _next(self, line: _Line) -> _Comer | None:
@@ -436,13 +440,27 @@ class _Admission:
     def _thin(self, lines: dict[str, _Line]) -> Iterator[Turn]:
         """Leave out of the lines whom the sums do not let in any more."""
         backlog = self.backlog
-        rows = backlog.living(np.concatenate([line.rows[line.taken :] for line in lines.values()]))
-        rows, standings = yield from self._standings(rows)
+        for line in lines.values():
+            line.rows, line.kinds, line.taken = line.rows[line.taken :], line.kinds[line.taken :], 0
+        rows = np.concatenate([line.rows for line in lines.values()])
+        if self._spare <= 0 and not self.session.failed:
+            # Nobody comes in by age any more, and whom the time keeps out is in no line: rows of one kind go together.
+            self._stale = False
+            kinds = np.concatenate([line.kinds for line in lines.values()])
+            by_kind = yield from self.sums.of_kinds(backlog, rows, kinds)
+            if by_kind is not None:
+                passes = by_kind == Code.PASSES
+                for line in lines.values():
+                    stays = passes[line.kinds]
+                    line.rows, line.kinds = line.rows[stays], line.kinds[stays]
+                return
+        self._leave_out()
+        rows, standings = yield from self._standings(backlog.living(rows))
         left = np.zeros(backlog.size, np.bool_)
         left[self._comers(rows, standings)] = True
         for line in lines.values():
-            line.rows, line.taken = line.rows[line.taken :], 0
-            line.rows = line.rows[left[line.rows]]
+            stays = left[line.rows]
+            line.rows, line.kinds = line.rows[stays], line.kinds[stays]
 
     def _again(self, heap: list[tuple[Any, str]], line: _Line) -> None:
         """The first of the line is another one now, which may matter to its place."""
@@ -623,13 +641,17 @@ class _Admission:
         backlog, context = self.backlog, self.context
         standings[standings == Code.PASSES] = Code.WAITING
         told = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
-        for some in (told[at : at + _AT_ONCE] for at in range(0, len(told), _AT_ONCE)):
-            index = np.array(some, np.intp)
-            waiting = index[backlog.standing[index] == Code.WAITING]
-            known = reasons_of_waiting(self.session, self.sums, backlog, waiting)
-            for row in some:
+        every = np.array(told, np.intp)
+        all_ahead = backlog.all_ahead(every)
+        for at in range(0, len(told), _AT_ONCE):
+            index, some = every[at : at + _AT_ONCE], all_ahead[at : at + _AT_ONCE]
+            waits = backlog.standing[index] == Code.WAITING
+            places = list(compress(some, waits.tolist()))
+            known = reasons_of_waiting(self.session, self.sums, backlog, index[waits], places)
+            for row, ahead in zip(index.tolist(), some, strict=True):
                 entry = backlog.entry(row)
-                why = known.get(row) or (yield from self._reason(entry, Standing(int(backlog.standing[row])), row))
+                standing = Standing(int(backlog.standing[row]))
+                why = known.get(row) or (yield from self._reason(entry, standing, ahead))
                 if why is not None:
                     context.told.append((entry, why))
                 if self.session.due():
@@ -639,9 +661,8 @@ class _Admission:
         if later is not None:
             self.session.wake.append(later)
 
-    def _reason(self, entry: Entry, standing: Standing, row: int) -> Generator[Turn, None, Reason | None]:
+    def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
         """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
-        ahead = self.backlog.ahead(row)
         if standing not in TRIED:
             return plain_reason(self.session, self.sums, entry, standing, ahead)
         why = partial(reason_of, self.context, self.sums, entry, standing, ahead)

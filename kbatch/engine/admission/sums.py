@@ -155,28 +155,32 @@ class Sums:
 
         A group for which that raises is in the session's `failed` then, and what is said of it means nothing.
         """
-        few = len(rows) < max(1, _MANY, _ALIKE * len(backlog.kinds))
-        if few or np.count_nonzero(self._limited_namespaces(backlog)):
-            found = yield from self._of_each(backlog, rows)
+        kind = backlog.kind[rows]
+        by_kind = yield from self.of_kinds(backlog, rows, kind)
+        if by_kind is not None:
+            found = by_kind[kind]
         else:
-            found = yield from self._of_kinds(backlog, rows)
+            found = yield from self._of_each(backlog, rows)
         found[(found == Code.PASSES) & (backlog.back[rows] > self._session.now)] = Code.SENT_BACK
         return found
 
-    def _of_kinds(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
-        """`of`, for these rows, with a look at the first of each kind."""
+    def of_kinds(self, backlog: Backlog, rows: Index, kind: Index) -> Generator[Turn, None, Standings | None]:
+        """What keeps out the rows of each kind (`kind`: of each of the rows), by the kind's number; with a look at the
+        first of each, whatever the time keeps out. None: each row is to be looked at.
+        """
         kinds = len(backlog.kinds)
+        few = len(rows) < max(1, _MANY, _ALIKE * kinds)
+        if few or np.count_nonzero(self._limited_namespaces(backlog)):
+            return None
         first = np.full(kinds, -1, np.intp)
-        kind = backlog.kind[rows]
         first[kind[::-1]] = rows[::-1]
         used = np.flatnonzero(first >= 0)
         failed = len(self._session.failed)
         found: Standings = np.zeros(kinds, np.int8)
         found[used] = yield from self._of_each(backlog, first[used])
-        if len(self._session.failed) > failed:  # another one of its kind is to be asked, then
-            return (yield from self._of_each(backlog, rows))
-        of_all: Standings = found[kind]
-        return of_all
+        if len(self._session.failed) > failed:
+            return None  # another one of its kind is to be asked
+        return found
 
     def _of_each(self, backlog: Backlog, rows: Index) -> Generator[Turn, None, Standings]:
         """`of`, for these rows, with a look at each."""

@@ -37,6 +37,8 @@ OLDEST: Final = 30 * SECOND
 ROUND: Final = 27 * SECOND
 """In so long a time all of them are told again, evenly, where cycles are many: no single one has much to tell."""
 FIRST: Final = 64
+_FEW: Final = 100
+"""How many come before a group is looked up one by one for so many; for more it is counted in all lines at once."""
 _PARTS: Final = 10
 """About so many cycles it takes at most to tell all of them again where cycles are few, that a single one is not late
 for it."""
@@ -389,7 +391,7 @@ class Backlog:
         stale = np.flatnonzero(~changed & (told < self.changed))
         count = self._due_again(told[stale], now)
         if count < len(stale):
-            stale = stale[np.argpartition(told[stale], count)[:count]] if count else stale[:0]
+            stale = stale[_first_told(told[stale], count)]
         changed[stale] = True
         found = rows[changed]
         self.told[found] = now
@@ -429,6 +431,17 @@ class Backlog:
     def ahead(self, row: int) -> int:
         """How many groups of its queue come before the one in this row: older ones, and of equal age by their keys."""
         return self._by_age[int(self.queue[row])].before(self._ages[row])
+
+    def all_ahead(self, rows: Index) -> list[int]:
+        """`ahead` of each of the rows."""
+        if len(rows) <= _FEW:
+            return [self.ahead(row) for row in rows.tolist()]
+        place = np.zeros(self.size, np.intp)
+        for queue in np.unique(self.queue[rows]).tolist():
+            line = self.by_age(queue)
+            place[line] = np.arange(len(line))
+        found: list[int] = place[rows].tolist()
+        return found
 
     def before(self, job: Job) -> int:
         """How many groups of its queue that have rows come before one that has none."""
@@ -477,6 +490,18 @@ class Backlog:
         self.triable, self.strict, self.stated, self.fixed = (
             _longer(column, 0) for column in (self.triable, self.strict, self.stated, self.fixed)
         )
+
+
+def _first_told(told: npt.NDArray[np.int64], count: int) -> Index:
+    """The places of so many of these that were told first, fewer than all; of those told at one instant the first
+    places, which `np.argpartition` does not say, and for which it takes longer.
+    """
+    if not count:
+        return np.zeros(0, np.intp)
+    last = np.partition(told, count - 1)[count - 1]
+    before = np.flatnonzero(told < last)
+    at_last = np.flatnonzero(told == last)[: count - len(before)]
+    return np.concatenate([before, at_last])
 
 
 def _at_once(rows: int) -> int:

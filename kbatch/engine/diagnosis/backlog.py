@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import numpy as np
@@ -70,8 +70,12 @@ def plain_reason(session: Session, sums: Sums, entry: Entry, standing: Standing,
     return _waiting(sums, queue, entry.least, ahead)
 
 
-def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, index: Index) -> dict[int, Reason]:
-    """`plain_reason` of these rows of the backlog, all of which are `WAITING`, at once."""
+def reasons_of_waiting(
+    session: Session, sums: Sums, backlog: Backlog, index: Index, places: Sequence[int]
+) -> dict[int, Reason]:
+    """`plain_reason` of these rows of the backlog, all of which are `WAITING`, at once; `places`: how many groups of
+    its queue come before each.
+    """
     rows = index.tolist()
     names = sorted(backlog.least)
     if not len(index) or not names:
@@ -82,8 +86,8 @@ def reasons_of_waiting(session: Session, sums: Sums, backlog: Backlog, index: In
     first = np.argmax(short, axis=1)
     asked = least[np.arange(len(index)), first]
     found: dict[int, Reason] = {}
-    for row, queue, at, amount in zip(rows, backlog.queue[index].tolist(), first.tolist(), asked.tolist(), strict=True):
-        ahead = backlog.ahead(row)
+    queues = backlog.queue[index].tolist()
+    for row, queue, at, amount, ahead in zip(rows, queues, first.tolist(), asked.tolist(), places, strict=True):
         if max(0, free[at]) < amount < MOST:
             name = names[at]
             found[row] = WaitingInQueue(
