@@ -103,6 +103,10 @@ class KnownEnds:
             self._far = sorted([release for release in self._of_pod.values() if release.at >= self.horizon])
         return self._far
 
+    def any_of(self, key: str) -> bool:
+        """Whether any are known of a group's pods."""
+        return key in self._of
+
     def of(self, tasks: Iterable[Task]) -> Iterator[Release]:
         """What is known of these pods."""
         for task in tasks:

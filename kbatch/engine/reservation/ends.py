@@ -182,8 +182,13 @@ class Ends:
                 found = [end for end in found if end.key not in leaving]
             return [end for end in found if end.task.job or end.task.terminating] if ours else found
 
-        near = those(chain(known.near, (end for end in come if end.at < horizon)))
-        near.sort()
+        soon = those([end for end in come if end.at < horizon])
+        some_left_out = bool(leaving) or ours or known.any_of(key)
+        near = those(known.near) if some_left_out else list(known.near)
+        if soon:
+            soon.sort()
+            near += soon
+            near.sort()
         by_row: dict[int, list[Release]] = {}
         lifetimes = [end for end in self._by_lifetime(job) if end.key not in leaving]
         if not lifetimes:
@@ -205,6 +210,8 @@ class Ends:
         ends_itself = spec is not None and spec.lifetime_seconds is not None
         if queue is None or ends_itself or not session.policy.has("preempt"):
             return []
+        if not any(kind.ends for kind in queue.record.kinds):
+            return []  # none of its groups that hold anything has a lifetime
         return [
             release
             for other in queue.record.holders.values() if other.key != job.key and other.priority <= job.priority
