@@ -21,6 +21,7 @@ class JobState:
     """One group.
 
     Attributes:
+        key: its key in the model.
         waiting: unplaced tasks in task order, gated ones left out; the nominated ones among them.
         gated: how many wait behind scheduling gates.
         placed: tasks that this session binds, with their rows. nominated: tasks that wait for a row.
@@ -66,11 +67,10 @@ class JobState:
     runs: tuple[Sequence[Task], Hashable] | None = None
     ends: bool = False
     charged: int = 0
+    key: str = field(init=False)
 
-    @property
-    def key(self) -> str:
-        """Its key in the model."""
-        return self.job.key
+    def __post_init__(self) -> None:
+        self.key = self.job.key  # asked for dozens of times for each decision
 
     @property
     def name(self) -> str:
