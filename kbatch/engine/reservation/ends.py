@@ -105,9 +105,12 @@ class Ends:
         if self._cursor == len(committed):
             return
         for key in dict.fromkeys(committed[self._cursor :]):
-            for task, row in session.job(key).placed.values():
-                length = self._expected.length(task) if task.key not in self._counted else None
+            job = session.job(key)
+            for task, row in job.placed.values():
+                if task.key in self._counted:
+                    continue
                 self._counted.add(task.key)
+                length = self.length(job) if len(job.waiting) == 1 else self._expected.length(task)
                 if length is not None:
                     release = Release(session.now + length, row, task.key, task)
                     self.come.append(release)
