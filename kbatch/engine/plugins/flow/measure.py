@@ -22,6 +22,7 @@ class Measure:
 
     Attributes:
         capacity: what the whole cluster is.
+        names: of the resources that count.
     """
 
     def __init__(self, weights: Mapping[str, Decimal], capacity: Mapping[str, int], *, dominant: bool) -> None:
@@ -30,6 +31,7 @@ class Measure:
         }
         self._scale = lcm(*(term.denominator for term in terms.values()))
         self._factors = {name: term.numerator * (self._scale // term.denominator) for name, term in terms.items()}
+        self.names = tuple(self._factors)
         self.capacity = sum(capacity.get(name, 0) * factor for name, factor in self._factors.items()) // self._scale
         self._wholes = {name: capacity.get(name, 0) or 1 for name in terms} if dominant else None
 

@@ -91,10 +91,12 @@ class Flow(Plugin):
         return max(self._known(queue.name)[1], self._measure.of(queue.allocated, *more))
 
     def _endless(self, queue: QueueState, besides: JobState | None = None) -> Resources:
-        """What the queue's groups without a lifetime hold and were promised; but for one group's promise."""
+        """What the queue's groups without a lifetime hold and were promised, of what counts; but for one group's
+        promise.
+        """
         found, ending = self.view.promises.endless(queue.name, besides), queue.ending
-        for name, amount in queue.allocated.items():
-            held = amount - ending[name] if name in ending else amount
+        for name in self._measure.names:
+            held = queue.allocated.get(name, 0) - ending.get(name, 0)
             if held > 0:
                 found[name] = found.get(name, 0) + held
         return found
