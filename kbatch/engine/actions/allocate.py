@@ -122,16 +122,16 @@ def _first_waiting(session: Session) -> Generator[Turn, None, Sequence[JobState]
 
 
 def _behind(session: Session, first: Sequence[JobState], job: JobState) -> bool:
-    """Whether a nominated job comes after any of these. It counts as though it was not nominated, as they are not."""
+    """Whether a nominated job comes after any of these. It counts as though it was not nominated, as they are not.
+    Those of other queues may all come first: the order of queues is another once what was evicted for the job goes, and
+    it would take the very room for whose lack that was evicted.
+    """
     statement = Statement(session, job)
     statement.withdraw_all(job)
-    queues = session.queues
-    places = [
-        (session.queue_key(queues[each.queue]), session.job_key(each))
-        for each in (job, *first) if each.queue in queues
-    ]  # fmt: skip
+    key = session.job_key(job)
+    found = any(each.queue != job.queue or session.job_key(each) < key for each in first)
     statement.rollback()
-    return min(places) != places[0] or job.queue not in queues
+    return found
 
 
 def _rounds(session: Session, lines: list[_Line], *, modest: bool) -> Iterator[Transaction | Turn]:

@@ -915,6 +915,22 @@ def test_in_mode_easy_who_is_nominated_delays_nobody_before_it(
     assert (found.binds, planned(found, "wide")) == (binds, start)
 
 
+def test_in_mode_easy_what_was_evicted_for_it_brings_nobody_before_those_whose_turn_it_was() -> None:
+    """Its queue holds less of its share while `leaving` goes, and had more before: `waits` came after `wide`."""
+    leaving = terminating(pod("leaving", "4", on="n1", queue="two"), 45)
+    runs = saying(pod("busy", "4", on="n3", queue="one"), 100)
+    model = world(
+        [queue("one"), queue("two"), node("n1", labels={"size": "small"}), leaving, runs],
+        [node(name, labels={"size": "big"}) for name in ("n2", "n3")],
+        group("wide", 2, queue="one", at=1),
+        members("wide", 2, "4", at=1, node_selector={"size": "big"}),
+        pod("waits", "4", queue="two", at=2),
+    )
+    nominate(model, {"waits": "n1"})
+    found = run(model, EASY, now=6)
+    assert (found.binds, planned(found, "wide")) == ({}, 100)
+
+
 def test_in_mode_easy_who_is_nominated_moves_to_room_that_delays_nobody() -> None:
     model = world(
         node("n1"), node("n2"), node("n3"), terminating(pod("leaving", "4", on="n1"), 45), busy(100, on="n3"),
