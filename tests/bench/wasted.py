@@ -5,9 +5,16 @@
 Days of gangs and single jobs in three queues and two priorities come to nodes of which some go and others come, with
 reclaim, preemption and planned starts, seed after seed, until so many pods were evicted. Gangs here go as a whole or
 not at all. An eviction counts as used when a pod of the group for whose sake it was is bound on that node afterwards,
-and as part of a gang where that is so of another pod of the same gang, which had to go with it. What came of each other
-one is told: the group started *elsewhere*, the *node* was lost, the group was *evicted itself* before it started, or it
-*never* started. Ends with status 1 where there is one.
+and as part of a gang where that is so of another pod of the same gang, which had to go with it.
+
+Two kinds are counted by themselves, and are no fault. DESIGN, section 4, says of a nomination: "while it stands its
+gang evicts no more, moves to idle room if that appears, and only groups ahead in order may take its place". So the
+group may have *moved* while the victim was not gone yet, and nothing could call that back: to a node where a pod has
+ended since the eviction, or was evicted in a later cycle. Or its place was *taken over*: what was bound in the place of
+this victim, or of another one of the same plan, when that was gone is of a group of its queue with a higher priority.
+
+What came of each other one is told: the group started *elsewhere*, the *node* was lost, the group was *evicted itself*
+before it started, or it *never* started. Ends with status 1 where there is one.
 """
 
 from __future__ import annotations
@@ -16,20 +23,20 @@ import argparse
 import random
 import sys
 import time
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
 from kbatch.api.configuration import DEFAULT_TEXT, parse
-from kbatch.api.objects import Node
+from kbatch.api.objects import Node, PodGroup
 from kbatch.engine import build_policy
+from kbatch.engine.decisions import Eviction
 from kbatch.simulator.manifests import Declared, Manifests
-from kbatch.simulator.result import Result
+from kbatch.simulator.result import CycleResult, Result
 from kbatch.simulator.run import Limits, simulate
 from kbatch.simulator.traces.day import DaySpec
 from kbatch.simulator.traces.engine import objects_of
@@ -60,7 +67,11 @@ SPEC: Final = {
     ],
 }  # fmt: skip
 """Half a day on 128 cores."""
-USED: Final = "used", "part of a gang"
+MOVED: Final = "moved"
+TAKEN_OVER: Final = "taken over"
+RIGHT: Final = "used", "part of a gang", MOVED, TAKEN_OVER
+HIGHER: Final = "priority-100"
+"""The class of those of a higher priority than others, which have none."""
 LOST: Final = 3
 """So many nodes go in each half day, each for an hour."""
 WAYS: Final = {
@@ -92,8 +103,8 @@ class Figure:
 
     @property
     def met(self) -> bool:
-        """Whether each was used."""
-        return self.evictions == sum(self.kinds.get(kind, 0) for kind in USED)
+        """Whether each was used, or its room left as DESIGN has it."""
+        return self.evictions == sum(self.kinds.get(kind, 0) for kind in RIGHT)
 
 
 def world(seed: int) -> Manifests:
@@ -117,45 +128,111 @@ def _node_again(here: Declared, name: str, at: int, order: int) -> Declared:
     return Declared(obj, here.place, at, order=order)
 
 
-def look(result: Result, lost: dict[str, int], tally: Tally, day: str) -> None:
-    """Count what came of the evictions of a run; `lost`: when nodes went."""
-    binds: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    evicted: dict[str, list[int]] = defaultdict(list)
-    stood: dict[str, str] = {}
-    for cycle in result.cycles:
-        for bind in cycle.binds:
-            binds[_group_of(bind.pod)].append((cycle.time, bind.node))
-            stood[bind.pod] = bind.node
-        for eviction in cycle.evictions:
-            evicted[_group_of(eviction.pod)].append(cycle.time)
+class _Bind(NamedTuple):
+    """A pod of a group was bound, in this cycle."""
+
+    cycle: int
+    time: int
+    node: str
+
+
+class Past:
+    """What happened in a run, for a look at what came of its evictions."""
+
+    def __init__(self, manifests: Manifests, result: Result) -> None:
+        self.pods = result.pods
+        self.binds: dict[str, list[_Bind]] = defaultdict(list)
+        self.evicted: dict[str, list[int]] = defaultdict(list)
+        self.stood: dict[str, str] = {}
+        self.lost: dict[str, int] = {}
+        self._ended: dict[str, list[int]] = defaultdict(list)
+        self._made: dict[str, list[int]] = defaultdict(list)
+        self._bound: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._places: dict[str, tuple[str, str]] = {}
+        for each in manifests.objects:
+            name = each.obj.metadata.name
+            if isinstance(each.obj, Node):
+                self._ended[name].append(each.arrival)
+                if each.departure is not None:
+                    self.lost[name] = each.departure
+            elif isinstance(each.obj, PodGroup):
+                spec = each.obj.spec
+                self._places[f"{each.obj.metadata.namespace}/{name}"] = spec.queue, spec.priority_class_name
+        for cycle in result.cycles:
+            for bind in cycle.binds:
+                group = _group_of(bind.pod)
+                self.binds[group].append(_Bind(cycle.number, cycle.time, bind.node))
+                self.stood[bind.pod] = bind.node
+                self._bound[bind.node, cycle.time].add(group)
+            for eviction in cycle.evictions:
+                self.evicted[_group_of(eviction.pod)].append(cycle.time)
+                self._made[self.stood[eviction.pod]].append(cycle.number)
+        for pod in result.pods.values():
+            if pod.node is not None and pod.finished is not None:
+                self._ended[pod.node].append(pod.finished)
+
+    def later(self, group: str, cycle: int) -> list[_Bind]:
+        """The group's binds after a cycle, in order."""
+        return [bind for bind in self.binds[group] if bind.cycle > cycle]
+
+    def moved(self, pod: str, cycle: CycleResult, later: Sequence[_Bind]) -> bool:
+        """Whether the group for which the pod was evicted, and whose binds these are, moved to room that appeared."""
+        gone, first = self.pods[pod].finished, later[0]
+        if gone is None or first.time >= gone:
+            return False
+        nodes = {bind.node for bind in later if bind.cycle == first.cycle}
+        return any(
+            any(cycle.time < instant <= first.time for instant in self._ended[node])
+            or any(cycle.number < number < first.cycle for number in self._made[node])
+            for node in nodes
+        )
+
+    def taken_over(self, pod: str, group: str) -> bool:
+        """Whether what was bound in the pod's place when it was gone comes before the group in its queue."""
+        gone, node = self.pods[pod].finished, self.stood[pod]
+        queue, priority = self._places[group]
+        others = self._bound.get((node, gone), ()) if gone is not None else ()
+        return not priority and any(self._places[other] == (queue, HIGHER) for other in others)
+
+
+def look(past: Past, result: Result, tally: Tally, day: str) -> None:
+    """Count what came of the evictions of a run."""
     for cycle in result.cycles:
         taken: dict[tuple[str, str], set[str]] = defaultdict(set)
         for eviction in cycle.evictions:
-            later = binds[eviction.beneficiary][bisect_right(binds[eviction.beneficiary], (cycle.time, "")) :]
-            if any(there == stood[eviction.pod] for _, there in later):
-                taken[eviction.beneficiary, _group_of(eviction.pod)].add(stood[eviction.pod])
+            later = past.later(eviction.beneficiary, cycle.number)
+            if any(bind.node == past.stood[eviction.pod] for bind in later):
+                taken[eviction.beneficiary, _group_of(eviction.pod)].add(past.stood[eviction.pod])
         for eviction in cycle.evictions:
-            node, group = stood[eviction.pod], eviction.beneficiary
-            later = binds[group][bisect_right(binds[group], (cycle.time, "")) :]
+            node, group = past.stood[eviction.pod], eviction.beneficiary
             gang = taken[group, _group_of(eviction.pod)]
             if node in gang:
                 kind = "used"
             elif gang:
                 kind = "part of a gang"
-            elif lost.get(node, -1) >= cycle.time and (not later or lost[node] <= later[0][0]):
-                kind = "node lost"
-            elif later:
-                kind = "elsewhere"
-            elif any(at >= cycle.time for at in evicted[group]):
-                kind = "evicted itself"
             else:
-                kind = "never"
+                kind = _left(past, eviction, cycle)
             tally.kinds[kind] += 1
-            if kind not in USED:
+            if kind not in RIGHT:
                 tally.wasted.append(
                     f"{kind}: {day}, cycle {cycle.number}, {cycle.time / SECOND:.0f} s: {eviction.action} of"
                     f" {eviction.pod} on {node} for {group}"
                 )
+
+
+def _left(past: Past, eviction: Eviction, cycle: CycleResult) -> str:
+    """What came of an eviction whose beneficiary did not take the room."""
+    node, group = past.stood[eviction.pod], eviction.beneficiary
+    later = past.later(group, cycle.number)
+    if past.lost.get(node, -1) >= cycle.time and (not later or past.lost[node] <= later[0].time):
+        return "node lost"
+    if later and past.moved(eviction.pod, cycle, later):
+        return MOVED
+    if any(past.taken_over(each.pod, group) for each in cycle.evictions if each.beneficiary == group):
+        return TAKEN_OVER
+    if later:
+        return "elsewhere"
+    return "evicted itself" if any(at >= cycle.time for at in past.evicted[group]) else "never"
 
 
 def _group_of(pod: str) -> str:
@@ -170,10 +247,8 @@ def run(way: str, evictions: int, seeds: Iterator[int]) -> tuple[Figure, Tally]:
     while sum(tally.kinds.values()) < evictions:
         seed = next(seeds)
         manifests = world(seed)
-        lost = {
-            each.obj.metadata.name: each.departure for each in manifests.objects if each.departure is not None
-        }  # fmt: skip
-        look(simulate(manifests, policy, Limits(None, 10**9)), lost, tally, f"{way}, seed {seed}")
+        result = simulate(manifests, policy, Limits(None, 10**9))
+        look(Past(manifests, result), result, tally, f"{way}, seed {seed}")
         days += 1
         print(f"     {way}: {days} days, {dict(tally.kinds)}, {time.process_time() - began:.0f} s", flush=True)
     return Figure(way, days, sum(tally.kinds.values()), dict(tally.kinds), time.process_time() - began), tally
