@@ -240,6 +240,4 @@ def _exceeds(session: Session, queue: QueueState, request: dict[str, int]) -> Ga
 
 def _gives(queue: QueueState, dimensions: Iterable[str]) -> bool:
     """Whether the queue holds more than it deserves in one of these dimensions, and may be asked for it."""
-    return queue.record.reclaimable and any(
-        queue.allocated.get(name, 0) > queue.deserved.get(name, 0) for name in dimensions
-    )
+    return queue.record.reclaimable and not queue.beyond.isdisjoint(dimensions)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.nodes import Column, Mask
@@ -20,12 +21,14 @@ _MOST: Final = 1 << 12
 """So many changed rows are remembered; who has not asked since then works out all rows."""
 _PART: Final = 16
 """Where more than one row in so many has changed, all are worked out: in columns that takes less time."""
-_CELLS: Final = 1 << 22
+_CELLS: Final = 1 << 23
 """So many numbers of pods, one for each class and row, are kept for one set of groups: 32 MiB."""
-ENDLESS: Final = 1 << 32
-"""More pods than any node takes; sums of it are exact."""
+ENDLESS: Final = 1 << 30
+"""More pods than any node takes."""
 
 _Needs: TypeAlias = tuple[tuple[str, int], ...]
+Counts: TypeAlias = npt.NDArray[np.int32]
+"""A number of pods for each row."""
 
 
 class ChangedRows:
@@ -100,7 +103,7 @@ class _Fit:
     needs: _Needs
     allowed: Mask
     most: int
-    fitting: Column
+    fitting: Counts
     sum: int
     position: int
     asked: bool = True
@@ -145,7 +148,7 @@ class KeptCounts:
         """What would be free of what the classes ask for; not to be changed, and others after the next `follow`."""
         return {name: self._column(name) for cls in classes for name, _ in cls.needs}
 
-    def fitting(self, cls: TaskClass, allowed: Mask, most: int) -> tuple[Column, int]:
+    def fitting(self, cls: TaskClass, allowed: Mask, most: int) -> tuple[Counts, int]:
         """How many pods of the class, up to `most`, each of the rows `allowed` would hold, were no others placed; and
         what that comes to. Not to be changed.
         """
@@ -189,13 +192,13 @@ class KeptCounts:
             self._free[name] = found
         return found
 
-    def _count(self, needs: _Needs, allowed: Mask, most: int) -> Column:
+    def _count(self, needs: _Needs, allowed: Mask, most: int) -> Counts:
         fitting = np.where(allowed, np.int64(most), np.int64(0))
         for name, amount in needs:
             column = self._column(name)
             if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
                 np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
-        return fitting
+        return fitting.astype(np.int32)
 
     def _count_again(self, fit: _Fit, rows: Iterable[int]) -> None:
         needs = [(self._column(name), amount) for name, amount in fit.needs]

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from kbatch.engine.placement.kept_counts import Counts
 from kbatch.engine.placement.kinds import Kind
 from kbatch.engine.plugin import DomainLimit, NodeSets
 from kbatch.model.nodes import Column, Mask
@@ -104,7 +105,7 @@ def most_in(sets: NodeSets, fitting: Column, limit: DomainLimit) -> Column:
     return np.bincount(where, np.clip(most, 0, _ENDLESS), many).astype(np.int64)
 
 
-def most_anywhere(fitting: Column, limit: DomainLimit) -> int:
+def most_anywhere(fitting: Column | Counts, limit: DomainLimit) -> int:
     """How many pods of a kind may stand at most by what they demand of one another, where so many fit each row.
 
     Each domain ends with at most `skew` more than the least, and the least is no more than what counts there already

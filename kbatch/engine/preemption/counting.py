@@ -103,7 +103,7 @@ class Counting:
         if self._sums:
             return list(self._candidates[:count])
         first = self._first(count)
-        gains = np.logical_or.reduce([self._without(first, cls) > self._now[cls.id] for cls in self._classes])
+        gains = np.logical_or.reduce([column > self._now[cls] for cls, column in self._without(first).items()])
         gaining = set(self._number[first][gains[self._row[first]]].tolist())
         useful = gaining | self._heeded
         return [candidate for at, candidate in enumerate(self._candidates[:count]) if at in useful]
@@ -129,24 +129,24 @@ class Counting:
     def _enough(self, pods: Mask) -> bool:
         """Whether it could be enough with these pods gone."""
         most: dict[int, int] = {}
-        for cls in self._classes:
-            column = self._without(pods, cls)
-            by_limits = [most_anywhere(column, limit) for limit in self._limits[cls.id]]
-            most[cls.id] = min([int(column.sum()), *by_limits])
+        for cls, column in self._without(pods).items():
+            most[cls] = min([int(column.sum()), *(most_anywhere(column, limit) for limit in self._limits[cls])])
         if self._single is not None:
             return most[self._single.id] > 0
         return would_do(lambda cls: most[cls.id], self._counts, self._job)
 
-    def _without(self, pods: Mask, cls: TaskClass) -> Column:
-        """How many pods of a class each row would hold with these pods gone; counted anew where candidates stand."""
+    def _without(self, pods: Mask) -> dict[int, Column]:
+        """By class how many of its pods each row would hold with these pods gone; counted where candidates stand."""
         place = self._place[pods]
         free: _Free = {}
-        for name, _ in cls.needs:  # as floats, sums of what stands on one node are exact
-            more = np.bincount(place, self._amounts[name][pods], len(self._rows)).astype(np.int64)
-            free[name] = self._free[name] + more
-        column = self._now[cls.id].copy()
-        column[self._rows] = self._fitting(cls, self._allowed[cls.id][self._rows], free)
-        return column
+        for name, column in self._free.items():  # as floats, sums of what stands on one node are exact
+            free[name] = column + np.bincount(place, self._amounts[name][pods], len(column)).astype(np.int64)
+        found: dict[int, Column] = {}
+        for cls in self._classes:
+            fitting = self._now[cls.id].copy()
+            fitting[self._rows] = self._fitting(cls, self._allowed[cls.id][self._rows], free)
+            found[cls.id] = fitting
+        return found
 
     def _fitting(self, cls: TaskClass, allowed: Mask, free: _Free) -> Column:
         """How many pods of a class, no more than there are, these rows hold, of which so much is free."""

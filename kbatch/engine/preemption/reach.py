@@ -17,7 +17,7 @@ import numpy as np
 from kbatch.engine.carryover.holdings import QueueHoldings
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
-from kbatch.engine.placement.kept_counts import KeptCounts
+from kbatch.engine.placement.kept_counts import Counts, KeptCounts
 from kbatch.engine.placement.set_room import most_anywhere
 from kbatch.engine.plugin import Holder, Preemptor, Vote
 from kbatch.engine.preemption.given import reachable, would_give
@@ -124,14 +124,16 @@ def _enough(
     most = {key: min(counts[key], together) for key, (_, together) in fitting.items()}
     if single is not None:
         return most[single.cls.id] > 0
-    if not (_hold(job, tasks, most) and _suffice(job, tasks, allowed.values(), room.free(classes.values()))):
+    if not _hold(job, tasks, most):
         return False
+    if len(classes) > 1 and not _suffice(job, tasks, allowed.values(), room.free(classes.values())):
+        return False  # of one class, what so many would fit is as much as they ask for
     limited = _limited(context, classes, {key: column for key, (column, _) in fitting.items()}, most)
     return limited == most or _hold(job, tasks, limited)
 
 
 def _limited(
-    context: CycleContext, classes: Mapping[int, TaskClass], fitting: Mapping[int, Column], most: Mapping[int, int]
+    context: CycleContext, classes: Mapping[int, TaskClass], fitting: Mapping[int, Counts], most: Mapping[int, int]
 ) -> dict[int, int]:
     """The numbers of pods, lowered to what these demand of one another by domains.
 

@@ -25,6 +25,7 @@ class QueueState:
     allocated: Resources
     ending: Resources = field(default_factory=dict)
     charged: int = 0
+    _beyond: frozenset[str] | None = None
 
     @property
     def name(self) -> str:
@@ -36,9 +37,20 @@ class QueueState:
         """Its weight."""
         return self.record.weight
 
+    @property
+    def beyond(self) -> frozenset[str]:
+        """The dimensions of which it holds more than it deserves."""
+        found = self._beyond
+        if found is None:
+            deserved = self.deserved
+            found = frozenset([name for name, held in self.allocated.items() if held > deserved.get(name, 0)])
+            self._beyond = found
+        return found
+
     def add(self, request: Mapping[str, int], number: int = 1, *, ends: bool = False) -> None:
         """Count so many pods of this request; no longer count them, if below 0. `ends`: of a group with a lifetime."""
         allocated = self.allocated
+        self._beyond = None
         for name, amount in request.items():
             allocated[name] = allocated.get(name, 0) + number * amount
         if ends:

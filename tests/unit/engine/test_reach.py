@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbatch.api.objects import AnyObject
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.preemption.candidate_pool import CandidatePool
+from kbatch.engine.preemption.given import _largest
 from kbatch.engine.preemption.reuse import Searches
 from kbatch.model.events import Upsert
 from tests.unit.engine.worlds import Decisions, group, members, node, pod, policy, priority_class, queue, run, world
@@ -186,3 +190,8 @@ def test_what_a_queue_holds_is_not_followed_where_nobody_there_may_go() -> None:
             model.apply(Upsert(obj))
         assert len(run(model, policy(PREEMPT)).evicted) == 1
         assert following.called
+
+
+@given(amounts=st.lists(st.integers(0, 9), max_size=12), count=st.integers(0, 14))
+def test_the_largest_of_some_amounts(amounts: list[int], count: int) -> None:
+    assert _largest(np.array(amounts, np.int64), count) == sum(sorted(amounts, reverse=True)[:count])
