@@ -2,7 +2,7 @@
 
 The receiver ends at most at its share; donors give only what is above theirs. Where idle or releasing room serves, it
 is set aside for the job until the action ends, so that nobody is evicted in its stead; allocate then gives it out in
-order.
+order. Room that gathers for an aged group serves nobody whom allocate would not let have it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
 from kbatch.engine.preemption.sums import promised
+from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
 from kbatch.engine.session.session import Session
@@ -65,12 +66,15 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
     aside = _Aside(session)
     searches, decided = Searches(context, _EVICTOR), Decided(context)
     session.caches.append(searches.forget)
+    aged = yield from keep_for_the_aged(session, context.feasibility, context.ledger)
+    if aged is not None:
+        aside.keep(aged, first=False)
     while heap:
         _, name = heap[0]
         line = lines[name]
         job = line.next()
         if job.possible:
-            step = partial(_step, context, line.queue, job, aside, searches)
+            step = partial(_beside_the_aged, context, line.queue, job, aside, searches)
             moved = yield from decided.keeping(working(session, job, step, False))
             yield TURN
             if moved:
@@ -82,7 +86,9 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
         else:
             heapq.heappop(heap)
     yield from decided.telling()
-    aside.end(context)
+    kept = bool(context.ledger)
+    context.ledger.end()
+    aside.end(context, kept=kept)
 
 
 class _Aside:
@@ -99,9 +105,9 @@ class _Aside:
         """Whether some is set aside for the job."""
         return any(each.job is job for each, _ in self._statements)
 
-    def keep(self, statement: Statement, wanted: Wanted) -> None:
-        """Set aside what the statement has placed: a step of its job."""
-        self._statements.append((statement, wanted.single is None and not wanted.instead))
+    def keep(self, statement: Statement, *, first: bool) -> None:
+        """Set aside what the statement has placed: a step of its job. `first`: its first choice for its minimum."""
+        self._statements.append((statement, first))
         self._count += 1
         self._session.room_set_aside()
 
@@ -112,8 +118,11 @@ class _Aside:
                 statement.rollback()
         self._statements = [each for each in self._statements if each[0].job is not job]
 
-    def end(self, context: CycleContext) -> None:
-        """Give everything back. If nothing was decided, and no work failed, the nodes are as they were before."""
+    def end(self, context: CycleContext, *, kept: bool) -> None:
+        """Give everything back. If nothing was decided, and no work failed, the nodes are as they were before.
+
+        `kept`: room was kept for an aged group meanwhile. What was found beside it need not be found again.
+        """
         session = self._session
         unchanged = session.commits == self._since + self._count and not session.errors
         found = [(each.job, each.recorded(), first) for each, first in self._statements] if unchanged else []
@@ -122,8 +131,21 @@ class _Aside:
         session.room_set_aside()
         if unchanged:
             context.unschedulable.restored(self._since)
-            if context.planned is None:
+            if context.planned is None and not kept:
                 context.foreknown.learn(found)
+
+
+def _beside_the_aged(
+    context: CycleContext, queue: QueueState, job: JobState, aside: _Aside, searches: Searches
+) -> Generator[Transaction | Turn, None, bool]:
+    """`_step`, beside the room that is kept for an aged group, if it is kept from the job."""
+    ledger = context.ledger
+    lifted = ledger.lift(job)
+    try:
+        return (yield from _step(context, queue, job, aside, searches))
+    finally:
+        if lifted:
+            ledger.lay()
 
 
 def _step(
@@ -159,7 +181,7 @@ def _set_aside(context: CycleContext, job: JobState, wanted: Wanted, aside: _Asi
     if not fits or ((single is not None or job.job.shadow) and _promised(context, statement)):
         statement.rollback()
         return False
-    aside.keep(statement, wanted)
+    aside.keep(statement, first=single is None and not wanted.instead)
     return True
 
 

@@ -106,6 +106,36 @@ def gather_for_the_aged(session: Session, feasibility: Feasibility, ledger: Ledg
         ledger.begin(*found)
 
 
+def keep_for_the_aged(
+    session: Session, feasibility: Feasibility, ledger: Ledger
+) -> Generator[Turn, None, Statement | None]:
+    """Keep what has gathered in earlier cycles, if its group could still use it, until `ledger.end`: for an action that
+    runs before the room is given out. The group's placement, open, where it fits as things are: then nothing is kept.
+    """
+    kept = session.snapshot.state.gathered
+    if kept is None or kept.job not in session.model.live:
+        return None
+    job = session.job(kept.job)
+    work = partial(_keep, session, feasibility, ledger, job, kept)
+    return (yield from working(session, job, work, None))
+
+
+def _keep(
+    session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState, kept: GatheredRoom
+) -> Generator[Turn, None, Statement | None]:
+    """The same, for the group for which it has gathered."""
+    if not waits_for_room(session, feasibility, ledger, job):
+        return None
+    statement = Statement(session, job)
+    if could_fit(ledger.rankings, job) and (yield from placing(ledger.rankings, statement, (When.NOW,))):
+        return statement
+    statement.rollback()
+    places = _confirmed(session, ledger.rankings, job, kept)
+    if places:
+        ledger.keep(job, places)
+    return None
+
+
 def _look(
     session: Session, feasibility: Feasibility, ledger: Ledger, job: JobState, fitting: list[Statement]
 ) -> Generator[Turn, None, list[tuple[Task, int]] | None]:

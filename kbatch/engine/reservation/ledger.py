@@ -8,7 +8,7 @@ What is here is kept besides these:
   as these are placed; when all pods are there and have been tried in vain, since the group then waits for room like any
   other; and after scheduleTimeoutSeconds.
 * *gathered room*: nodes that are kept for one group that has waited too long (see `ageing`), as though its pods were
-  nominated there, for a run of `allocate`.
+  nominated there, for a run of `allocate`, and of `reclaim` before it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Ledger:
         self._tried: set[str] = set()
         self._holder: JobState | None = None
         self._gatherer: JobState | None = None
+        self._gathered: list[tuple[Task, int]] = []
         self._places: list[tuple[Task, int]] = []
         self._rows: Index = np.zeros(0, np.intp)
         self._amounts: dict[str, Column] = {}
@@ -155,11 +156,16 @@ class Ledger:
         if job is None or not job.missing() or job.nominated or not job.in_queue:
             return None
         names = self.session.nodes.names
-        return GatheredRoom(job.key, tuple((task.key, names[row]) for task, row in self._places))
+        return GatheredRoom(job.key, tuple((task.key, names[row]) for task, row in self._gathered))
 
     def begin(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
-        """Keep these rows for these pods of the holder."""
-        self._holder = self._gatherer = holder
+        """Keep these rows for these pods of the holder, and for the next cycle."""
+        self._gatherer, self._gathered = holder, list(places)
+        self.keep(holder, places)
+
+    def keep(self, holder: JobState, places: Sequence[tuple[Task, int]]) -> None:
+        """Keep these rows for these pods of the holder, until `end`."""
+        self._holder = holder
         self._places = list(places)
         self._rows, self._amounts = self._summed()
         self.session.set_aside = True

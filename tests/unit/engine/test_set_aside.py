@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbatch.engine import CycleState
+from kbatch.engine.state.cycle_state import GatheredRoom
 from tests.unit.engine.worlds import EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
 
 
@@ -39,3 +41,59 @@ def test_room_that_is_promised_to_a_group_whose_pods_come_is_set_aside_for_no_lo
     )  # fmt: skip
     assert found.evicted == ["old-1"]
     assert found.nominated == {"lone": "n1"}
+
+
+def beside_the_aged(*more: Any) -> Decisions:
+    """What is decided where all of n1 gathers for a pod that has waited too long, and n3 is idle. Half of n1
+    is taken. A queue that deserves less holds n2, which may be taken back, and n4.
+    """
+    model = world(
+        [queue("giving"), queue("one", 30), queue("two", 400), queue("three", 400), node("n1", "4")],
+        [node(name, "1") for name in ("n2", "n3", "n4")],
+        [group("old", queue="giving"), pod("old-0", of="old", on="n2")],
+        [group("never", queue="giving", disruption="Never"), pod("never-0", of="never", on="n4")],
+        [group("busy", queue="two", disruption="Never"), pod("busy-0", "2", of="busy", on="n1")],
+        [group("aged", queue="one", at=1), pod("aged-0", "4", of="aged", at=1)],
+        *more,
+    )
+    kept = GatheredRoom("ns/aged", (("ns/aged-0", "n1"),))
+    return run(model, policy(EVERYTHING.replace("enqueue, ", "")), now=700, state=CycleState(gathered=kept))
+
+
+def test_room_that_gathers_for_the_aged_is_set_aside_for_nobody_else() -> None:
+    """It will not be given to them, and the idle room that they leave serves another."""
+    found = beside_the_aged(
+        group("wide", 3, queue="two", at=2),
+        members("wide", 3, at=2),
+        group("small", queue="three", at=3),
+        members("small", 1, at=3),
+    )
+    assert found.evicted == []
+    assert found.binds == {"small-0": "n3"}
+    assert found.outcome is not None
+    assert found.outcome.state.gathered is not None
+
+
+def test_what_others_lack_beside_room_that_gathers_is_taken_back() -> None:
+    found = beside_the_aged(group("pair", 2, queue="two", at=2), members("pair", 2, at=2))
+    assert found.evicted == ["old-0"]
+    assert found.nominated == {"pair-0": "n3", "pair-1": "n2"}
+
+
+def test_who_is_ahead_of_the_aged_in_its_queue_may_have_the_room() -> None:
+    found = beside_the_aged(group("ahead", 3, queue="one"), members("ahead", 3))
+    assert found.evicted == []
+    assert sorted(found.binds.values()) == ["n1", "n1", "n3"]
+
+
+def test_where_the_aged_will_start_is_set_aside_for_nobody_else() -> None:
+    """It fits on a node that has come, and starts before any other."""
+    found = beside_the_aged(
+        node("n5", "4"),
+        group("wide", 5, queue="three", at=2),
+        members("wide", 5, at=2),
+        group("small", queue="two", at=3),
+        members("small", 1, at=3),
+    )
+    assert found.evicted == []
+    assert found.binds == {"aged-0": "n5", "small-0": "n1"}
