@@ -14,6 +14,7 @@ from kbatch.engine.carryover.backlog import Backlog, Entry
 from kbatch.engine.carryover.holdings import Holdings
 from kbatch.engine.carryover.lone_pods import LonePods
 from kbatch.engine.carryover.unschedulable import UnschedulableCache
+from kbatch.engine.decisions import Transaction
 from kbatch.engine.placement.feasibility import Feasibility
 from kbatch.engine.placement.foreknown import Foreknown
 from kbatch.engine.placement.ranking import NodeRankings
@@ -43,6 +44,7 @@ class CycleContext:
         holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
         short: what `preemption.steps.lacking` said, by class and number of the pods, and when the room changed last.
         lone_pods: the candidates for eviction that are alone in their groups, likewise.
+        decided: what steps that evict have decided, and nobody has been told yet; see `preemption.sparing`.
         told: of groups of the backlog why they wait, where that is to be told.
         state: what the cycle before left that changes decisions.
     """
@@ -62,6 +64,7 @@ class CycleContext:
     lone_pods: LonePods = field(default_factory=LonePods)
     reached: dict[Hashable, bool] = field(default_factory=dict)
     short: dict[Hashable, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    decided: list[Transaction] = field(default_factory=list)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 
     def close(self) -> None:

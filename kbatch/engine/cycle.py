@@ -27,6 +27,7 @@ from kbatch.engine.plugin import QueueStanding
 from kbatch.engine.policy.policy import Policy
 from kbatch.engine.preemption.budgets import Budgets
 from kbatch.engine.preemption.refusals import RefusedVictims
+from kbatch.engine.preemption.sparing import Decided
 from kbatch.engine.reservation.backfilling import BackfillArguments
 from kbatch.engine.reservation.below_minimum import broken_after
 from kbatch.engine.reservation.clocks import clocks_after
@@ -180,6 +181,9 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
         context.planned.lift()
     session.phase = "ending"
     yield from whole_or_none(session)
+    for step in Decided(context).telling():
+        decided = decided or isinstance(step, Transaction)
+        yield step
     session.phase = "verdicts"
     with observer.span("verdicts"):
         shortages = Shortages(context, memo)

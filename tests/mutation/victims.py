@@ -40,7 +40,7 @@ MUTANTS: Final = (
     # --- who may stay after all ---------------------------------------------------------------------------------------
     Mutant(
         "nobody-stays-after-all", _SPARING,
-        "if (len(self._found) > 1 or failed) and", "if (len(self._found) > 99 or failed) and",
+        "if (len(decided) > 1 or failed) and", "if (len(decided) > 99 or failed) and",
         "a victim goes whose room a larger one leaves over",
     ),
     Mutant(
@@ -50,12 +50,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stays-beyond-the-cap", _SPARING,
-        "if queue is None or self._limited(queue, unit):", "if queue is None:",
+        "if self._limited(units):", "if self._limited(()):",
         "a queue holds more than its cap with the victim that stays",
     ),
     Mutant(
         "stays-pod-by-pod", _SPARING,
-        "queue.add(task.cls.request, 1, ends=job.ends)", "queue.add(task.cls.request, 0, ends=job.ends)",
+        "queues[job.queue].add(task.cls.request, sign, ends=job.ends)",
+        "queues[job.queue].add(task.cls.request, 0, ends=job.ends)",
         "of a group that stays each pod alone is within the limits of its queue",
     ),
     Mutant(
@@ -71,8 +72,19 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stays-in-bad-company", _SPARING,
-        "return self._within(unit) and not self._heeded(unit)", "return self._within(unit)",
+        "return self._within(units) and not self._heeded(units)", "return self._within(units)",
         "a victim stays beside pods that were placed as though it had gone",
+    ),
+    Mutant(
+        "nobody-moves-to-what-others-leave", _SPARING,
+        "yield from self._moving()", "yield from ()",
+        "a victim goes for a group that is bound to idle room at the same instant",
+    ),
+    Mutant(
+        "moves-without-its-victims", _SPARING,
+        "if not self._can_stay(units):\n            statement.rollback()",
+        "if not units:\n            statement.rollback()",
+        "a victim that was to go for a group that moves stays where others wait",
     ),
     # --- disruption budgets -------------------------------------------------------------------------------------------
     Mutant(

@@ -323,7 +323,7 @@ class _Line:
             yield TURN
             if moved:
                 first.stand(other)
-        if (yield from decided.telling()):
+        if (yield from decided.sparing()):
             self._searches = None  # it has let go of those that stay
 
     def _others_preempt(self, job: JobState, *, minimum: bool) -> bool:

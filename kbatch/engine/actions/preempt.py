@@ -68,7 +68,8 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             if not job.possible:
                 continue  # another one's step has found it failing
             if pods is not None:
-                yield from working(session, job, partial(_clear, context, queue, job, pods[1], searches), None)
+                clear = partial(_clear, context, queue, job, pods[1], searches)
+                yield from decided.keeping(working(session, job, clear, None))
                 yield TURN
                 continue
             step = partial(preempting, context, queue, job, searches)
@@ -76,7 +77,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             yield TURN
             if moved:
                 line.stand(job)
-    yield from decided.telling()
+    yield from decided.sparing()
 
 
 def _to_come(context: CycleContext) -> dict[str, tuple[JobState, list[ToCome]]]:

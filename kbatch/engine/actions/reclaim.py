@@ -85,7 +85,7 @@ def _run(context: CycleContext) -> Iterator[Transaction | Turn]:
             heapq.heapreplace(heap, (line.key(), name))
         else:
             heapq.heappop(heap)
-    yield from decided.telling()
+    yield from decided.sparing()
     kept = bool(context.ledger)
     context.ledger.end()
     aside.end(context, kept=kept)

@@ -171,6 +171,11 @@ class Ledger:
         self.session.set_aside = True
         self._apply(1)
 
+    def resume(self) -> None:
+        """Keep what is kept for the next cycle again, until `end`."""
+        if self._gatherer is not None and self.gathered is not None:
+            self.keep(self._gatherer, self._gathered)
+
     def end(self) -> None:
         """Give everything back."""
         if self._holder is not None:

@@ -362,6 +362,34 @@ def _settle_whole(
     yield from statement.commit()
 
 
+def moving(
+    session: Session, rankings: NodeRankings, job: JobState, waiting: Sequence[tuple[Task, int]]
+) -> Generator[Turn, None, Statement | None]:
+    """An open statement that binds these nominated pods of a job, its minimum's or others, to idle room now; None where
+    there is not enough for all of them. They are given with their rows.
+    """
+    counts: dict[TaskClass, int] = {}
+    for task, _ in waiting:
+        counts[task.cls] = counts.get(task.cls, 0) + 1
+    if not (counts and all(_idle_for(rankings, cls, count) for cls, count in counts.items())):
+        return None
+    statement = Statement(session, job)
+    for number, (task, _) in enumerate(waiting, start=1):
+        statement.withdraw(job, task)
+        if not number % _AT_ONCE:
+            yield TURN
+    if not job.missing() or (yield from placing(rankings, statement, (When.NOW,))):
+        for number, (task, row) in enumerate(waiting, start=1):
+            if task.key not in job.placed and not _bind_one(rankings, statement, task, row):
+                break
+            if not number % _AT_ONCE:
+                yield TURN
+        else:
+            return statement
+    yield from _undo(statement, 0)
+    return None
+
+
 def _settle_each(
     session: Session, rankings: NodeRankings, job: JobState, *, elsewhere: bool
 ) -> Generator[Transaction | Turn, None, None]:

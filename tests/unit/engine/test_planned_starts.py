@@ -931,6 +931,21 @@ def test_in_mode_easy_what_was_evicted_for_it_brings_nobody_before_those_whose_t
     assert (found.binds, planned(found, "wide")) == ({}, 100)
 
 
+def test_in_mode_easy_nobody_goes_for_who_is_in_time_where_a_start_is_planned() -> None:
+    """`second` was to have n2, and would run on when `wide` is to start."""
+    reclaims = policy("actions: [reclaim, allocate, {name: backfill, arguments: {mode: easy}}]" + TIERS)
+    model = world(
+        [queue("giving"), queue("one", 9), queue("two", 90), node("n1"), node("n2"), node("n3")],
+        [pod("old", "4", on="n1", queue="giving"), saying(pod("busy", "4", on="n3", queue="two"), 100)],
+        [group("wide", 2, queue="one", at=1), *members("wide", 2, "4", at=1), pod("second", "4", queue="one", at=2)],
+        saying(pod("third", "4", queue="two", at=3), 50),
+    )
+    found = run(model, reclaims, now=6)
+    assert found.evicted == []
+    assert found.binds == {"third": "n2"}
+    assert planned(found, "wide") == 100
+
+
 def test_in_mode_easy_who_is_nominated_moves_to_room_that_delays_nobody() -> None:
     model = world(
         node("n1"), node("n2"), node("n3"), terminating(pod("leaving", "4", on="n1"), 45), busy(100, on="n3"),

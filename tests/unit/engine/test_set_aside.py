@@ -43,21 +43,21 @@ def test_room_that_is_promised_to_a_group_whose_pods_come_is_set_aside_for_no_lo
     assert found.nominated == {"lone": "n1"}
 
 
-def beside_the_aged(*more: Any) -> Decisions:
+def beside_the_aged(*more: Any, gathered: bool = True, old: str = "1") -> Decisions:
     """What is decided where all of n1 gathers for a pod that has waited too long, and n3 is idle. Half of n1
-    is taken. A queue that deserves less holds n2, which may be taken back, and n4.
+    is taken. A queue that deserves less holds n2, of so much cpu, which may be taken back, and n4.
     """
     model = world(
         [queue("giving"), queue("one", 30), queue("two", 400), queue("three", 400), node("n1", "4")],
-        [node(name, "1") for name in ("n2", "n3", "n4")],
-        [group("old", queue="giving"), pod("old-0", of="old", on="n2")],
+        [node("n2", old, labels={"on": "n2"}), node("n3", "1"), node("n4", "1")],
+        [group("old", queue="giving"), pod("old-0", old, of="old", on="n2")],
         [group("never", queue="giving", disruption="Never"), pod("never-0", of="never", on="n4")],
         [group("busy", queue="two", disruption="Never"), pod("busy-0", "2", of="busy", on="n1")],
         [group("aged", queue="one", at=1), pod("aged-0", "4", of="aged", at=1)],
         *more,
     )
-    kept = GatheredRoom("ns/aged", (("ns/aged-0", "n1"),))
-    return run(model, policy(EVERYTHING.replace("enqueue, ", "")), now=700, state=CycleState(gathered=kept))
+    before = CycleState(gathered=GatheredRoom("ns/aged", (("ns/aged-0", "n1"),)) if gathered else None)
+    return run(model, policy(EVERYTHING.replace("enqueue, ", "")), now=700, state=before)
 
 
 def test_room_that_gathers_for_the_aged_is_set_aside_for_nobody_else() -> None:
@@ -72,6 +72,38 @@ def test_room_that_gathers_for_the_aged_is_set_aside_for_nobody_else() -> None:
     assert found.binds == {"small-0": "n3"}
     assert found.outcome is not None
     assert found.outcome.state.gathered is not None
+
+
+def test_nobody_goes_for_who_is_left_idle_room_in_the_end() -> None:
+    """It was set aside for `wide` before it began to gather for the aged; the next cycle would bind `small` there."""
+    found = beside_the_aged(
+        group("wide", 3, queue="three", at=2),
+        members("wide", 3, at=2),
+        group("small", queue="two", at=3),
+        members("small", 1, at=3),
+        gathered=False,
+    )
+    assert found.evicted == []
+    assert found.binds == {"small-0": "n3"}
+    assert found.nominated == {}
+    assert found.reason("small") == ""
+
+
+def test_who_goes_makes_room_for_two_and_stays_for_neither() -> None:
+    """`other` waits for what `small` leaves of the room on n2; so `small` does not move to n3."""
+    found = beside_the_aged(
+        group("wide", 3, queue="three", at=2),
+        members("wide", 3, at=2),
+        group("small", queue="two", at=3),
+        members("small", 1, at=3),
+        group("other", queue="two", at=4),
+        members("other", 1, at=4, node_selector={"on": "n2"}),
+        gathered=False,
+        old="2",
+    )
+    assert found.evicted == ["old-0"]
+    assert found.nominated == {"small-0": "n2", "other-0": "n2"}
+    assert found.binds == {}
 
 
 def test_what_others_lack_beside_room_that_gathers_is_taken_back() -> None:

@@ -122,6 +122,27 @@ def test_nobody_goes_in_vain_for_who_matters_more_than_a_job_that_finds_room() -
     assert found.binds == {"late-0": "m"}
 
 
+def test_a_victim_stays_whose_room_is_left_over_by_one_of_another_action() -> None:
+    """`allocate` makes room for `one`, of higher priority than `late`, and `preempt` for `two`."""
+    model = world(
+        [*CLASSES, queue("giving"), node("n", "3", labels={"on": "n"}), node("m", "1")],
+        group("large", queue="giving", priority_class_name="low"),
+        pod("large-0", "2", of="large", on="n"),
+        group("small", queue="giving", priority_class_name="low", at=1),
+        pod("small-0", "1", of="small", on="n", at=1),
+        group("one", queue="giving", priority_class_name="high", at=2),
+        pod("one-0", of="one", at=2, node_selector={"on": "n"}),
+        group("two", queue="giving", priority_class_name="middle", at=3),
+        pod("two-0", of="two", at=3, node_selector={"on": "n"}),
+        group("late", queue="giving", priority_class_name="middle", at=4),
+        pod("late-0", of="late", at=4),
+    )
+    found = run(model, policy(PREEMPT), now=5)
+    assert found.evicted == ["large-0"]
+    assert found.nominated == {"one-0": "n", "two-0": "n"}
+    assert found.binds == {"late-0": "m"}
+
+
 @pytest.mark.parametrize("disruption", ["Surplus", "Whole"])
 def test_of_pods_above_a_minimum_those_stay_that_can(disruption: str) -> None:
     """`large` leaves room for one of the two that went of `small`, which keeps its minimum."""
