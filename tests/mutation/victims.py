@@ -235,7 +235,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lacks-everything", f"{_ROOM}/steps.py",
-        "if fitting < len(run):", "if fitting <= len(run):",
+        "allowed, len(run)) < len(run):", "allowed, len(run)) <= len(run):",
         "pods are reclaimed for the sake of a dimension in which nothing is short",
         survives="no cheap world is known: a donor above its share only in a dimension that is not short",
     ),
@@ -327,5 +327,30 @@ MUTANTS: Final = (
         "system-pods-may-go", f"{_PLUGINS}/conformance.py",
         "pod.metadata.namespace == _SYSTEM_NAMESPACE or ", "",
         "pods of kube-system are evicted",
+    ),
+    Mutant(
+        "counts-stay", "kbatch/engine/placement/kept_counts.py",
+        "        self._changed.note(sorted(moved))\n", "",
+        "how many pods of a class have room stays what it was when somebody asked first",
+    ),
+    Mutant(
+        "rooms-alike", "kbatch/engine/placement/kept_counts.py",
+        "        if room is not self.room:\n", "        if room is None:\n",
+        "what changes on nodes between two cycles is not seen",
+    ),
+    Mutant(
+        "joins-unseen", "kbatch/engine/carryover/holdings.py",
+        "                self.changed.forget()\n", "",
+        "what a queue holds that gives as well counts on rows that change later alone",
+    ),
+    Mutant(
+        "least-is-nothing", "kbatch/engine/placement/set_room.py",
+        "return limit.skew + least - limit.counts", "return limit.skew - limit.counts",
+        "gangs that spread are thought to fit domains only up to their skew, and nobody goes for them",
+    ),
+    Mutant(
+        "the-first-is-needed", "kbatch/engine/preemption/counting.py",
+        "kept.append(among[high - 1])", "kept.append(among[0])",
+        "of many candidates another is kept than the one that is needed",
     ),
 )  # fmt: skip

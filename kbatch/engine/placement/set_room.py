@@ -112,11 +112,30 @@ def most_anywhere(fitting: Column | Counts, limit: DomainLimit) -> int:
     and has room there.
     """
     inside = limit.of >= 0
-    room = np.bincount(limit.of[inside], fitting[inside], len(limit.counts)).astype(np.int64)
+    room = _by_domain(fitting, limit)
+    found = int(np.clip(_most_by_domain(room, limit), 0, room).sum())
+    return found if limit.skew is not None else found + int(fitting[~inside].sum())
+
+
+def in_need(before: Column, after: Column, limit: DomainLimit) -> Mask:
+    """The rows of domains that take more pods than have room there `before`, where so many fit `after`."""
+    more = _by_domain(before, limit) < _most_by_domain(_by_domain(after, limit), limit)
+    found: Mask = (limit.of < 0) | more[limit.of]
+    return found
+
+
+def _by_domain(fitting: Column | Counts, limit: DomainLimit) -> Column:
+    """How many pods fit each domain."""
+    inside = limit.of >= 0
+    return np.bincount(limit.of[inside], fitting[inside], len(limit.counts)).astype(np.int64)
+
+
+def _most_by_domain(room: Column, limit: DomainLimit) -> Column:
+    """How many may stand in each domain at most, where there is so much room in each."""
     if limit.skew is None or limit.present is None:
-        return int(np.count_nonzero((room > 0) & (limit.counts <= 0))) + int(fitting[~inside].sum())
+        return np.where(limit.counts <= 0, np.int64(1), np.int64(0))
     least = int((limit.counts + room)[limit.present].min()) if len(limit.present) else 0
-    return int(np.clip(limit.skew + least - limit.counts, 0, room).sum())
+    return limit.skew + least - limit.counts
 
 
 def _distinct(numbers: Column, end: int) -> Column:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from kbatch.api.objects import LabelSelector, TopologySpreadConstraint
+from kbatch.api.objects import LabelSelector, Node, TopologySpreadConstraint
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.preemption.clearing import _Clearing
 from kbatch.engine.preemption.planning import _Plan
@@ -27,12 +27,12 @@ SPREAD = TopologySpreadConstraint(
 NODES = [node(f"{zone}{at}", "4", labels={"zone": zone}) for zone in "abc" for at in range(4)]
 
 
-def tried(*objects: Any, size: int) -> tuple[list[int], Decisions]:
+def tried(*objects: Any, size: int, cpu: str = "1", nodes: Sequence[Node] = NODES) -> tuple[list[int], Decisions]:
     """How many units were evicted in each trial for a gang that spreads over three zones, and what was decided, where
     the search node by node finds nothing.
     """
     gang = group("high", size, priority_class_name="high")
-    pods = members("high", size, topology_spread_constraints=(SPREAD,), labels={"app": "high"})
+    pods = members("high", size, cpu, topology_spread_constraints=(SPREAD,), labels={"app": "high"})
     trials: list[int] = []
     works = _Clearing._works
 
@@ -46,7 +46,7 @@ def tried(*objects: Any, size: int) -> tuple[list[int], Decisions]:
 
     with mock.patch.object(_Clearing, "_works", counted), mock.patch.object(_Plan, "_node_by_node", nothing):
         classes = priority_class("low", 1), priority_class("high", 9)
-        found = run(world(queue(), *classes, NODES, *objects, gang, pods), POLICY)
+        found = run(world(queue(), *classes, nodes, *objects, gang, pods), POLICY)
     assert found.outcome is not None
     assert not found.outcome.errors
     return trials, found
@@ -80,3 +80,13 @@ def test_where_all_together_are_too_few_none_is_tried() -> None:
     trials, found = tried(*stays, other, *gives, size=5)
     assert trials
     assert len(found.evicted) == 5
+
+
+def test_of_many_on_a_node_as_many_stay_as_can() -> None:
+    """A pod of thirty CPUs needs all but two of the pods of a node; of zone c, that is, though all others would go."""
+    nodes = [node(zone, "32", labels={"zone": zone}) for zone in "abc"]
+    others = [low(f"b{at}", zone, 1, at=99) for at, zone in enumerate("ab")]
+    oldest = [low(f"c{at}", "c", 1, at=at) for at in range(32)]
+    trials, found = tried(*others, *oldest, size=3, cpu="30", nodes=nodes)
+    assert trials == [30]
+    assert sorted(found.evicted) == sorted(f"c{at}-0" for at in range(2, 32))
