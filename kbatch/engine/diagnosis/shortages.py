@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 from kbatch.api.reasons import (
     ClusterTooSmall,
@@ -40,13 +41,17 @@ from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, shortfalls, signature, unplaced
 from kbatch.model.tasks import Task
 from kbatch.resources import total
+from kbatch.times import SECOND
+
+_PARTS: Final = 6
+"""In so many parts the numbers are worked out again, in the last cycles before they must, a second apart."""
 
 
 class Shortages:
     """What groups lack to be placed, the same for all that are alike; kept while the nodes stay as they are.
 
-    Where they do not, and there is still not enough room, the numbers are worked out again as soon as they are as old
-    as numbers may be.
+    Where they do not, and there is still not enough room, the numbers are worked out again before they are older than
+    numbers may be: a part of them in each cycle of the last seconds, that no cycle has all of them to work out.
     """
 
     def __init__(self, context: CycleContext, before: Memo) -> None:
@@ -54,6 +59,8 @@ class Shortages:
         session = self._session = context.session
         self._nodes = session.snapshot.standing_generation if context.unschedulable.as_found else None
         self._before = before.shortages
+        self._early = -(-len(self._before) // _PARTS)
+        """Of so many more the numbers may be worked out again before they must."""
         self._found: dict[object, Stated] = {}
         self._nominated = [job for job in session.live() if job.nominated]
         self._rows = [(task.cls, row) for other in self._nominated for task, row in other.nominated.values()]
@@ -97,11 +104,13 @@ class Shortages:
 
     def _may_stand(self, job: JobState, before: Stated) -> bool:
         """Whether numbers may be told again although the nodes have changed."""
-        known = type(before.reason) is NotEnoughResources and job.together is None
-        snapshot = self._session.snapshot
-        return known and before.at <= snapshot.now and (
-            snapshot.now < before.at + OLDEST or not snapshot.numbers_current
-        )  # fmt: skip
+        age = self._session.now - before.at
+        if type(before.reason) is not NotEnoughResources or job.together is not None or age < 0:
+            return False
+        if age < OLDEST - _PARTS * SECOND or not self._session.snapshot.numbers_current:
+            return True
+        self._early -= 1
+        return age < OLDEST and self._early < 0
 
     def _reserved(self, job: JobState) -> Generator[Turn, None, Reason | None]:
         """Reserved, where the job would fit but for what others are nominated to."""

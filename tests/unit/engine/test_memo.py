@@ -173,6 +173,21 @@ def test_numbers_are_told_again_before_they_are_half_a_minute_old() -> None:
     assert type(found.verdicts["ns/g"].reason) is NotEnoughResources
 
 
+def test_numbers_of_many_are_told_again_in_parts() -> None:
+    """Each second a pod ends; of twelve groups two are told anew in each of the last seconds."""
+    groups = [obj for at in range(12) for obj in (group(f"g{at}", at + 20), *members(f"g{at}", at + 20))]
+    old = [pod(f"old-{at}", "1", on="n1") for at in range(12)]
+    model = world(queue(), node("n1", "12"), node("n2", "40"), pod("other", "40", on="n2"), old, *groups)
+    found = run(model, policy(), now=0)
+    told = []
+    for at, now in enumerate(range(24, 30)):
+        model.apply(Delete(Pod, "ns", f"old-{at}"))
+        found = run(model, policy(), now=now, memo=memo_of(found))
+        reasons = [found.verdicts[f"ns/g{number}"].reason for number in range(12)]
+        told.append(sum(1 for each in reasons if isinstance(each, NotEnoughResources) and each.placeable == at + 1))
+    assert told == [2] * 6
+
+
 def _carry_out(model: ClusterModel, found: Decisions) -> None:
     for transaction in found.transactions:
         for bind in transaction.binds:
