@@ -330,7 +330,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "counts-stay", "kbatch/engine/placement/kept_counts.py",
-        "        self._changed.note(sorted(moved))\n", "",
+        "        self._changed.note(sorted(others))\n", "",
         "how many pods of a class have room stays what it was when somebody asked first",
     ),
     Mutant(

@@ -640,9 +640,12 @@ class _Admission:
         """Say of those that are refused why, where that has changed, or is told with numbers that may be old."""
         backlog, context = self.backlog, self.context
         standings[standings == Code.PASSES] = Code.WAITING
+        yield TURN
         told = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
+        yield TURN
         every = np.array(told, np.intp)
         all_ahead = backlog.all_ahead(every)
+        yield TURN
         for at in range(0, len(told), _AT_ONCE):
             index, some = every[at : at + _AT_ONCE], all_ahead[at : at + _AT_ONCE]
             waits = backlog.standing[index] == Code.WAITING

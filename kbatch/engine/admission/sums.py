@@ -191,11 +191,13 @@ class Sums:
         # One dimension after the other: numpy is slower at looking across a table than along its lines.
         least = [those.least[name] for name in names]
         queue, giving = those.queue, those.giving
+        yield TURN
         free = [clip(self.free(name)) for name in names]
         freed = self._freed_for(backlog, names)
         by_queue = self._tables_for(backlog, names)
         yield TURN
         beyond, past = self._beyond_share(by_queue, least, queue)
+        yield TURN
         passes = all_of((asked <= max(left, 0) for asked, left in zip(least, free, strict=True)), len(rows))
         if self.reclaims and np.count_nonzero(passes) < len(rows):
             within = ~beyond
@@ -206,6 +208,7 @@ class Sums:
                 for asked, most in zip(least, by_queue.reach, strict=False):
                     within &= asked <= most[queue]
             passes |= within
+            yield TURN
         if self.preempts:
             made = zip(least, free, freed, strict=True)
             passes |= all_of((asked <= np.maximum(left + more, 0)[giving] for asked, left, more in made), len(rows))
@@ -230,6 +233,7 @@ class Sums:
         passing = yield from self._over_quota(backlog, rows, those.namespace)
         if passing is not None:
             found[passing] = Code.QUOTA
+        yield TURN
         for at, most in by_queue.caps.items():
             asked, left = least[at], most[queue]
             capped = (asked > left + freed[at][giving]) & (left < LIMIT) & (asked > 0)

@@ -137,12 +137,17 @@ class KeptCounts:
             return
         if not moved:
             return
+        others: set[int] = set()
         for name, free in self._free.items():
             future, held = self._room.future.get(name), self._held.get(name)
             for row in moved:
-                now = future.item(row) if future is not None else 0
-                free[row] = now + held.item(row) if held is not None else now
-        self._changed.note(sorted(moved))
+                now: int = future.item(row) if future is not None else 0
+                if held is not None:
+                    now += held.item(row)
+                if now != free.item(row):
+                    free[row] = now
+                    others.add(row)
+        self._changed.note(sorted(others))
 
     def free(self, classes: Iterable[TaskClass]) -> Mapping[str, Column]:
         """What would be free of what the classes ask for; not to be changed, and others after the next `follow`."""
@@ -203,7 +208,14 @@ class KeptCounts:
     def _count_again(self, fit: _Fit, rows: Iterable[int]) -> None:
         needs = [(self._column(name), amount) for name, amount in fit.needs]
         for row in rows:
-            if fit.allowed[row]:
-                now = max(0, min([fit.most, *(column.item(row) // amount for column, amount in needs)]))
-                fit.sum += now - fit.fitting.item(row)
+            if not fit.allowed[row]:
+                continue
+            now = fit.most
+            for column, amount in needs:
+                fitting: int = column.item(row) // amount
+                now = min(now, fitting)
+            before: int = fit.fitting.item(row)
+            if (now > 0 or before) and now != before:
+                now = max(0, now)
+                fit.sum += now - before
                 fit.fitting[row] = now

@@ -126,7 +126,8 @@ def _enough(
         return most[single.cls.id] > 0
     if not _hold(job, tasks, most):
         return False
-    if len(classes) > 1 and not _suffice(job, tasks, allowed.values(), room.free(classes.values())):
+    together = {key: many for key, (_, many) in fitting.items()}
+    if len(classes) > 1 and not _suffice(job, tasks, classes, together, allowed, room):
         return False  # of one class, what so many would fit is as much as they ask for
     limited = _limited(context, classes, {key: column for key, (column, _) in fitting.items()}, most)
     return limited == most or _hold(job, tasks, limited)
@@ -168,18 +169,35 @@ def _hold(job: JobState, tasks: Sequence[Task], most: dict[int, int]) -> bool:
     return sum(most.values()) >= job.missing()
 
 
-def _suffice(job: JobState, tasks: Sequence[Task], allowed: Iterable[Mask], free: _Free) -> bool:
-    """Whether there would be as much in all as the missing pods ask for at least, whichever of them are taken."""
-    together = np.logical_or.reduce(list(allowed))
-    for name, column in free.items():
+def _suffice(
+    job: JobState,
+    tasks: Sequence[Task],
+    classes: Mapping[int, TaskClass],
+    together: Mapping[int, int],
+    allowed: Mapping[int, Mask],
+    room: KeptCounts,
+) -> bool:
+    """Whether there would be as much in all as the missing pods ask for at least, whichever of them are taken. There is
+    as much as pods of any class ask for, as many as would fit `together`.
+    """
+    anywhere: Mask | None = None
+    for name, column in room.free(classes.values()).items():
         least = 0
         for role, wanted in shortfalls(job):
             asked = sorted(_asked(task, name) for task in tasks if role is None or task.role == role)
             least = least + sum(asked[:wanted]) if role is not None else max(least, sum(asked[: job.missing()]))
-        if least > exact_sum(np.maximum(column[together], 0)):
+        if any(together[key] * _amount(cls, name) >= least for key, cls in classes.items()):
+            continue
+        if anywhere is None:
+            anywhere = np.logical_or.reduce(list(allowed.values()))
+        if least > exact_sum(np.maximum(column[anywhere], 0)):
             return False
     return True
 
 
 def _asked(task: Task, name: str) -> int:
-    return next((amount for needed, amount in task.cls.needs if needed == name), 0)
+    return _amount(task.cls, name)
+
+
+def _amount(cls: TaskClass, name: str) -> int:
+    return next((amount for needed, amount in cls.needs if needed == name), 0)
