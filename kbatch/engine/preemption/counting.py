@@ -24,6 +24,8 @@ from kbatch.model.tasks import TaskClass
 
 _Free: TypeAlias = dict[str, Column]
 
+_MANY: Final = 64
+"""Of more than so many it is not found out: that would cost more than to try sets that may be too large."""
 _FEW: Final = 24
 """Of so few it is asked of each whether it can be spared; else the last that is needed is looked for by halves."""
 
@@ -105,11 +107,13 @@ class Counting:
 
     def needed(self, count: int) -> list[Candidate]:
         """Of the first candidates, so many, which could be enough, some of which none can be spared: the first, as far
-        as they serve.
+        as they serve. None where too many may matter.
         """
         among = self._likely(count)
         if not self._enough(self._some(among)):
             among = list(range(count))
+        if len(among) > _MANY:
+            return []
         if len(among) <= _FEW:
             for at in reversed(among):
                 fewer = [other for other in among if other != at]
