@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,18 @@ _NONE: Final = np.int64(1 << 62)
 """Stands for the room of a row that takes no pod, where the least is looked for."""
 _FEW: Final = 4
 """So few rows are counted one by one in less time than as columns."""
+
+
+def fitting_on(needs: Iterable[tuple[str, int]], allowed: Mask, free: Mapping[str, Column], most: int) -> Column:
+    """How many pods with these needs, up to `most`, each of the rows `allowed` holds, of which so much is free, were no
+    others placed.
+    """
+    fitting: Column = np.where(allowed, np.int64(most), np.int64(0))
+    for name, amount in needs:
+        column = free[name]
+        if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
+            np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
+    return fitting
 
 
 class Capacity:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kbatch.engine.placement.capacity import fitting_on
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.nodes import Column, Mask
 from kbatch.model.tasks import TaskClass
@@ -198,12 +199,8 @@ class KeptCounts:
         return found
 
     def _count(self, needs: _Needs, allowed: Mask, most: int) -> Counts:
-        fitting = np.where(allowed, np.int64(most), np.int64(0))
-        for name, amount in needs:
-            column = self._column(name)
-            if not len(column) or int(column.min()) < amount * most:  # else it bounds nothing, as pods mostly do not
-                np.minimum(fitting, np.maximum(column, 0) // amount, out=fitting)
-        return fitting.astype(np.int32)
+        free = {name: self._column(name) for name, _ in needs}
+        return fitting_on(needs, allowed, free, most).astype(np.int32)
 
     def _count_again(self, fit: _Fit, rows: Iterable[int]) -> None:
         needs = [(self._column(name), amount) for name, amount in fit.needs]
@@ -214,8 +211,8 @@ class KeptCounts:
             for column, amount in needs:
                 fitting: int = column.item(row) // amount
                 now = min(now, fitting)
+            now = max(0, now)
             before: int = fit.fitting.item(row)
-            if (now > 0 or before) and now != before:
-                now = max(0, now)
+            if now != before:
                 fit.sum += now - before
                 fit.fitting[row] = now

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from kbatch.engine.placement.capacity import fitting_on
 from kbatch.engine.placement.enough import would_do
 from kbatch.engine.placement.kinds import counts_of
 from kbatch.engine.placement.set_room import in_need, most_anywhere
@@ -198,7 +199,4 @@ class Counting:
 
     def _fitting(self, cls: TaskClass, allowed: Mask, free: _Free) -> Column:
         """How many pods of a class, no more than there are, these rows hold, of which so much is free."""
-        fitting = np.where(allowed, np.int64(self._most[cls.id]), np.int64(0))
-        for name, amount in cls.needs:
-            np.minimum(fitting, np.maximum(free[name], 0) // amount, out=fitting)
-        return fitting
+        return fitting_on(cls.needs, allowed, free, self._most[cls.id])

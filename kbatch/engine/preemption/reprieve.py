@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Turn
+from kbatch.engine.placement.capacity import fitting_on
 from kbatch.engine.plugin import Unit
 from kbatch.engine.preemption.candidates import order_of
 from kbatch.engine.preemption.goal import Attempt
@@ -116,9 +117,7 @@ class _Slack:
         fits = np.zeros(len(self._session.nodes), np.bool_)
         count: Column = np.zeros(len(fits), np.int64)
         for cls, allowed in zip(self._classes, self._allowed, strict=True):
-            count = np.where(allowed, np.int64(wanted), np.int64(0))
-            for name, amount in cls.needs:
-                count = np.minimum(count, np.maximum(self._room[name], 0) // amount)
+            count = fitting_on(cls.needs, allowed, self._room, wanted)
             fits |= count > 0
         if len(self._classes) == 1:
             return [count]

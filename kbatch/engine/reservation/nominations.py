@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from kbatch.engine.decisions import TURN, Nomination, Transaction, Turn
+from kbatch.engine.placement.capacity import fitting_on
 from kbatch.engine.placement.gang import placing
 from kbatch.engine.placement.ranking import NodeRankings, When
 from kbatch.engine.reservation.sequence import sequence
@@ -323,10 +324,17 @@ def _waited_for(job: JobState) -> int:
 def _idle_for(rankings: NodeRankings, cls: TaskClass, count: int) -> bool:
     room = rankings.room
     room.ensure(cls)
-    fitting = np.where(rankings.allowed(cls), np.int64(count), np.int64(0))
-    for name, amount in cls.needs:
-        np.minimum(fitting, np.maximum(room.idle[name], 0) // amount, out=fitting)
-    return int(fitting.sum()) >= count
+    return int(fitting_on(cls.needs, rankings.allowed(cls), room.idle, count).sum()) >= count
+
+
+def _withdrawing(
+    statement: Statement, job: JobState, promised: Sequence[tuple[Task, int]]
+) -> Generator[Turn, None, None]:
+    """Withdraw these nominations, in pieces."""
+    for number, (task, _) in enumerate(promised, start=1):
+        statement.withdraw(job, task)
+        if not number % _AT_ONCE:
+            yield TURN
 
 
 def _settle_whole(
@@ -335,10 +343,7 @@ def _settle_whole(
     """Bind all that the job's minimum waits for, each where it was promised if it can be; or leave all as it is."""
     promised = list(job.nominated.values())
     statement = Statement(session, job)
-    for number, (task, _) in enumerate(promised, start=1):
-        statement.withdraw(job, task)
-        if not number % _AT_ONCE:
-            yield TURN
+    yield from _withdrawing(statement, job, promised)
     mark = len(statement)
     for number, (task, row) in enumerate(promised, start=1):
         _bind_there(rankings, statement, task, row)
@@ -374,10 +379,7 @@ def moving(
     if not (counts and all(_idle_for(rankings, cls, count) for cls, count in counts.items())):
         return None
     statement = Statement(session, job)
-    for number, (task, _) in enumerate(waiting, start=1):
-        statement.withdraw(job, task)
-        if not number % _AT_ONCE:
-            yield TURN
+    yield from _withdrawing(statement, job, waiting)
     if not job.missing() or (yield from placing(rankings, statement, (When.NOW,))):
         for number, (task, row) in enumerate(waiting, start=1):
             if task.key not in job.placed and not _bind_one(rankings, statement, task, row):
