@@ -37,6 +37,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok-control
 SCHEDULER = "kube-scheduler"
 HOST_MODULE = "kbatch.localcluster.host"
 _READY_TIMEOUT = 60.0
+_ATTEMPTS = 3
 _ROOM_FOR_STATE = 500 * 2**20
 _FAIR = (
     "kube-apiserver=enable-priority-and-fairness=true",
@@ -182,9 +183,19 @@ class Cluster:
     def start(self, programs: Programs, options: Options | None = None) -> Record:
         """Start a cluster that is absent, and return when its API server is ready and its core objects exist.
 
-        Whatever goes wrong, an interrupt included, nothing of it stays. The caller holds the lock.
+        Whatever goes wrong, an interrupt included, nothing of it stays. Where others took one of its ports before its
+        server listened, it begins anew with other ports. The caller holds the lock.
         """
         options = options or Options()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._start(programs, options)
+            except StartError as error:
+                if not error.port_taken:
+                    raise
+        return self._start(programs, options)
+
+    def _start(self, programs: Programs, options: Options) -> Record:
         self.folder.mkdir(parents=True)
         try:
             require_free(self.folder, _ROOM_FOR_STATE)

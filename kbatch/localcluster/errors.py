@@ -98,6 +98,11 @@ class StartError(LocalClusterError):
         """Point at the log's new place."""
         self.log = log
 
+    @property
+    def port_taken(self) -> bool:
+        """Whether somebody else listens where it wanted to: with another port it may start."""
+        return "address already in use" in self.reason
+
 
 class ChartError(LocalClusterError):
     """Helm refused the chart, or the chart asks for something that the host cannot imitate."""

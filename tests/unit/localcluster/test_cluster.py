@@ -12,7 +12,13 @@ import pytest
 
 from kbatch.localcluster import ports
 from kbatch.localcluster.cluster import COMPONENTS, Cluster, Options, Record, State, all_records
-from kbatch.localcluster.errors import InvalidNameError, LocalClusterError, NoSuchClusterError, PortTakenError
+from kbatch.localcluster.errors import (
+    InvalidNameError,
+    LocalClusterError,
+    NoSuchClusterError,
+    PortTakenError,
+    StartError,
+)
 from kbatch.localcluster.folders import cache_root, exclusive, state_root
 from kbatch.localcluster.processes import alive, wait_until
 from kbatch.localcluster.programs import Programs
@@ -119,6 +125,43 @@ def test_a_port_in_use_is_named() -> None:
         with pytest.raises(PortTakenError, match=f"Port {port}, wanted for the API server, is taken"):
             ports.require_free_port(port, "the API server")
     assert ports.require_free_port(port, "the API server") == port
+
+
+def _ending_with(monkeypatch: pytest.MonkeyPatch, *reasons: str) -> list[list[int]]:
+    """kwokctl of each attempt ends for the next reason, or starts everything; the ports of each attempt."""
+    tried: list[list[int]] = []
+
+    def create(cluster: Cluster, programs: Programs, _options: Options) -> Record:
+        tried.append(ports.free_ports(5))
+        if len(tried) <= len(reasons):
+            raise StartError("kwok-controller", reasons[len(tried) - 1])
+        return Record(cluster.name, "https://127.0.0.1:1", str(programs.bin), tried[-1], tried[-1][0])
+
+    monkeypatch.setattr(Cluster, "_create", create)
+    monkeypatch.setattr(Cluster, "_wait_ready", lambda _cluster: None)
+    return tried
+
+
+def test_a_port_that_somebody_takes_before_the_server_listens_is_left_to_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken = "it ended at once (listen tcp 127.0.0.1:30496: bind: address already in use)"
+    tried = _ending_with(monkeypatch, taken, taken)
+    record = Cluster("new").start(Programs(bin=tmp_path))
+    assert len(tried) == 3
+    assert record.ports == tried[2]
+    assert Cluster("new").record() == record
+
+
+@pytest.mark.parametrize(("reason", "attempts"), [("bind: address already in use", 3), ("no disk", 1)])
+def test_what_other_ports_do_not_mend_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, attempts: int
+) -> None:
+    tried = _ending_with(monkeypatch, *[reason] * 5)
+    with pytest.raises(StartError, match=reason):
+        Cluster("new").start(Programs(bin=tmp_path))
+    assert len(tried) == attempts
+    assert Cluster("new").state() is State.ABSENT
 
 
 def test_a_lock_keeps_others_out_and_leaves_no_file(tmp_path: Path) -> None:
