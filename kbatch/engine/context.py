@@ -24,6 +24,7 @@ from kbatch.engine.session.consent import Consent
 from kbatch.engine.session.hourly import HourlyLimit
 from kbatch.engine.session.session import Session
 from kbatch.engine.state.cycle_state import CycleState
+from kbatch.engine.state.wanted import FirstStep
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +44,7 @@ class CycleContext:
         foreknown: where `allocate` will place minimums, as far as `reclaim` has found it out.
         holdings: what the groups of queues hold, as far as anybody has asked. reached: what `preemption.reach` said.
         short: what `preemption.steps.lacking` said, by class and number of the pods, and when the room changed last.
+        first_steps: what jobs want first for their minimum, by their keys; see `preemption.steps`.
         lone_pods: the candidates for eviction that are alone in their groups, likewise.
         decided: what steps that evict have decided, and nobody has been told yet; see `preemption.sparing`.
         told: of groups of the backlog why they wait, where that is to be told.
@@ -64,6 +66,7 @@ class CycleContext:
     lone_pods: LonePods = field(default_factory=LonePods)
     reached: dict[Hashable, bool] = field(default_factory=dict)
     short: dict[Hashable, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    first_steps: dict[str, FirstStep] = field(default_factory=dict)
     decided: list[Transaction] = field(default_factory=list)
     told: list[tuple[Entry, Reason]] = field(default_factory=list)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from kbatch.engine.placement import kept_counts
 from kbatch.engine.placement.kept_counts import ChangedRows, KeptCounts, RoomChanges
+from kbatch.engine.preemption.given import beyond, beyond_amounts
 from kbatch.engine.state.node_resources import NodeResources
 from kbatch.model.nodes import Column
 from kbatch.model.tasks import TaskClass
@@ -73,6 +75,11 @@ class Small:
             for name, amount in cls.needs:
                 wanted = np.minimum(most, np.maximum(free[name], 0) // amount)
                 assert self.kept.fitting_in(cls, name, self.allowed, most) == wanted[self.allowed].sum()
+                there = free[name][self.allowed]
+                amounts = self.kept.amounts(name, self.allowed)
+                assert amounts is not None
+                assert amounts.rows == Counter(there.tolist())
+                assert amounts.sum == np.maximum(there, 0).sum()
 
 
 @settings(max_examples=examples(60))
@@ -85,6 +92,22 @@ def test_what_is_kept_is_what_is_counted_anew(seed: int) -> None:
         if small.dice.random() < 0.2:
             small.kept.keep()
         small.check()
+
+
+def test_columns_of_many_different_amounts_are_not_told_apart() -> None:
+    small = Small(Random(1))
+    every = np.ones(ROWS, np.bool_)
+    small.held["cpu"] = np.arange(ROWS) // 2
+    small.check()
+    assert small.kept.amounts("cpu", every) is not None
+    many = KeptCounts({"cpu": np.arange(100)}, ChangedRows(), 100)
+    assert many.amounts("cpu", np.ones(100, np.bool_)) is None
+
+
+@given(free=st.lists(st.integers(-5, 30), min_size=1, max_size=20), amount=st.integers(1, 12), count=st.integers(1, 40))
+def test_what_pods_lack_is_the_same_by_rows_and_by_amounts(free: list[int], amount: int, count: int) -> None:
+    column = np.maximum(np.array(free, np.int64), 0)
+    assert beyond_amounts(Counter(free), amount, count) == beyond(column, amount, column // amount, count)
 
 
 def test_changes_that_nobody_asked_for_in_time_are_not_remembered() -> None:

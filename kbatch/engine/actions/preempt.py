@@ -30,6 +30,7 @@ from kbatch.engine.session.statement import Operation, Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.engine.state.wanted import Wanted
 from kbatch.model.makers import ToCome
 from kbatch.resources import add
 from kbatch.resources import lacking as short_of
@@ -133,7 +134,7 @@ def _plan_ahead(
         return None
     if job.job.proven < job.priority:
         return None  # what its class is worth will be seen of its pods
-    preemptor = preemptor_of(context, job, next_tasks(job, unplaced(job)), ahead=True)
+    preemptor = preemptor_of(context, job, Wanted(tuple(next_tasks(job, unplaced(job)))), ahead=True)
     goal = Goal(preemptor, None, capability(queue, preemptor.request))
     return (yield from planning(context, EVICTOR, goal, Donors((queue.record,)), searches))
 

@@ -28,8 +28,9 @@ from kbatch.engine.preemption.polling import Evictor
 from kbatch.engine.preemption.reach import looking_around, within_reach
 from kbatch.engine.preemption.reuse import Searches, asks_alike, likeness
 from kbatch.engine.preemption.sparing import Decided
-from kbatch.engine.preemption.steps import Wanted, keeping_to, lacking, next_steps
+from kbatch.engine.preemption.steps import keeping_to, next_steps
 from kbatch.engine.preemption.sums import promised
+from kbatch.engine.preemption.within_queue import preemptor_of
 from kbatch.engine.reservation.ageing import keep_for_the_aged
 from kbatch.engine.session.guarding import working
 from kbatch.engine.session.limits import over_capability
@@ -38,6 +39,7 @@ from kbatch.engine.session.statement import Statement
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import no_choice, signature, unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.engine.state.wanted import Wanted
 from kbatch.model.tasks import Task
 
 _EVICTOR: Final = Evictor("reclaim", "reclaimable")
@@ -220,9 +222,7 @@ def _take_from(
     above = [other for other in session.queues.values() if other is not queue and _gives(other, asked)]
     if all(searches.barren(other) for other in above):
         return False
-    preemptor = Preemptor(
-        job, wanted.tasks, asked, lacks=lacking(context, wanted.tasks), held=dict(job.allocated)
-    )  # fmt: skip
+    preemptor = preemptor_of(context, job, wanted)
     giving = [
         other.record for other in above if _gives(other, preemptor.lacks) and session.may_give(other, queue)
     ]  # fmt: skip

@@ -24,6 +24,8 @@ _PART: Final = 16
 """Where more than one row in so many has changed, all are worked out: in columns that takes less time."""
 _CELLS: Final = 1 << 23
 """So many numbers of pods, one for each class and row, are kept for one set of groups: 32 MiB."""
+_VALUES: Final = 64
+"""So many different amounts are told apart; with more of them a column is as quickly looked at."""
 ENDLESS: Final = 1 << 30
 """More pods than any node takes."""
 
@@ -110,6 +112,40 @@ class _Fit:
     asked: bool = True
 
 
+class Amounts:
+    """Of how many rows, all of them `allowed`, so much is free of one dimension; kept as rows change.
+
+    Attributes:
+        rows: their number, by the amount. sum: what is free on them together; less than nothing counts as nothing.
+        asked: somebody has asked since the last cycle.
+    """
+
+    def __init__(self, column: Column, allowed: Mask) -> None:
+        self.allowed = allowed
+        values, numbers = np.unique(column[allowed], return_counts=True)
+        self.rows: dict[int, int] = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+        self.sum = sum(amount * number for amount, number in self.rows.items() if amount > 0)
+        self.asked = True
+
+    @property
+    def many(self) -> bool:
+        """Whether they are too many for anybody to look at each."""
+        return len(self.rows) > _VALUES
+
+    def move(self, before: int, now: int) -> None:
+        """One row has changed."""
+        self._count(before, -1)
+        self._count(now, 1)
+
+    def _count(self, amount: int, sign: int) -> None:
+        number = self.rows.get(amount, 0) + sign
+        if number:
+            self.rows[amount] = number
+        else:
+            del self.rows[amount]
+        self.sum += sign * max(0, amount)
+
+
 class KeptCounts:
     """What would be free with the pods of some groups gone, or of none. `held` is by dimension what they hold on each
     row, and `held_rows` says where that changes; both are kept by whoever made them.
@@ -124,6 +160,8 @@ class KeptCounts:
         self._room_at = self._held_at = -1
         self._changed = ChangedRows()
         self._fits: dict[tuple[int, int, str], _Fit] = {}
+        self._amounts: dict[str, dict[int, Amounts]] = {}
+        """By dimension, and by the identity of the mask of the rows, which they hold."""
 
     def follow(self, changes: RoomChanges) -> None:
         """Bring it up to date with the room, and with what the groups hold."""
@@ -134,6 +172,7 @@ class KeptCounts:
         moved = {*rows, *of_groups} if rows is not None and of_groups is not None else None
         if moved is None or len(moved) * _PART > self._size:
             self._free.clear()
+            self._amounts.clear()
             self._changed.forget()
             return
         if not moved:
@@ -141,18 +180,34 @@ class KeptCounts:
         others: set[int] = set()
         for name, free in self._free.items():
             future, held = self._room.future.get(name), self._held.get(name)
+            amounts = self._amounts.get(name, {}).values()
             for row in moved:
                 now: int = future.item(row) if future is not None else 0
                 if held is not None:
                     now += held.item(row)
-                if now != free.item(row):
+                before: int = free.item(row)
+                if now != before:
                     free[row] = now
                     others.add(row)
+                    for each in amounts:
+                        if each.allowed[row]:
+                            each.move(before, now)
         self._changed.note(sorted(others))
 
     def free(self, classes: Iterable[TaskClass]) -> Mapping[str, Column]:
         """What would be free of what the classes ask for; not to be changed, and others after the next `follow`."""
         return {name: self._column(name) for cls in classes for name, _ in cls.needs}
+
+    def amounts(self, name: str, allowed: Mask) -> Amounts | None:
+        """What would be free of one dimension on the rows `allowed`; not to be changed. None: of too many amounts."""
+        by_mask = self._amounts.get(name)
+        if by_mask is None:
+            by_mask = self._amounts[name] = {}
+        found = by_mask.get(id(allowed))
+        if found is None:
+            found = by_mask[id(allowed)] = Amounts(self._column(name), allowed)
+        found.asked = True
+        return None if found.many else found
 
     def fitting(self, cls: TaskClass, allowed: Mask, most: int) -> tuple[Counts, int]:
         """How many pods of the class, up to `most`, each of the rows `allowed` would hold, were no others placed; and
@@ -171,6 +226,12 @@ class KeptCounts:
         self._fits = {key: fit for key, fit in self._fits.items() if fit.asked}
         for fit in self._fits.values():
             fit.asked = False
+        self._amounts = {
+            name: {key: each for key, each in by_mask.items() if each.asked} for name, by_mask in self._amounts.items()
+        }
+        for by_mask in self._amounts.values():
+            for each in by_mask.values():
+                each.asked = False
 
     def _fit(self, key: tuple[int, int, str], needs: _Needs, allowed: Mask) -> _Fit:
         found = self._fits.get(key)

@@ -47,7 +47,14 @@ def kinds_of(job: JobState) -> list[Kind]:
 
 
 def counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
-    """How many of the job's tasks are unplaced, by class and role, in the order of `kinds_of`."""
+    """How many of the job's tasks are unplaced, by class and role, in the order of `kinds_of`. Not to be changed."""
+    known, at = job.known, job.moves[0]
+    if known.counted is not job.waiting or known.counted_at != at:
+        known.counts, known.counted, known.counted_at = _counts_of(job), job.waiting, at
+    return known.counts
+
+
+def _counts_of(job: JobState) -> list[tuple[TaskClass, str, int]]:
     alike: dict[tuple[TaskClass, str], int] = {}
     for task in unplaced(job):
         pair = task.cls, task.role

@@ -27,6 +27,7 @@ class Gang(Plugin):
     def __init__(self, arguments: Any, view: View) -> None:
         super().__init__(arguments, view)
         self._under_way: dict[str, list[str]] | None = None
+        self._existing: dict[str, Mapping[str, int]] = {}
 
     def job_order_key(self, job: JobState) -> Key:
         """First who is not whole."""
@@ -38,10 +39,7 @@ class Gang(Plugin):
         if exists < job.minimum:
             return NotEnoughTasks(exists, job.minimum, coming=_coming(job, job.minimum - exists))
         if any(role.min_member for role in job.job.roles):
-            there = dict(job.job.gone)
-            for task in job.job.tasks.values():
-                if task.succeeded or not (task.terminal or task.terminating):
-                    there[task.role] = there.get(task.role, 0) + 1
+            there = self._there(job)
             for role in job.job.roles:
                 exists = there.get(role.name, 0)
                 if exists < role.min_member:
@@ -55,6 +53,17 @@ class Gang(Plugin):
                         _coming(job, role.min_member - exists, role.name),
                     )
         return None
+
+    def _there(self, job: JobState) -> Mapping[str, int]:
+        """How many pods of each role exist, or have succeeded."""
+        found = self._existing.get(job.key)
+        if found is None:
+            there = dict(job.job.gone)
+            for task in job.job.tasks.values():
+                if task.succeeded or not (task.terminal or task.terminating):
+                    there[task.role] = there.get(task.role, 0) + 1
+            found = self._existing[job.key] = there
+        return found
 
     def job_ready(self, job: JobState) -> Reason | None:
         """The minimum must be bound."""

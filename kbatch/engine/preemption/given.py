@@ -47,7 +47,7 @@ def would_give(
     counts = {cls: min(least, count) for cls, count in _counted(tasks).items()}
     allowed = {cls.id: context.rankings.static(cls)[0] for cls in counts}
     for name, by_queue in most.items():
-        if len(by_queue) == len(giving) and _lacking(session, counts, allowed, name) > sum(by_queue.values()):
+        if len(by_queue) == len(giving) and _lacking(context, counts, allowed, name) > sum(by_queue.values()):
             return False
     room = reachable(context, counts, may_go, giving)
     fitting = {cls.id: room.fitting(cls, allowed[cls.id], counts[cls])[0] for cls in counts}
@@ -96,19 +96,39 @@ def _in_units(least: int, units: Collection[int]) -> int:
     return (least - 1 + max(units)) // step * step if step else 0
 
 
-def _lacking(session: Session, counts: Mapping[TaskClass, int], allowed: Mapping[int, Mask], name: str) -> int:
+def _lacking(context: CycleContext, counts: Mapping[TaskClass, int], allowed: Mapping[int, Mask], name: str) -> int:
     """How much the pods ask for beyond what is free at most, on the rows where they need least more."""
     found = 0
+    room = context.session.room
     for cls, count in counts.items():
         amount = cls.request.get(name, 0)
         if amount > 0:
-            session.room.ensure(cls)
-            free = np.maximum(session.room.future[name][allowed[cls.id]], 0)
-            found += _beyond(free, amount, free // amount, count)
+            room.ensure(cls)
+            amounts = context.holdings.free(room).amounts(name, allowed[cls.id])
+            if amounts is not None:
+                found += beyond_amounts(amounts.rows, amount, count)
+            else:
+                free = np.maximum(room.future[name][allowed[cls.id]], 0)
+                found += beyond(free, amount, free // amount, count)
     return found
 
 
-def _beyond(free: Column, amount: int, fitting: Column, count: int) -> int:
+def beyond_amounts(rows: Mapping[int, int], amount: int, count: int) -> int:
+    """`beyond`, where so many rows have so much free (`rows`), and pods find room by this dimension alone."""
+    short = count - sum([free // amount * number for free, number in rows.items() if free > 0])
+    if short <= 0:
+        return 0
+    found = short * amount
+    for left, number in sorted([(free % amount, number) for free, number in rows.items() if free > 0], reverse=True):
+        taken = min(short, number)
+        found -= left * taken
+        short -= taken
+        if not short:
+            break
+    return found
+
+
+def beyond(free: Column, amount: int, fitting: Column, count: int) -> int:
     """What is lacking for so many pods of this amount, on the rows where they need least more. `fitting` of them have
     room as it is, of the free room there: on a row with room for two and a half the third lacks half of the amount.
     """
@@ -170,7 +190,7 @@ def _least(free: Column, cls: TaskClass, fitting: Counts, name: str, count: int)
         return 0
     now = np.minimum(free // amount, fitting)
     more = now < fitting
-    return _beyond(free[more], amount, now[more], count - exact_sum(now[~more]))
+    return beyond(free[more], amount, now[more], count - exact_sum(now[~more]))
 
 
 def _add_held(columns: Mapping[str, Column], queue: QueueHoldings, may_go: Collection[Holder]) -> None:

@@ -181,6 +181,7 @@ def _suffice(
     as much as pods of any class ask for, as many as would fit `together`.
     """
     anywhere: Mask | None = None
+    masks = list({id(mask): mask for mask in allowed.values()}.values())
     for name, column in room.free(classes.values()).items():
         least = 0
         for role, wanted in shortfalls(job):
@@ -188,8 +189,10 @@ def _suffice(
             least = least + sum(asked[:wanted]) if role is not None else max(least, sum(asked[: job.missing()]))
         if any(together[key] * _amount(cls, name) >= least for key, cls in classes.items()):
             continue
+        if any(found is not None and found.sum >= least for found in [room.amounts(name, each) for each in masks]):
+            continue  # so it is on the rows of one class alone
         if anywhere is None:
-            anywhere = np.logical_or.reduce(list(allowed.values()))
+            anywhere = np.logical_or.reduce(masks)
         if least > exact_sum(np.maximum(column[anywhere], 0)):
             return False
     return True

@@ -5,40 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kbatch.engine.context import CycleContext
 from kbatch.engine.state.growth import Growing
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import next_tasks, unplaced
+from kbatch.engine.state.wanted import FirstStep, Wanted
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
 
 _CHOICES: Final = 8
 """Of so many different choices of pods for one minimum room is looked for."""
 
 _Kind: TypeAlias = tuple[int, str, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A step of a job.
-
-    Attributes:
-        tasks: the tasks of its minimum that come first in order, or (`single`) one task above it.
-        single: the one task above the minimum.
-        instead: the tasks are others of the minimum than those that come first; see `keeping_to`.
-    """
-
-    tasks: tuple[Task, ...]
-    single: Task | None = None
-    instead: bool = False
-
-    @property
-    def request(self) -> Resources:
-        """What its tasks ask for together."""
-        return total(task.cls.request for task in self.tasks)
 
 
 def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
@@ -50,11 +29,10 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     if job.missing():
         if context.session.valid(job) is not None or context.feasibility.hopeless(job):
             return
-        tasks = _placeable(context, job)
-        following = next_tasks(job, tasks)
-        if len(following) >= job.missing():
-            yield Wanted(tuple(following))
-            yield from _instead(job, tasks, following)
+        step = _first_step(context, job)
+        if len(step.wanted.tasks) >= job.missing():
+            yield step.wanted
+            yield from _instead(job, step.tasks, step.wanted.tasks)
         return
     first: dict[_Kind, Task] = {}
     for task in unplaced(job):
@@ -63,6 +41,15 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
     for task in Growing(job, first.values(), context.session.task_key):
         if not job.full(task.role) and context.feasibility.most(task.cls):
             yield Wanted((task,), task)
+
+
+def _first_step(context: CycleContext, job: JobState) -> FirstStep:
+    moves, found = job.moves[0], context.first_steps.get(job.key)
+    if found is None or found.moves != moves or found.waiting is not job.waiting:
+        tasks = _placeable(context, job)
+        found = FirstStep(moves, job.waiting, tasks, Wanted(tuple(next_tasks(job, tasks))))
+        context.first_steps[job.key] = found
+    return found
 
 
 def _placeable(context: CycleContext, job: JobState) -> list[Task]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,9 +23,10 @@ from kbatch.engine.session.session import Session
 from kbatch.engine.state.jobs import JobState
 from kbatch.engine.state.minimum import unplaced
 from kbatch.engine.state.queues import QueueState
+from kbatch.engine.state.wanted import Wanted
 from kbatch.model.jobs import Job
 from kbatch.model.tasks import Task
-from kbatch.resources import Resources, add, total
+from kbatch.resources import Resources, add
 
 EVICTOR: Final = Evictor("preempt", "preemptable")
 """On whose behalf units of the same queue are evicted."""
@@ -94,7 +95,7 @@ def preempting(
         context.planned.lay(job, waits=True)
     for wanted in next_steps(context, job):
         with keeping_to(job, wanted):
-            preemptor = preemptor_of(context, job, wanted.tasks)
+            preemptor = preemptor_of(context, job, wanted)
             if (yield from _take(context, queue, preemptor, wanted.single, searches)):
                 return True
         if wanted.single is not None and job.job.holding:
@@ -104,12 +105,10 @@ def preempting(
     return False
 
 
-def preemptor_of(context: CycleContext, job: JobState, tasks: Sequence[Task], *, ahead: bool = False) -> Preemptor:
-    """The job as one that makes room for these tasks; `ahead`: they are yet to be made."""
-    request = total(task.cls.request for task in tasks)
-    return Preemptor(
-        job, tuple(tasks), request, lacks=lacking(context, tasks), held=dict(job.allocated), ahead=ahead
-    )  # fmt: skip
+def preemptor_of(context: CycleContext, job: JobState, wanted: Wanted, *, ahead: bool = False) -> Preemptor:
+    """The job as one that makes room for this step; `ahead`: its pods are yet to be made."""
+    lacks = lacking(context, wanted.tasks)
+    return Preemptor(job, wanted.tasks, wanted.request, lacks=lacks, held=dict(job.allocated), ahead=ahead)
 
 
 def _take(

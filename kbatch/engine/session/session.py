@@ -298,6 +298,8 @@ class Session:
         if job.ends:
             state.ends, state.charged = True, job.charged
         state.bound = job.holding + job.succeeded
+        if job.roles:
+            state.by_role = job.placed_by_role()
         waiting = [task for task in job.waiting if not task.gated]
         state.gated = len(job.waiting) - len(waiting)
         out = self.out.get(job.key)
@@ -321,8 +323,6 @@ class Session:
             for cls in dict.fromkeys([task.cls for task in waiting]):
                 asks.update(dict.fromkeys(cls.request))
             state.asks = tuple(asks)
-        if job.roles:
-            state.by_role = job.placed_by_role()
         return state
 
     def _in_order(self, tasks: list[Task]) -> list[Task]:

@@ -12,8 +12,30 @@ from typing import Any
 
 from kbatch.engine.state.lost_work import LostWork
 from kbatch.model.jobs import Job
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources
+
+
+@dataclass(eq=False, slots=True)
+class Known:
+    """What was worked out of a group, which many steps ask for, and as of how many `JobState.moves`.
+
+    Attributes:
+        missing: see `JobState.missing`. shortfalls: see `state.minimum.shortfalls`.
+        signature: see there; `signed` are the tasks that it is of. counts: see `placement.kinds.counts_of`; `counted`
+            are the tasks that were waiting then.
+    """
+
+    missing: int = 0
+    missing_at: int = -1
+    shortfalls: list[tuple[str | None, int]] = field(default_factory=list)
+    shortfalls_at: int = -1
+    signature: tuple[object, ...] = ()
+    signed: Sequence[Task] | None = None
+    signed_at: int = -1
+    counts: list[tuple[TaskClass, str, int]] = field(default_factory=list)
+    counted: Sequence[Task] | None = None
+    counted_at: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -38,8 +60,9 @@ class JobState:
             them; only where they are kept together.
         most: by role, and under None of all, how many pods it may have. turns: by pod when it goes, where pods go one
             by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
-        runs: the waiting tasks, and of which class and role how many of them follow one another; once asked for.
         ends: it has a lifetime. charged: what it takes of its queue's excessBudget, in millionths of a resource-minute.
+        moves: how often `count` was called, in a list that those share who share their sums: what was worked out since
+            the last call stands. known: what was, see `state.minimum`.
     """
 
     job: Job
@@ -64,13 +87,15 @@ class JobState:
     lost_work: LostWork | None = None
     most: Mapping[str | None, int] | None = None
     turns: Mapping[str, tuple[Any, ...]] | None = None
-    runs: tuple[Sequence[Task], Hashable] | None = None
     ends: bool = False
     charged: int = 0
+    moves: list[int] = field(default_factory=lambda: [0])
+    known: Known = field(init=False)
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.job.key  # asked for dozens of times for each decision
+        self.known = Known()
 
     @property
     def name(self) -> str:
@@ -129,11 +154,14 @@ class JobState:
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
-        job = self.job
+        job, known = self.job, self.known
+        if known.missing_at == self.moves[0]:
+            return known.missing
         more = job.minimum - self.bound - len(self.placed) - len(self.nominated)
         if job.roles:
             more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles))
-        return more if more > 0 else 0  # noqa: FURB136 -- asked many times for each decision
+        known.missing, known.missing_at = max(0, more), self.moves[0]
+        return known.missing
 
     @property
     def idle(self) -> bool:
@@ -156,6 +184,7 @@ class JobState:
 
     def count(self, task: Task, number: int) -> None:
         """Count so many tasks like this one, towards their role and their sum; no longer count them, if below 0."""
+        self.moves[0] += 1
         if self.job.roles:
             self.by_role[task.role] = self.by_role.get(task.role, 0) + number
         allocated = self.allocated

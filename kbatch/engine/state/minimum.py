@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from kbatch.engine.state.jobs import JobState
-from kbatch.model.tasks import Task
-from kbatch.resources import Resources, total
+from kbatch.model.tasks import Task, TaskClass
+from kbatch.resources import Resources, scale, total
 
 
 def unplaced(job: JobState) -> list[Task]:
@@ -18,7 +18,16 @@ def unplaced(job: JobState) -> list[Task]:
 
 
 def shortfalls(job: JobState) -> list[tuple[str | None, int]]:
-    """What must still be placed: for each role its missing minimum, then (None) the rest of the group's, from any."""
+    """What must still be placed, not to be changed: for each role its missing minimum, then (None) the rest of the
+    group's, from any.
+    """
+    known, at = job.known, job.moves[0]
+    if known.shortfalls_at != at:
+        known.shortfalls, known.shortfalls_at = _shortfalls(job), at
+    return known.shortfalls
+
+
+def _shortfalls(job: JobState) -> list[tuple[str | None, int]]:
     if not job.job.roles:
         more = job.missing()
         return [(None, more)] if more else []
@@ -37,14 +46,14 @@ def signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
     """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
     more of each role there may be.
     """
-    known = job.runs
-    if known is not None and known[0] is tasks:
-        runs = known[1]
-    else:
-        runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
-        if tasks is job.waiting:
-            job.runs = job.waiting, runs
-    return runs, *wanted_beside(job)
+    known, at = job.known, job.moves[0]
+    if known.signed is tasks and known.signed_at == at:
+        return known.signature
+    runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
+    found = runs, *wanted_beside(job)
+    if tasks is job.waiting:
+        known.signature, known.signed, known.signed_at = found, tasks, at
+    return found
 
 
 def wanted_beside(job: JobState) -> tuple[object, ...]:
@@ -93,11 +102,20 @@ def no_choice(job: JobState, tasks: Sequence[Task]) -> bool:
     return len(tasks) <= job.missing() or len({task.cls.id for task in tasks}) == 1
 
 
+def request_of(tasks: Sequence[Task]) -> Resources:
+    """What these tasks ask for together; not to be changed."""
+    if len(tasks) == 1:
+        return tasks[0].cls.request
+    counts: dict[TaskClass, int] = {}
+    for task in tasks:
+        counts[task.cls] = counts.get(task.cls, 0) + 1
+    return total(scale(cls.request, count) for cls, count in counts.items())
+
+
 def next_request(job: JobState) -> Resources:
     """What its next step asks for, if all fits: what its minimum lacks, or one pod more."""
     if job.missing():
-        tasks = next_tasks(job, unplaced(job))
-        return tasks[0].cls.request if len(tasks) == 1 else total(task.cls.request for task in tasks)
+        return request_of(next_tasks(job, unplaced(job)))
     for task in job.waiting:
         if task.key not in job.placed and task.key not in job.nominated:
             return task.cls.request
