@@ -33,7 +33,7 @@ import numpy as np
 
 from kbatch.api import conditions
 from kbatch.api.objects import timestamp_us
-from kbatch.api.reasons import NotEnoughTasks, Reason
+from kbatch.api.reasons import NotEnoughTasks, QuotaExceeded, Reason
 from kbatch.engine.actions.base import Action
 from kbatch.engine.admission.demand import Needs, needs
 from kbatch.engine.admission.sums import Standings, Sums
@@ -68,6 +68,10 @@ _CANDIDATES: Final = 100
 
 _WAITS: Final = frozenset({Standing.WAITING, Standing.BEYOND_SHARE})
 """What a group overcomes by its age."""
+
+
+_STANDINGS: Final = tuple(Standing(code) for code in range(len(Standing)))
+"""By their codes."""
 
 
 class Enqueue(Action):
@@ -150,6 +154,8 @@ class _Admission:
         self._given: set[str] = set()
         """Who was given a row before anybody was asked."""
         self._stale = self._moved = False
+        self._over_quota: dict[int, Reason] = {}
+        """Why groups wait for a quota, by what they ask of it: their numbers in the backlog."""
 
     def open(self) -> Iterator[Turn]:
         """Let in whoever fits, in order."""
@@ -653,8 +659,7 @@ class _Admission:
             known = reasons_of_waiting(self.session, self.sums, backlog, index[waits], places)
             for row, ahead in zip(index.tolist(), some, strict=True):
                 entry = backlog.entry(row)
-                standing = Standing(int(backlog.standing[row]))
-                why = known.get(row) or (yield from self._reason(entry, standing, ahead))
+                why = known.get(row) or (yield from self._reason(row, entry, ahead))
                 if why is not None:
                     context.told.append((entry, why))
                 if self.session.due():
@@ -664,8 +669,17 @@ class _Admission:
         if later is not None:
             self.session.wake.append(later)
 
-    def _reason(self, entry: Entry, standing: Standing, ahead: int) -> Generator[Turn, None, Reason | None]:
+    def _reason(self, row: int, entry: Entry, ahead: int) -> Generator[Turn, None, Reason | None]:
         """Why a group of the backlog waits; None: finding out raised, and the group is left out."""
+        standing = _STANDINGS[int(self.backlog.standing[row])]
+        asked = int(self.backlog.quota[row]) if standing is Standing.QUOTA else -1
+        if asked >= 0:
+            known = self._over_quota.get(asked)
+            if known is None:
+                known = plain_reason(self.session, self.sums, entry, standing, ahead)
+                if isinstance(known, QuotaExceeded):
+                    self._over_quota[asked] = known
+            return known
         if standing not in TRIED:
             return plain_reason(self.session, self.sums, entry, standing, ahead)
         why = partial(reason_of, self.context, self.sums, entry, standing, ahead)

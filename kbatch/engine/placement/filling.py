@@ -67,6 +67,8 @@ def _place_only(rankings: NodeRankings, statement: Statement, when: When) -> Non
     task = job.waiting[0]
     if task.key in job.placed or task.key in job.nominated or not job.missing():
         return
+    if rankings.full(task.cls, when, job):
+        return
     fit = rankings.for_job(task.cls, when, job)
     rows = fit.choose(1, statement.rows(task, waits=waits))
     if rows:
@@ -77,10 +79,10 @@ def fill(
     rankings: NodeRankings, statement: Statement, kind: Kind, count: int, when: When
 ) -> Generator[Turn, None, int]:
     """Place up to `count` of a kind; how many were."""
-    fit = rankings.for_job(kind.cls, when, statement.job)
     left = min(count, len(kind.tasks))
-    if not left:
+    if not left or rankings.full(kind.cls, when, statement.job):
         return 0
+    fit = rankings.for_job(kind.cls, when, statement.job)
     placed = 0
     among = statement.rows(kind.tasks[0], waits=when is When.LATER)
     while placed < left:

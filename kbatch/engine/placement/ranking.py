@@ -384,6 +384,14 @@ class NodeRankings:
             found = self._fits[cls.id, when, way] = NodeRanking(self, cls, when, way)
         return found
 
+    def full(self, cls: TaskClass, when: When, job: JobState) -> bool:
+        """Whether no node has room for a pod of the class, where that is known without asking each node: nobody has
+        asked after nodes for the class yet.
+        """
+        if self.counts is None or (cls.id, when, self._way(job)) in self._fits:
+            return False
+        return self.most(cls) == 0
+
     def _way(self, job: JobState) -> Placement | None:
         """What the job's queue asks for."""
         scoring = self._scoring
