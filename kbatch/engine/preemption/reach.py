@@ -8,7 +8,6 @@ be sought.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -18,6 +17,7 @@ from kbatch.engine.carryover.holdings import QueueHoldings
 from kbatch.engine.context import CycleContext
 from kbatch.engine.decisions import TURN, Turn
 from kbatch.engine.placement.kept_counts import Counts, KeptCounts
+from kbatch.engine.placement.kinds import counts_of
 from kbatch.engine.placement.set_room import most_anywhere
 from kbatch.engine.plugin import Holder, Preemptor, Vote
 from kbatch.engine.preemption.given import reachable, would_give
@@ -29,7 +29,8 @@ from kbatch.model.nodes import Column, Mask, exact_sum
 from kbatch.model.tasks import Task, TaskClass
 
 _Free: TypeAlias = Mapping[str, Column]
-_Kind: TypeAlias = tuple[int, str]
+_Pods: TypeAlias = tuple[TaskClass, str, int]
+"""So many pods of a class and role."""
 
 _PODS: Final = 10
 """So many pods are counted in a unit of work."""
@@ -62,9 +63,9 @@ def within_reach(
     key = may_go, names, single is not None, signature(job, tasks), len(session.room.log)
     found = context.reached.get(key)
     if found is None:
-        classes = {task.cls.id: task.cls for task in tasks}
-        room = reachable(context, classes.values(), may_go, giving)
-        found = context.reached[key] = _enough(context, job, single, tasks, classes, room)
+        counts = [(single.cls, single.role, 1)] if single is not None else counts_of(job)
+        room = reachable(context, [cls for cls, *_ in counts], may_go, giving)
+        found = context.reached[key] = _enough(context, job, single, counts, room)
     return found and would_give(context, ballot, preemptor, tasks, giving, may_go)
 
 
@@ -109,28 +110,24 @@ def any_may_go(session: Session, ballot: str, preemptor: Preemptor, record: Queu
     return any(_may_go(session, ballot, preemptor, Holder(*kind)) for kind in record.kinds)
 
 
-def _enough(
-    context: CycleContext,
-    job: JobState,
-    single: Task | None,
-    tasks: Sequence[Task],
-    classes: Mapping[int, TaskClass],
-    room: KeptCounts,
-) -> bool:
-    """Whether what is free would be enough for the one pod, or for the job's minimum."""
-    counts = Counter(task.cls.id for task in tasks)
+def _enough(context: CycleContext, job: JobState, single: Task | None, pods: Sequence[_Pods], room: KeptCounts) -> bool:
+    """Whether what is free would be enough for the one pod, or for the job's minimum; `pods`: by class and role."""
+    classes = {cls.id: cls for cls, *_ in pods}
+    counts = dict.fromkeys(classes, 0)
+    for cls, _, count in pods:
+        counts[cls.id] += count
     allowed = {key: context.rankings.static(cls)[0] for key, cls in classes.items()}
     fitting = {key: room.fitting(cls, allowed[key], counts[key]) for key, cls in classes.items()}
     most = {key: min(counts[key], together) for key, (_, together) in fitting.items()}
     if single is not None:
         return most[single.cls.id] > 0
-    if not _hold(job, tasks, most):
+    if not _hold(job, pods, most):
         return False
     together = {key: many for key, (_, many) in fitting.items()}
-    if len(classes) > 1 and not _suffice(job, tasks, classes, together, allowed, room):
+    if len(classes) > 1 and not _suffice(job, pods, together, allowed, room):
         return False  # of one class, what so many would fit is as much as they ask for
     limited = _limited(context, classes, {key: column for key, (column, _) in fitting.items()}, most)
-    return limited == most or _hold(job, tasks, limited)
+    return limited == most or _hold(job, pods, limited)
 
 
 def _limited(
@@ -156,23 +153,17 @@ def _may_go(session: Session, ballot: str, preemptor: Preemptor, holder: Holder)
     return Vote.YES in votes or holder.ends or preemptor.ahead  # some need no consent
 
 
-def _hold(job: JobState, tasks: Sequence[Task], most: dict[int, int]) -> bool:
+def _hold(job: JobState, pods: Sequence[_Pods], most: Mapping[int, int]) -> bool:
     """Whether there would be place for as many pods as are missing, of each role and of the group."""
-    counts: dict[_Kind, int] = {}
-    for task in tasks:
-        counts[task.cls.id, task.role] = counts.get((task.cls.id, task.role), 0) + 1
     for role, wanted in shortfalls(job):
-        if role is not None and wanted > sum(
-            min(count, most[cls]) for (cls, of), count in counts.items() if of == role
-        ):
+        if role is not None and wanted > sum([min(count, most[cls.id]) for cls, of, count in pods if of == role]):
             return False
     return sum(most.values()) >= job.missing()
 
 
 def _suffice(
     job: JobState,
-    tasks: Sequence[Task],
-    classes: Mapping[int, TaskClass],
+    pods: Sequence[_Pods],
     together: Mapping[int, int],
     allowed: Mapping[int, Mask],
     room: KeptCounts,
@@ -182,12 +173,14 @@ def _suffice(
     """
     anywhere: Mask | None = None
     masks = list({id(mask): mask for mask in allowed.values()}.values())
-    for name, column in room.free(classes.values()).items():
+    for name, column in room.free([cls for cls, *_ in pods]).items():
         least = 0
         for role, wanted in shortfalls(job):
-            asked = sorted(_asked(task, name) for task in tasks if role is None or task.role == role)
-            least = least + sum(asked[:wanted]) if role is not None else max(least, sum(asked[: job.missing()]))
-        if any(together[key] * _amount(cls, name) >= least for key, cls in classes.items()):
+            if role is not None:
+                least += _least(pods, role, name, wanted)
+            else:
+                least = max(least, _least(pods, None, name, job.missing()))
+        if any(together[cls.id] * _amount(cls, name) >= least for cls, *_ in pods):
             continue
         if any(found is not None and found.sum >= least for found in [room.amounts(name, each) for each in masks]):
             continue  # so it is on the rows of one class alone
@@ -198,8 +191,14 @@ def _suffice(
     return True
 
 
-def _asked(task: Task, name: str) -> int:
-    return _amount(task.cls, name)
+def _least(pods: Sequence[_Pods], role: str | None, name: str, wanted: int) -> int:
+    """What so many of these pods ask for of a dimension at least, of one role or (None) of all."""
+    found = 0
+    for amount, count in sorted([(_amount(cls, name), count) for cls, of, count in pods if role in {None, of}]):
+        taken = min(count, wanted)
+        found += taken * amount
+        wanted -= taken
+    return found
 
 
 def _amount(cls: TaskClass, name: str) -> int:
