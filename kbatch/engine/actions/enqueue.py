@@ -647,7 +647,9 @@ class _Admission:
         backlog, context = self.backlog, self.context
         standings[standings == Code.PASSES] = Code.WAITING
         yield TURN
-        told = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
+        found = backlog.to_tell(rows, standings, self.session.now, self.session.starts_anew)
+        yield TURN
+        told = backlog.in_order(found)
         yield TURN
         every = np.array(told, np.intp)
         all_ahead = backlog.all_ahead(every)

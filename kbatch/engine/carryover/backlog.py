@@ -379,9 +379,9 @@ class Backlog:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def to_tell(self, rows: Index, standings: npt.NDArray[np.int8], now: int, anew: Collection[str] = ()) -> list[int]:
-        """Take over how the groups in these rows stand now. The rows of which that is to be told, in order: it is
-        another thing than before, or its numbers may be old, or the group is one of `anew`, by their keys.
+    def to_tell(self, rows: Index, standings: npt.NDArray[np.int8], now: int, anew: Collection[str] = ()) -> Index:
+        """Take over how the groups in these rows stand now. The rows of which that is to be told: it is another thing
+        than before, or its numbers may be old, or the group is one of `anew`, by their keys.
         """
         changed = standings != self.standing[rows]
         if anew:
@@ -393,9 +393,9 @@ class Backlog:
         if count < len(stale):
             stale = stale[_first_told(told[stale], count)]
         changed[stale] = True
-        found = rows[changed]
+        found: Index = rows[changed]
         self.told[found] = now
-        return self.in_order(found)
+        return found
 
     def _due_again(self, told: npt.NDArray[np.int64], now: int) -> int:
         """Of how many of these, told at these instants, the numbers are to be told again now: as many as go evenly, but
