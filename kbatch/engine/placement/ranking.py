@@ -351,6 +351,7 @@ class NodeRankings:
         self._fingerprint = fingerprint
         self._fits: dict[tuple[int, When, Placement | None], NodeRanking] = {}
         self._most: dict[int, tuple[int, int]] = {}
+        self._idle: dict[str, tuple[int, int]] = {}
         self.counts: Callable[[], KeptCounts] | None = None
         """What is free now, as it is kept from cycle to cycle; None: nobody keeps it."""
         self._static: dict[tuple[int, Placement | None], tuple[Mask, Column]] = {}
@@ -390,7 +391,17 @@ class NodeRankings:
         """
         if self.counts is None or (cls.id, when, self._way(job)) in self._fits:
             return False
+        self.room.ensure(cls)
+        if when is When.NOW and any(amount > self._largest_idle(name) for name, amount in cls.needs):
+            return True
         return self.most(cls) == 0
+
+    def _largest_idle(self, name: str) -> int:
+        """Of a dimension what is idle on the node that has most of it."""
+        moment, found = len(self.room.log), self._idle.get(name)
+        if found is None or found[0] != moment:
+            found = self._idle[name] = moment, int(self.room.idle[name].max(initial=0))
+        return found[1]
 
     def _way(self, job: JobState) -> Placement | None:
         """What the job's queue asks for."""
