@@ -353,4 +353,29 @@ MUTANTS: Final = (
         "kept.append(among[high - 1])", "kept.append(among[0])",
         "of many candidates another is kept than the one that is needed",
     ),
+    Mutant(
+        "moves-unseen", "kbatch/engine/state/jobs.py",
+        "        self.moves[0] += 1\n", "",
+        "what a minimum lacks stays what it was before any of it was placed",
+    ),
+    Mutant(
+        "amounts-stay", "kbatch/engine/placement/kept_counts.py",
+        "each.move(before, now)", "each.move(now, now)",
+        "how many nodes have so much free stays what it was when somebody asked first",
+    ),
+    Mutant(
+        "idle-off-by-one", "kbatch/engine/placement/ranking.py",
+        "amount > self._largest_idle(name)", "amount >= self._largest_idle(name)",
+        "a pod is not placed on a node of which it would take all that is idle",
+    ),
+    Mutant(
+        "more-is-left-over", "kbatch/engine/preemption/given.py",
+        "taken = min(short, number)", "taken = number",
+        "pods are thought to lack less than they do, where many nodes have something left over",
+    ),
+    Mutant(
+        "one-quota-for-all", "kbatch/engine/actions/enqueue.py",
+        "known = self._over_quota.get(asked)", "known = next(iter(self._over_quota.values()), None)",
+        "a group is told of the quota of another namespace",
+    ),
 )  # fmt: skip

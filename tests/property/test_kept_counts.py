@@ -104,9 +104,11 @@ def test_columns_of_many_different_amounts_are_not_told_apart() -> None:
     assert many.amounts("cpu", np.ones(100, np.bool_)) is None
 
 
-@given(free=st.lists(st.integers(-5, 30), min_size=1, max_size=20), amount=st.integers(1, 12), count=st.integers(1, 40))
-def test_what_pods_lack_is_the_same_by_rows_and_by_amounts(free: list[int], amount: int, count: int) -> None:
+@settings(max_examples=examples(200))
+@given(free=st.lists(st.integers(-2, 7), min_size=1, max_size=20), amount=st.integers(1, 4), more=st.integers(-2, 9))
+def test_what_pods_lack_is_the_same_by_rows_and_by_amounts(free: list[int], amount: int, more: int) -> None:
     column = np.maximum(np.array(free, np.int64), 0)
+    count = max(1, int((column // amount).sum()) + more)
     assert beyond_amounts(Counter(free), amount, count) == beyond(column, amount, column // amount, count)
 
 

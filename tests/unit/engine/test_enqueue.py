@@ -15,6 +15,7 @@ from kbatch.api.objects import (
     SchedulingGate,
     SubGroup,
 )
+from kbatch.api.reasons import QuotaExceeded
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
 from kbatch.times import SECOND
@@ -54,6 +55,32 @@ def test_a_reservation_lasts_and_ends_with_the_time_out() -> None:
     assert found.verdicts["ns/a"].enqueued is False
     assert found.verdicts["ns/a"].attempts == 1
     assert found.verdicts["ns/b"].enqueued is True
+
+
+def test_who_waits_for_a_quota_is_told_of_that_of_the_own_namespace() -> None:
+    def quota(namespace: str, cpu: str) -> ResourceQuota:
+        hard = ResourceQuotaSpec(hard={"requests.cpu": cpu})
+        return ResourceQuota(metadata=Metadata(name=f"of-{namespace}", namespace=namespace, uid=namespace), spec=hard)
+
+    groups: list[PodGroup] = []
+    for at, (namespace, asked) in enumerate([("a", "5"), ("b", "7"), ("a", "5"), ("b", "8"), ("a", "6")]):
+        groups.append(group(f"g{at}", at=at, min_resources={"cpu": asked}))
+        groups[-1].metadata.namespace = namespace
+    sim = Simulation(world(queue(), node("n1", "99"), quota("a", "4"), quota("b", "6"), groups))
+    for less in (0, 0, 1):  # from the third cycle on all of them stand in the backlog, as their statuses stay the same
+        sim.model.apply(Upsert(quota("a", str(4 - less))))
+        sim.model.apply(Upsert(quota("b", str(6 - less))))
+        told = {key: verdict.reason for key, verdict in sim.cycle().verdicts.items()}
+        assert {
+            key: (why.quota, why.asked, why.hard) for key, why in told.items() if isinstance(why, QuotaExceeded)
+        } == {
+            "a/g0": ("of-a", 5000, 4000 - 1000 * less),
+            "b/g1": ("of-b", 7000, 6000 - 1000 * less),
+            "a/g2": ("of-a", 5000, 4000 - 1000 * less),
+            "b/g3": ("of-b", 8000, 6000 - 1000 * less),
+            "a/g4": ("of-a", 6000, 4000 - 1000 * less),
+        }
+        sim.now += 60
 
 
 def test_quota_and_capability_hold_a_group_back() -> None:
