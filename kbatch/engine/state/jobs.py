@@ -28,12 +28,12 @@ class Known:
 
     missing: int = 0
     missing_at: int = -1
-    shortfalls: list[tuple[str | None, int]] = field(default_factory=list)
+    shortfalls: Sequence[tuple[str | None, int]] = ()
     shortfalls_at: int = -1
     signature: tuple[object, ...] = ()
     signed: Sequence[Task] | None = None
     signed_at: int = -1
-    counts: list[tuple[TaskClass, str, int]] = field(default_factory=list)
+    counts: Sequence[tuple[TaskClass, str, int]] = ()
     counted: Sequence[Task] | None = None
     counted_at: int = -1
 

@@ -17,10 +17,8 @@ def unplaced(job: JobState) -> list[Task]:
     return [task for task in job.waiting if task.key not in job.placed and task.key not in job.nominated]
 
 
-def shortfalls(job: JobState) -> list[tuple[str | None, int]]:
-    """What must still be placed, not to be changed: for each role its missing minimum, then (None) the rest of the
-    group's, from any.
-    """
+def shortfalls(job: JobState) -> Sequence[tuple[str | None, int]]:
+    """What must still be placed: for each role its missing minimum, then (None) the rest of the group's, from any."""
     known, at = job.known, job.moves[0]
     if known.shortfalls_at != at:
         known.shortfalls, known.shortfalls_at = _shortfalls(job), at
