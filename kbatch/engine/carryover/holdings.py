@@ -347,6 +347,10 @@ class Holdings:
         for found in self._sums.values():
             found.reachable.keep()
         self._asked = set()
+        if not self._sums:  # else the nodes of the last cycle in which anybody asked would stay
+            self._room = None
+            if not self._queues:
+                self._table = None
         return self
 
     def _forget(self, name: str) -> None:
