@@ -219,9 +219,7 @@ def _take_from(
 ) -> Generator[Transaction | Turn, None, bool]:
     session, single = context.session, wanted.single
     asked = wanted.request  # only what is lacking of it counts in the end
-    above = [
-        other for other in session.queues.values() if other.beyond and other is not queue and _gives(other, asked)
-    ]  # fmt: skip
+    above = [other for other in session.queues.values() if other is not queue and _gives(other, asked)]
     if all(searches.barren(other) for other in above):
         return False
     preemptor = preemptor_of(context, job, wanted)

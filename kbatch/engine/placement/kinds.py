@@ -48,9 +48,9 @@ def kinds_of(job: JobState) -> list[Kind]:
 
 def counts_of(job: JobState) -> Sequence[tuple[TaskClass, str, int]]:
     """How many of the job's tasks are unplaced, by class and role, in the order of `kinds_of`."""
-    known, at = job.known, job.moves[0]
-    if known.counted is not job.waiting or known.counted_at != at:
-        known.counts, known.counted, known.counted_at = _counts_of(job), job.waiting, at
+    known = job.known
+    if known.counts is None:
+        known.counts = _counts_of(job)
     return known.counts
 
 

@@ -386,8 +386,8 @@ class NodeRankings:
         return found
 
     def full(self, cls: TaskClass, when: When, job: JobState) -> bool:
-        """Whether no node has room for a pod of the class, where that is known without asking each node: nobody has
-        asked after nodes for the class yet.
+        """Whether it is sure that no node has room for a pod of the class. Looked at only while no ranking was made for
+        it: the ranking knows, and this is to save making it.
         """
         if self.counts is None or (cls.id, when, self._way(job)) in self._fits:
             return False

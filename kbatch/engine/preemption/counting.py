@@ -108,7 +108,7 @@ class Counting:
 
     def needed(self, count: int) -> list[Candidate]:
         """Of the first candidates, so many, which could be enough, some of which none can be spared: the first, as far
-        as they serve. None where too many may matter.
+        as they serve. Nothing where too many may matter.
         """
         among = self._likely(count)
         if not self._enough(self._some(among)):

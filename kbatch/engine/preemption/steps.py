@@ -44,10 +44,10 @@ def next_steps(context: CycleContext, job: JobState) -> Iterator[Wanted]:
 
 
 def _first_step(context: CycleContext, job: JobState) -> FirstStep:
-    moves, found = job.moves[0], context.first_steps.get(job.key)
-    if found is None or found.moves != moves or found.waiting is not job.waiting:
+    known, found = job.known, context.first_steps.get(job.key)
+    if found is None or found.known is not known:
         tasks = _placeable(context, job)
-        found = FirstStep(moves, job.waiting, tasks, Wanted(tuple(next_tasks(job, tasks))))
+        found = FirstStep(known, tasks, Wanted(tuple(next_tasks(job, tasks))))
         context.first_steps[job.key] = found
     return found
 

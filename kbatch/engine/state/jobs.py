@@ -18,24 +18,20 @@ from kbatch.resources import Resources
 
 @dataclass(eq=False, slots=True)
 class Known:
-    """What was worked out of a group, which many steps ask for, and as of how many `JobState.moves`.
+    """What was worked out of a group as it stands, which many steps ask for; None: nobody has asked yet.
 
     Attributes:
-        missing: see `JobState.missing`. shortfalls: see `state.minimum.shortfalls`.
-        signature: see there; `signed` are the tasks that it is of. counts: see `placement.kinds.counts_of`; `counted`
-            are the tasks that were waiting then.
+        moves, waiting: it stands while these are the group's.
+        missing: see `JobState.missing`. shortfalls: see `state.minimum`. signature: see there, of the tasks that wait.
+        counts: see `placement.kinds.counts_of`.
     """
 
-    missing: int = 0
-    missing_at: int = -1
-    shortfalls: Sequence[tuple[str | None, int]] = ()
-    shortfalls_at: int = -1
-    signature: tuple[object, ...] = ()
-    signed: Sequence[Task] | None = None
-    signed_at: int = -1
-    counts: Sequence[tuple[TaskClass, str, int]] = ()
-    counted: Sequence[Task] | None = None
-    counted_at: int = -1
+    moves: int
+    waiting: Sequence[Task]
+    missing: int | None = None
+    shortfalls: Sequence[tuple[str | None, int]] | None = None
+    signature: tuple[object, ...] | None = None
+    counts: Sequence[tuple[TaskClass, str, int]] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -61,8 +57,7 @@ class JobState:
         most: by role, and under None of all, how many pods it may have. turns: by pod when it goes, where pods go one
             by one. Both are worked out when they are first asked for: see `growth` and `shrinking`.
         ends: it has a lifetime. charged: what it takes of its queue's excessBudget, in millionths of a resource-minute.
-        moves: how often `count` was called, in a list that those share who share their sums: what was worked out since
-            the last call stands. known: what was, see `state.minimum`.
+        moves: how often `count` was called, in a list that those share who share their sums.
     """
 
     job: Job
@@ -90,12 +85,20 @@ class JobState:
     ends: bool = False
     charged: int = 0
     moves: list[int] = field(default_factory=lambda: [0])
-    known: Known = field(init=False)
     key: str = field(init=False)
+    _known: Known = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.job.key  # asked for dozens of times for each decision
-        self.known = Known()
+        self._known = Known(self.moves[0], self.waiting)
+
+    @property
+    def known(self) -> Known:
+        """What was worked out of it since it has last changed."""
+        known = self._known
+        if known.moves != self.moves[0] or known.waiting is not self.waiting:
+            known = self._known = Known(self.moves[0], self.waiting)
+        return known
 
     @property
     def name(self) -> str:
@@ -154,13 +157,13 @@ class JobState:
 
     def missing(self) -> int:
         """How many pods, bound or nominated, are still wanting for the minimum and for each role's."""
-        job, known = self.job, self.known
-        if known.missing_at == self.moves[0]:
-            return known.missing
-        more = job.minimum - self.bound - len(self.placed) - len(self.nominated)
-        if job.roles:
-            more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in self.job.roles))
-        known.missing, known.missing_at = max(0, more), self.moves[0]
+        known = self.known
+        if known.missing is None:
+            job = self.job
+            more = job.minimum - self.bound - len(self.placed) - len(self.nominated)
+            if job.roles:
+                more = max(more, sum(max(0, role.min_member - self.by_role.get(role.name, 0)) for role in job.roles))
+            known.missing = max(0, more)
         return known.missing
 
     @property

@@ -19,9 +19,9 @@ def unplaced(job: JobState) -> list[Task]:
 
 def shortfalls(job: JobState) -> Sequence[tuple[str | None, int]]:
     """What must still be placed: for each role its missing minimum, then (None) the rest of the group's, from any."""
-    known, at = job.known, job.moves[0]
-    if known.shortfalls_at != at:
-        known.shortfalls, known.shortfalls_at = _shortfalls(job), at
+    known = job.known
+    if known.shortfalls is None:
+        known.shortfalls = _shortfalls(job)
     return known.shortfalls
 
 
@@ -44,14 +44,17 @@ def signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
     """What decides whether the minimum fits given nodes: tasks by class and role in order, what is wanted, and how many
     more of each role there may be.
     """
-    known, at = job.known, job.moves[0]
-    if known.signed is tasks and known.signed_at == at:
-        return known.signature
+    known = job.known
+    if tasks is not known.waiting:
+        return _signature(job, tasks)
+    if known.signature is None:
+        known.signature = _signature(job, tasks)
+    return known.signature
+
+
+def _signature(job: JobState, tasks: Sequence[Task]) -> tuple[object, ...]:
     runs = tuple([(key, len(list(run))) for key, run in groupby([(task.cls.id, task.role) for task in tasks])])
-    found = runs, *wanted_beside(job)
-    if tasks is job.waiting:
-        known.signature, known.signed, known.signed_at = found, tasks, at
-    return found
+    return runs, *wanted_beside(job)
 
 
 def wanted_beside(job: JobState) -> tuple[object, ...]:

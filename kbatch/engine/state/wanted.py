@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbatch.engine.state.jobs import Known
 from kbatch.engine.state.minimum import request_of
 from kbatch.model.tasks import Task
 from kbatch.resources import Resources
@@ -38,11 +38,10 @@ class FirstStep:
     """The first step towards a job's minimum, for several actions that ask for it.
 
     Attributes:
-        moves, waiting: it stands while these are the job's.
+        known: it stands while this is what is known of the job.
         tasks: its waiting tasks that may be placed at all. wanted: those of them that come first, as many as it lacks.
     """
 
-    moves: int
-    waiting: Sequence[Task]
+    known: Known
     tasks: list[Task]
     wanted: Wanted
