@@ -52,6 +52,8 @@ STEPS: Final = 300
 _RUN: Final = 4
 """When so many pods of a class have followed one another, as many again are looked for at once."""
 _ENDLESS: Final = 2**53
+_SPARSE: Final = 4
+"""Where no more than one row in so many has room, the others are not looked at any further."""
 _ONE_BY_ONE: Final = 12
 """So few rows are looked at faster one by one, where only room decides."""
 
@@ -83,23 +85,32 @@ class NodeRanking:
         self._allowed, self._static_score = placement.static(cls, way)
         self._every = placement.every
         self._needs = [(name, np.int64(amount)) for name, amount in cls.needs]
-        self._cursor = len(self._room.log)
+        self._cursor = -1
+        """How much of the log the keys heed; below 0: none were worked out yet."""
         self._ahead: list[int] = []
         self._taken = 0
         self._seen = 0
         self._base = 0
         self._run = 0
         self._capacity = Capacity(self._room, cls, self._allowed, now=when is When.NOW)
-        self._near = self._evaluate(self._every, whole=True)
+        self._near: Column = np.zeros(0, np.int64)
         self._by_room = not (self.stepwise or self._scores or self.own_nodes)
         """Whether the key of a row is always the same, as long as there is room."""
         self._with_room: Column | None = None
-        self.key: Column = self._near
+        self._key: Column = self._near
+
+    @property
+    def key(self) -> Column:
+        """The keys as of the last time that they were asked for."""
+        return self._key if self._cursor >= 0 else self.refresh()
 
     def refresh(self) -> Column:
         """The keys as of now."""
         log = self._room.log
-        if self._cursor < len(log):
+        if self._cursor < 0:
+            self._near = self._evaluate(self._every, whole=True)
+            self._cursor = len(log)
+        elif self._cursor < len(log):
             changed = sorted(set(log[self._cursor :]))
             if self._by_room and len(changed) <= _ONE_BY_ONE:
                 near, keys = self._near, self._keys_with_room()
@@ -111,10 +122,10 @@ class NodeRanking:
                 index = np.array(changed, np.intp)
                 self._near[index] = self._evaluate(index)
             self._cursor = len(log)
-        self.key = self._near
+        self._key = self._near
         if self._far_predicates or self._far_scores:
-            self.key = self._with_others(self._near)
-        return self.key
+            self._key = self._with_others(self._near)
+        return self._key
 
     def _keys_with_room(self) -> Column:
         """The keys of all rows, were there room on each; where nothing but room decides."""
@@ -138,6 +149,8 @@ class NodeRanking:
         late = self.when is When.LATER
         rows = Rows(self._room, self._every, self.cls, whole=True, later=late, placement=self._way)
         key = near.copy()
+        if not np.any(near >= 0):
+            return key
         if self._far_scores:
             more = np.zeros(len(key), np.int64)
             for plugin in self._far_scores:
@@ -173,6 +186,13 @@ class NodeRanking:
             need: Column | np.int64 = amount if extra is None else amount * (extra + 1)
             free = room.future[name][at]
             ok &= (np.minimum(free, room.idle[name][at]) if now else free) >= need
+        taking = np.count_nonzero(ok)
+        if whole and taking * _SPARSE <= len(ok):  # what does not fit needs no score
+            found: Column = np.full(len(ok), -1, np.int64)
+            if taking:
+                some = np.flatnonzero(ok)
+                found[some] = self._evaluate(some, coming=coming if isinstance(coming, int) else coming[some])
+            return found
         late = self.when is When.LATER
         rows = Rows(room, index, self.cls, extra, whole=whole, later=late, placement=self._way, coming=coming)
         if self.own_nodes and (opened or extra is not None):
@@ -191,6 +211,11 @@ class NodeRanking:
         score += count - 1 - index
         score[~ok] = -1
         return score
+
+    @property
+    def asks_the_node(self) -> bool:
+        """Whether what else stands on a node decides about the pod, besides room: such as a host port."""
+        return bool(self._predicates)
 
     def fits(self, row: int) -> bool:
         """Whether one pod fits a row now; scores do not matter, and no other row is looked at."""

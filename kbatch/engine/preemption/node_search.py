@@ -20,7 +20,7 @@ from kbatch.engine.preemption.fewest import fewest, fewest_lowering
 from kbatch.engine.preemption.polling import Poll, Victim, evict
 from kbatch.engine.session.statement import Statement
 from kbatch.model.tasks import Task
-from kbatch.resources import PODS, Resources, add
+from kbatch.resources import PODS, Resources
 
 _T = TypeVar("_T")
 
@@ -59,6 +59,8 @@ class NodeSearch:
         """Whose pods are no candidates: the preemptor's, but where victims are sought among them."""
         self._sets = _SETS
         self._spent = self._lowers = False
+        self._by_room = False
+        """Whether room alone decides about the row that is looked at, whoever of its candidates goes."""
 
     def cheapest(self, row: int) -> list[Victim] | None:
         """The units that would have to go from this row, none where there is room; None: no set of them helps."""
@@ -71,6 +73,7 @@ class NodeSearch:
         if self.closed(row):
             return None
         candidates = self._index.on(row)
+        self._by_room = self._decided_by_room(row)
         self._lowers = False
         for below in (False, True):
             found = self._in_order(row, candidates, below=below)
@@ -144,6 +147,14 @@ class NodeSearch:
             return False
         return not any(map(self._is_heeded, self._index.on(row)))
 
+    def _decided_by_room(self, row: int) -> bool:
+        """Whether the pod fits the row as soon as there is room for it, whoever of the candidates there has gone."""
+        if not self._fit.stepwise:
+            return not self._whole.active
+        if self._whole.active or self._fit.asks_the_node or (self._kept_out is not None and self._kept_out[row]):
+            return False
+        return not any(map(self._is_heeded, self._index.on(row)))
+
     # --- in order -----------------------------------------------------------------------------------------------------
 
     def _in_order(self, row: int, candidates: Iterable[Candidate], *, below: bool) -> list[Victim] | None:
@@ -182,7 +193,7 @@ class NodeSearch:
 
     def _is_enough(self, candidate: Candidate, row: int) -> bool:
         """Whether the pod fits once this one has gone, where only room matters; False where that is to be tried."""
-        if candidate.task is None or self._fit.stepwise or self._whole.active:
+        if candidate.task is None or not self._by_room:
             return False
         cls, future = candidate.task.cls, self._room.future
         return all(future[name][row] + gives_of(cls, name) >= amount for name, amount in self._task.cls.needs)
@@ -207,23 +218,14 @@ class NodeSearch:
 
     def _needed(self, row: int, victims: list[Victim], mark: int) -> list[Victim]:
         """Leave out those that need not go, the dearest first."""
-        if self._fit.stepwise or self._whole.active:
+        if not self._by_room:
             return self._needed_of(row, victims, self._evict, mark)
-        spare = {name: int(self._room.future[name][row]) - amount for name, amount in self._task.cls.needs}
-        kept = list(victims)
-        for victim in reversed(victims[:-1]):
-            gives = self._gives(victim, row)
-            if all(gives.get(name, 0) <= left for name, left in spare.items()):
-                kept.remove(victim)
-                spare = {name: left - gives.get(name, 0) for name, left in spare.items()}
-        return kept
+        return self._needed_for_room(row, victims, [self._gives(victim, row) for victim in victims], gone=True)
 
-    def _gives(self, victim: Victim, row: int) -> Resources:
-        found: Resources = {}
-        for task in victim.unit.tasks:
-            if task.node == self._names[row]:
-                found = add(found, task.cls.request, {PODS: 1})
-        return found
+    def _gives(self, victim: Victim, row: int) -> list[int]:
+        """What a unit gives on the row of what the task needs."""
+        here = [task.cls for task in victim.unit.tasks if task.node == self._names[row]]
+        return [sum([gives_of(cls, name) for cls in here]) for name, _ in self._task.cls.needs]
 
     # --- as a set -----------------------------------------------------------------------------------------------------
 
@@ -237,9 +239,7 @@ class NodeSearch:
                 self._sets -= 1
                 if self._sets < 0:
                     return None
-                mark = len(self._statement)
-                needed = self._needed_of(row, left, self._evict_candidate, mark)
-                self._statement.rollback(mark)
+                needed = self._needed_candidates(row, left)
                 if not needed:
                     break
                 victims, refused = self._as_set(row, needed, below=below)
@@ -252,6 +252,37 @@ class NodeSearch:
         """How much it gives of what the task asks for."""
         unit = candidate.unit()
         return tuple([unit.request.get(name, 0) if unit is not None else 0 for name, _ in self._task.cls.needs])
+
+    def _needed_candidates(self, row: int, each: Sequence[Candidate]) -> list[Candidate]:
+        """As `_needed_of`, of candidates none of which is evicted. The statement is left as it was."""
+        if self._by_room and all(candidate.task is not None for candidate in each):
+            return self._needed_for_room(row, each, [self._given(candidate) for candidate in each], gone=False)
+        mark = len(self._statement)
+        needed = self._needed_of(row, each, self._evict_candidate, mark)
+        self._statement.rollback(mark)
+        return needed
+
+    def _given(self, candidate: Candidate) -> list[int]:
+        """What a single pod gives of what the task needs."""
+        cls = candidate.task.cls if candidate.task is not None else None
+        return [gives_of(cls, name) for name, _ in self._task.cls.needs]
+
+    def _needed_for_room(self, row: int, each: Sequence[_T], gives: Sequence[Sequence[int]], *, gone: bool) -> list[_T]:
+        """As `_needed_of`, where room alone decides: of these, which give so much each, and are gone already or not."""
+        spare = [int(self._room.future[name][row]) - amount for name, amount in self._task.cls.needs]
+        if not gone:
+            spare = [left + sum([given[at] for given in gives]) for at, left in enumerate(spare)]
+        needed: list[_T] = []
+        if any(left < 0 for left in spare):
+            return needed
+        for one, given in zip(reversed(each), reversed(gives), strict=True):
+            rest = [left - amount for left, amount in zip(spare, given, strict=True)]
+            if any(left < 0 for left in rest):
+                needed.append(one)
+            else:
+                spare = rest
+        needed.reverse()
+        return needed
 
     def _needed_of(self, row: int, each: Sequence[_T], go: Callable[[_T], None], mark: int) -> list[_T]:
         """Of these, without which there is room, those that must go: the last are let stay first. Empty: no room."""
@@ -269,6 +300,7 @@ class NodeSearch:
                 go(other)
             if not self._fits(row):
                 needed.append(one)
+        needed.reverse()
         return needed
 
     def _as_set(self, row: int, needed: Iterable[Candidate], *, below: bool) -> tuple[list[Victim], Candidate | None]:
