@@ -7,6 +7,7 @@ is read as JSON, some fifty times as fast.
 from __future__ import annotations
 
 import json
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -167,10 +168,16 @@ class _Loader(yaml.CSafeLoader):
         super().__init__(stream)
         self._tags: dict[str, str] = {}
 
+    # No tag depends on where a node stands, and PyYAML asks about that at each one.
+    descend_resolver: Callable[..., Any] = staticmethod(operator.is_)
+    ascend_resolver: Callable[..., Any] = staticmethod(bool)
+
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         """The tag of a node; of plain scalars, most of which occur again and again, it is remembered."""
-        if kind is not yaml.ScalarNode or not implicit[0]:
-            return _resolve(self, kind, value, implicit)
+        if kind is not yaml.ScalarNode:
+            return _MAPPING if kind is yaml.MappingNode else _SEQUENCE
+        if not implicit[0]:
+            return _TEXT
         known = self._tags.get(value)
         if known is None:
             known = _resolve(self, kind, value, implicit)
@@ -227,6 +234,8 @@ def _too_deep(text: str) -> bool:
     # The first of them stands apart: a pattern that begins with a group is tried at every character.
     if re.search(rf"[-?][ \t]+(?:[-?][ \t]+){{{_MOST_DEPTH - 1}}}", text) is not None:
         return True
+    if sum(map(text.replace("[]", "").replace("{}", "").count, "[{")) <= _MOST_DEPTH:
+        return False
     depth = 0
     for match in re.finditer(r"[\[{\]}]|^---", text, re.MULTILINE):
         bracket = match[0]

@@ -8,6 +8,7 @@ once, by the process that was started by hand.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 
 from tools.compiled.build import current
@@ -33,7 +34,9 @@ def _choose() -> None:
         if first:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     if first:
-        print(f"engine: {asked}{why}", file=sys.stderr, flush=True)
+        print(
+            f"engine: {asked}{why}; Python {platform.python_version()}, {sys.executable}", file=sys.stderr, flush=True
+        )
 
 
 # Of a benchmark that is run, not of one that a test imports: `python -m` has not found its module yet.
