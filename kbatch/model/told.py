@@ -5,14 +5,15 @@ from __future__ import annotations
 from kbatch.api import conditions
 from kbatch.api.objects import Condition, PodGroup
 from kbatch.model.jobs import Job
+from kbatch.model.phase import Phase
 
 
 def only_told(job: Job, now: PodGroup) -> bool:
     """Whether the PodGroup says the same as before, but for why its group waits, and how many of its pods do.
 
     Nothing of the group runs, and it is not in queue, neither before nor now: so none of its sums says anything else,
-    nor does anybody who decides go by what has changed. Its sums are up to date. Where somebody took away what it was
-    told, that is news: it is to be told again.
+    nor does anybody who decides go by what has changed. Nor are groups counted by that: its phase is the same. Its sums
+    are up to date. Where somebody took away what it was told, that is news: it is to be told again.
     """
     was = job.group
     if was is None or not job.waiting or job.holding or job.succeeded or job.terminating:
@@ -23,6 +24,7 @@ def only_told(job: Job, now: PodGroup) -> bool:
     one, other = was.metadata, now.metadata
     return (
         was.spec == now.spec
+        and (before.phase or Phase.PENDING) == (after.phase or Phase.PENDING)
         and not before.scheduling_attempts
         and not after.scheduling_attempts
         and before.excess_charged == after.excess_charged

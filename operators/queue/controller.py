@@ -22,7 +22,7 @@ from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Event, Upsert
 from kbatch.resources import CPU, Resources
 from operators.queue import FIELD_MANAGER
-from operators.queue.status import Report, manifest, reports, same
+from operators.queue.status import GroupCounts, Report, manifest, reports, same
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class Controller:
         self._work = work
         self._dirty = asyncio.Event()
         self._shown: dict[str, set[str]] = {}
+        self._counts = GroupCounts()
         self._held: list[Event] | None = None
 
     def receive(self, batch: Batch) -> None:
@@ -124,7 +125,7 @@ class Controller:
                 if time.perf_counter() - began > TURN_SECONDS:
                     await asyncio.sleep(0)
                     began = time.perf_counter()
-            return reports(self.model)
+            return reports(self.model, self._counts)
         finally:
             held, self._held = self._held, None
             self._apply(held)

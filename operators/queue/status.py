@@ -6,7 +6,7 @@ here. Groups are counted by the phase that the podgroup operator gave them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -83,12 +83,34 @@ class Report:
         return conditions.of_types(conditions.merge(existing, [wanted], now), {conditions.OVER_CAPABILITY})
 
 
-def reports(model: ClusterModel) -> dict[str, Report]:
-    """What is to be said of each Queue that exists, by name."""
+class GroupCounts:
+    """How many groups of each queue wait, are in queue, run, and have ended: counted again where one has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[QueueRecord, int, dict[str, int]]] = {}
+        """By queue what was counted, and at which generation of which record."""
+
+    def of(self, record: QueueRecord) -> dict[str, int]:
+        """The counts of a queue whose record is current."""
+        known = self._known.get(record.name)
+        if known is None or known[0] is not record or known[1] != record.generation:
+            found = count_groups([job.group for job in record.jobs.values() if job.group is not None])
+            known = self._known[record.name] = record, record.generation, found
+        return known[2]
+
+    def keep(self, names: Container[str]) -> None:
+        """Forget the queues of other names."""
+        self._known = {name: known for name, known in self._known.items() if name in names}
+
+
+def reports(model: ClusterModel, counts: GroupCounts | None = None) -> dict[str, Report]:
+    """What is to be said of each Queue that exists, by name. `counts`: of the last time."""
     model.classes.forget_labels()
     deserved = model.deserved()
+    counts = counts or GroupCounts()
+    counts.keep(model.queues)
     return {
-        name: _report(record, deserved.get(name, {}))
+        name: _report(record, deserved.get(name, {}), counts.of(record))
         for name, record in model.queues.items()
         if record.queue is not None
     }
@@ -123,14 +145,14 @@ def count_groups(groups: list[PodGroup]) -> dict[str, int]:
     return counts
 
 
-def _report(record: QueueRecord, deserved: Resources) -> Report:
+def _report(record: QueueRecord, deserved: Resources, groups: dict[str, int]) -> Report:
     return Report(
         deserved=deserved,
         allocated=record.allocated,
         requested=record.request,
         share=dominant_share(record.allocated, deserved),
         state="Open" if record.open else "Closed",
-        groups=count_groups([job.group for job in record.jobs.values() if job.group is not None]),
+        groups=groups,
         over={
             name: (record.allocated[name], may)
             for name, may in (record.capability or {}).items()

@@ -58,7 +58,7 @@ class Pace:
 
     def __len__(self) -> int:
         """Groups of which anything is remembered."""
-        return len(self._writes.keys() | self._started.keys())
+        return len(self._writes) + sum(uid not in self._writes for uid in self._started)
 
     def wrote(self, uid: str, what: Difference) -> None:
         """The group is written now, because so much had changed."""

@@ -59,6 +59,7 @@ NEWS: list[Callable[[PodGroup], None]] = [
     changed("excess_charged", "3"),
     changed("node_failures", (NodeFailures(node="n", pods=("u",)),)),
     changed("finished", (FinishedRole(name="", indexes="0"),)),
+    changed("phase", "InQueue"),
     changed("uid", "other"),
     changed("labels", {"a": "b"}),
     changed("annotations", {"a": "b"}),

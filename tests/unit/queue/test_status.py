@@ -27,7 +27,7 @@ from kbatch.api.objects import (
 )
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Delete, Upsert
-from operators.queue.status import count_groups, decimal, manifest, reports, same
+from operators.queue.status import GroupCounts, count_groups, decimal, manifest, reports, same
 
 
 def queue(name: str, weight: int = 1, *, state: str = "Open", cap: str = "") -> Queue:
@@ -123,6 +123,51 @@ def test_groups_are_counted_by_phase() -> None:
     phases = ["", "Pending", "InQueue", "Running", "Unknown", "Completed", "Failed"]
     groups = [group(f"g{index}", "a", phase) for index, phase in enumerate(phases)]
     assert count_groups(groups) == {"pending": 2, "inqueue": 1, "running": 2, "completed": 2}
+
+
+def test_counts_that_are_kept_follow_every_change() -> None:
+    made = model(node("n", "8"), queue("a"), queue("b"), group("g", "a"), pod("p", "g", "2"))
+    counts = GroupCounts()
+
+    def counted(name: str) -> dict[str, int]:
+        said = reports(made, counts)
+        assert said == reports(made)
+        return {phase: count for phase, count in said[name].groups.items() if count}
+
+    assert counted("a") == {"pending": 1}
+    for phase, counter in (
+        ("InQueue", "inqueue"),
+        ("Pending", "pending"),
+        ("Running", "running"),
+        ("Failed", "completed"),
+    ):
+        made.apply(Upsert(group("g", "a", phase)))
+        assert counted("a") == {counter: 1}
+    made.apply(Upsert(group("h", "a")))
+    assert counted("a") == {"pending": 1, "completed": 1}
+    made.apply(Upsert(group("h", "b")))
+    assert (counted("a"), counted("b")) == ({"completed": 1}, {"pending": 1})
+    made.apply(Delete(PodGroup, "ns", "h"))
+    assert counted("b") == {}
+    made.apply(Delete(Queue, "", "b"))
+    made.apply(Upsert(queue("b")))
+    assert counted("b") == {}
+
+
+def test_groups_are_not_counted_again_where_none_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = model(node("n", "8"), queue("a"), queue("b"), group("g", "a"), group("h", "b"))
+    counts, looked = GroupCounts(), list[int]()
+
+    def counting(groups: list[PodGroup]) -> dict[str, int]:
+        looked.append(len(groups))
+        return count_groups(groups)
+
+    monkeypatch.setattr("operators.queue.status.count_groups", counting)
+    reports(made, counts)
+    assert looked == [1, 1]
+    made.apply(Upsert(group("g", "a", "Running")))
+    reports(made, counts)
+    assert looked == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
