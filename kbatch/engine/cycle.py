@@ -205,9 +205,9 @@ def _decide(context: CycleContext, memo: Memo, observer: Observer) -> Generator[
     after.most = context.feasibility.by_class
     shortages.keep(after)
     # Without what failed the next may decide otherwise; so it may where gangs do not count as being bound any more, and
-    # beside other promises than this one found, or those that are due: they move on with time.
+    # beside other promises, or other gathered room, than this one found; or those that are due: they move on with time.
     last = snapshot.state
-    moved = (state.binding, state.planned) != (last.binding, last.planned)
+    moved = (state.binding, state.planned, state.gathered) != (last.binding, last.planned, last.gathered)
     due = any(start.at is not None and start.at <= snapshot.now for start in state.planned)
     if not (decided or session.failed.keys() & session.errors.keys() or moved or due):
         after.idle = (snapshot.generation, wake)

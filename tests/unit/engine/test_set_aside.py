@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbatch.engine import CycleState
+from kbatch.engine import CycleState, Memo
 from kbatch.engine.state.cycle_state import GatheredRoom
 from tests.unit.engine.worlds import EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
 
@@ -129,3 +129,25 @@ def test_where_the_aged_will_start_is_set_aside_for_nobody_else() -> None:
     )
     assert found.evicted == []
     assert found.binds == {"aged-0": "n5", "small-0": "n1"}
+
+
+def test_room_that_has_begun_to_gather_is_reason_enough_to_look_again() -> None:
+    """In reclaim the idle room is set aside for the lone pod, then it begins to gather for the aged group, and the
+    cycle decides nothing. The next one knows that it gathers, and takes back what the pod has a right to.
+    """
+    model = world(
+        [queue("giving"), queue("one", 3), queue("two"), node("n1", "1"), node("n2", "1"), node("n3", "2")],
+        [group("old", queue="giving"), pod("old-0", of="old", on="n2"), pod("old-1", of="old", on="n3", at=1)],
+        [group("half", queue="one", disruption="Never"), pod("half-0", of="half", on="n1")],
+        [group("lone", queue="one", at=2), *members("lone", 1, at=2)],
+        [group("aged", 2, queue="two", at=1), *members("aged", 2, at=1)],
+    )
+    by, memo, state = policy(EVERYTHING.replace("enqueue, ", "")), Memo(), CycleState()
+    found = run(model, by, now=700, memo=memo, state=state)
+    assert found.outcome is not None
+    assert (found.binds, found.evicted) == ({}, [])
+    assert found.outcome.state.gathered is not None
+    memo, state = found.outcome.memo, found.outcome.state
+    for known in (Memo(), memo):
+        found = run(model, by, now=700, memo=known, state=state)
+        assert found.evicted == ["old-0"]
