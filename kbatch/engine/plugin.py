@@ -442,7 +442,8 @@ class Plugin:
     def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
         """Whether an answer of scope CLUSTER about the class may change where a pod of the class `other` goes.
 
-        On a node that such an answer keeps the class from, no victims are sought that it does not heed.
+        On a node that such an answer keeps the class from, no victims are sought that it does not heed; and from one
+        that such an answer lets the class onto, it does not keep the class once those have gone that it does not heed.
         """
         return True
 

@@ -59,9 +59,9 @@ class Shortages:
         session = self._session = context.session
         self._nodes = session.snapshot.standing_generation if context.unschedulable.as_found else None
         self._before = before.shortages
-        self._early = -(-len(self._before) // _PARTS) if not session.leaving else 0
-        """Of so many more the numbers may be worked out again before they must: of none where victims were sought and
-        found, which is work enough for one cycle."""
+        self._early = -(-len(self._before) // (_PARTS * (2 if session.leaving else 1)))
+        """Of so many more the numbers may be worked out again before they must: of half as many where victims were
+        sought and found, which is work enough."""
         self._found: dict[object, Stated] = {}
         self._nominated = [job for job in session.live() if job.nominated]
         self._rows = [(task.cls, row) for other in self._nominated for task, row in other.nominated.values()]

@@ -505,7 +505,9 @@ class NodeRankings:
         return [limit for p in self.far_predicates(cls) for limit in p.domain_limits(cls, others)]
 
     def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
-        """Whether pods of the class may be let onto a node because one of the class `other` goes, room aside."""
+        """Whether one of the class `other` that goes may let pods of the class onto a node, or keep them from it,
+        besides by the room that it leaves.
+        """
         return any(p.heeds(cls, other) for p in self.far_predicates(cls))
 
     def far_predicates(self, cls: TaskClass) -> list[Plugin]:

@@ -132,7 +132,7 @@ class NodeSearch:
         return self._shares[queue]
 
     def _is_heeded(self, candidate: Candidate) -> bool:
-        """Whether the pod may be let onto a node because the candidate goes, room aside."""
+        """Whether the pod may be let onto a node, or kept from it, because the candidate goes, room aside."""
         if candidate.task is None:
             return True  # pods on other nodes go with it
         cls = candidate.task.cls

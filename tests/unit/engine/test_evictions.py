@@ -465,3 +465,25 @@ def test_company_of_a_nominated_pod_is_not_evicted_for_surplus() -> None:
     assert sim.cycle().transactions == []
     sim.tick()
     assert sim.cycle().binds == {"g-0": "n1"}
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_company_on_the_node_stays_although_it_would_go_first(needed: bool) -> None:
+    """The pod of a database is the youngest of two like it; it goes where nobody needs it, and else the other."""
+    found = run(
+        world(
+            [queue(), node("n0", "2", labels={ZONE: "z"}), group("v"), group("w", at=1), group("g", at=5)],
+            pod("v-0", of="v", on="n0", priority=1),
+            pod("w-0", of="w", on="n0", priority=1, at=1, labels={"app": "db"}),
+            pod(
+                "g-0",
+                of="g",
+                priority=100,
+                affinity=near(app="db") if needed else near(app="gang"),
+                labels={"app": "gang"},
+            ),
+        ),
+        policy(EVERYTHING.replace("enqueue, ", "")),
+    )
+    assert found.evicted == ["v-0" if needed else "w-0"]
+    assert found.nominated == {"g-0": "n0"}
