@@ -234,7 +234,9 @@ def _too_deep(text: str) -> bool:
     # The first of them stands apart: a pattern that begins with a group is tried at every character.
     if re.search(rf"[-?][ \t]+(?:[-?][ \t]+){{{_MOST_DEPTH - 1}}}", text) is not None:
         return True
-    if sum(map(text.replace("[]", "").replace("{}", "").count, "[{")) <= _MOST_DEPTH:
+    # Most texts have nothing but empty ones. The innermost two brackets of what is nested may be lost with these.
+    filled = text.replace("[]", "").replace("{}", "")
+    if filled.count("[") + filled.count("{") < _MOST_DEPTH - 1:
         return False
     depth = 0
     for match in re.finditer(r"[\[{\]}]|^---", text, re.MULTILINE):

@@ -7,8 +7,8 @@ process: CPU seconds and peak memory while the groups came and were decided on, 
 of one that is started when all is there already: that lists everything at once. One JSON line a process. The programs
 are those of this checkout, whatever is installed in the environment. Each size takes minutes: all objects are real.
 
-With `--pods-first` the pods are there before a process runs: the API server takes them several times as fast then, and
-200,000 in less than half an hour. The groups come when the processes run.
+With `--pods-first` the pods are there before a process runs, so that their creation has the machine for itself. The
+groups come when the processes run.
 """
 
 from __future__ import annotations

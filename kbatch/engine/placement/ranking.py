@@ -147,10 +147,10 @@ class NodeRanking:
     def _with_others(self, near: Column) -> Column:
         """The keys with what other rows have to say, for all rows."""
         late = self.when is When.LATER
-        rows = Rows(self._room, self._every, self.cls, whole=True, later=late, placement=self._way)
         key = near.copy()
         if not np.any(near >= 0):
             return key
+        rows = Rows(self._room, self._every, self.cls, whole=True, later=late, placement=self._way)
         if self._far_scores:
             more = np.zeros(len(key), np.int64)
             for plugin in self._far_scores:
@@ -186,11 +186,10 @@ class NodeRanking:
             need: Column | np.int64 = amount if extra is None else amount * (extra + 1)
             free = room.future[name][at]
             ok &= (np.minimum(free, room.idle[name][at]) if now else free) >= need
-        taking = np.count_nonzero(ok)
-        if whole and taking * _SPARSE <= len(ok):  # what does not fit needs no score
+        if whole and np.count_nonzero(ok) * _SPARSE <= len(ok):  # what does not fit needs no score
             found: Column = np.full(len(ok), -1, np.int64)
-            if taking:
-                some = np.flatnonzero(ok)
+            some = np.flatnonzero(ok)
+            if len(some):
                 found[some] = self._evaluate(some, coming=coming if isinstance(coming, int) else coming[some])
             return found
         late = self.when is When.LATER

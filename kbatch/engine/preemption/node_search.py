@@ -143,17 +143,23 @@ class NodeSearch:
 
     def closed(self, row: int) -> bool:
         """Whether pods keep this one from the row, and still would, whoever of the candidates there went."""
-        if self._kept_out is None or not self._kept_out[row]:
-            return False
-        return not any(map(self._is_heeded, self._index.on(row)))
+        return self._is_kept_out(row) and not self._heeds_any(row)
 
     def _decided_by_room(self, row: int) -> bool:
         """Whether the pod fits the row as soon as there is room for it, whoever of the candidates there has gone."""
-        if not self._fit.stepwise:
-            return not self._whole.active
-        if self._whole.active or self._fit.asks_the_node or (self._kept_out is not None and self._kept_out[row]):
+        if self._whole.active:
             return False
-        return not any(map(self._is_heeded, self._index.on(row)))
+        if not self._fit.stepwise:
+            return True
+        return not (self._fit.asks_the_node or self._is_kept_out(row) or self._heeds_any(row))
+
+    def _is_kept_out(self, row: int) -> bool:
+        """Whether pods keep this one from the row, before any has gone."""
+        return self._kept_out is not None and bool(self._kept_out[row])
+
+    def _heeds_any(self, row: int) -> bool:
+        """Whether it matters to the pod, room aside, that one of the candidates on the row goes."""
+        return any(map(self._is_heeded, self._index.on(row)))
 
     # --- in order -----------------------------------------------------------------------------------------------------
 
@@ -220,11 +226,12 @@ class NodeSearch:
         """Leave out those that need not go, the dearest first."""
         if not self._by_room:
             return self._needed_of(row, victims, self._evict, mark)
-        return self._needed_for_room(row, victims, [self._gives(victim, row) for victim in victims], gone=True)
+        self._statement.rollback(mark)
+        return self._needed_for_room(row, victims, [self._gives(victim.unit.tasks, row) for victim in victims])
 
-    def _gives(self, victim: Victim, row: int) -> list[int]:
-        """What a unit gives on the row of what the task needs."""
-        here = [task.cls for task in victim.unit.tasks if task.node == self._names[row]]
+    def _gives(self, tasks: Iterable[Task], row: int) -> list[int]:
+        """What these pods give on the row of what the task needs."""
+        here = [task.cls for task in tasks if task.node == self._names[row]]
         return [sum([gives_of(cls, name) for cls in here]) for name, _ in self._task.cls.needs]
 
     # --- as a set -----------------------------------------------------------------------------------------------------
@@ -255,23 +262,20 @@ class NodeSearch:
 
     def _needed_candidates(self, row: int, each: Sequence[Candidate]) -> list[Candidate]:
         """As `_needed_of`, of candidates none of which is evicted. The statement is left as it was."""
-        if self._by_room and all(candidate.task is not None for candidate in each):
-            return self._needed_for_room(row, each, [self._given(candidate) for candidate in each], gone=False)
+        alone = [candidate.task for candidate in each if candidate.task is not None]
+        if self._by_room and len(alone) == len(each):  # the pods of a whole group may be candidates by themselves, too
+            return self._needed_for_room(row, each, [self._gives((task,), row) for task in alone])
         mark = len(self._statement)
         needed = self._needed_of(row, each, self._evict_candidate, mark)
         self._statement.rollback(mark)
         return needed
 
-    def _given(self, candidate: Candidate) -> list[int]:
-        """What a single pod gives of what the task needs."""
-        cls = candidate.task.cls if candidate.task is not None else None
-        return [gives_of(cls, name) for name, _ in self._task.cls.needs]
-
-    def _needed_for_room(self, row: int, each: Sequence[_T], gives: Sequence[Sequence[int]], *, gone: bool) -> list[_T]:
-        """As `_needed_of`, where room alone decides: of these, which give so much each, and are gone already or not."""
-        spare = [int(self._room.future[name][row]) - amount for name, amount in self._task.cls.needs]
-        if not gone:
-            spare = [left + sum([given[at] for given in gives]) for at, left in enumerate(spare)]
+    def _needed_for_room(self, row: int, each: Sequence[_T], gives: Sequence[Sequence[int]]) -> list[_T]:
+        """As `_needed_of`, where room alone decides: of these, none of which has gone, and which give so much each."""
+        spare = [
+            int(self._room.future[name][row]) + sum([given[at] for given in gives]) - amount
+            for at, (name, amount) in enumerate(self._task.cls.needs)
+        ]
         needed: list[_T] = []
         if any(left < 0 for left in spare):
             return needed

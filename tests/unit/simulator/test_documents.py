@@ -98,6 +98,17 @@ def test_what_cannot_be_read_says_where(text: str, what: str) -> None:
         contents(text)
 
 
+@pytest.mark.parametrize(("innermost", "levels"), [("[]", 1), ("{}", 1), ("[{}]", 2), ("{a: []}", 2)])
+def test_brackets_may_be_nested_so_deeply_and_no_deeper(innermost: str, levels: int) -> None:
+    def nested(depth: int) -> str:
+        around = depth - levels
+        return f"a: {'[' * around}{innermost}{']' * around}"
+
+    assert len(contents(nested(500))) == 1
+    with pytest.raises(InputError, match=r"is not YAML: nested too deeply"):
+        contents(nested(501))
+
+
 def test_a_json_file_that_is_not_json_is_told_so() -> None:
     with pytest.raises(InputError, match=r"a.json, document 1: is not JSON: .*\(line 1, column 14\)"):
         contents('{"kind": "A" "B"}', "a.json")
