@@ -37,6 +37,7 @@ class Delays:
         doubtful: for one that looks as if only a part of it could be placed, until the scheduler has withdrawn what it
             said before.
         waiting: for numbers alone of a group that does not run; its pods are being made.
+        waiting_crowd: the same while the statuses of many groups are to be written: most of them run before that.
         started: for numbers alone while its pods start one by one.
         counting: for any other change of numbers alone.
         counting_crowd: the same while the numbers of many groups change.
@@ -48,6 +49,7 @@ class Delays:
     binding: float = 10.0
     doubtful: float = 3.0
     waiting: float = 10.0
+    waiting_crowd: float = 30.0
     started: float = 30.0
     counting: float = 3.0
     counting_crowd: float = 10.0
@@ -97,11 +99,12 @@ class Patience:
         if makes_pods and (wanted.phase in ADMITTED) != (before.phase in ADMITTED):
             return 0.0
         if wanted.phase == before.phase and wanted.conditions == before.conditions:
+            crowded = len(self._differs) > CROWD
             if wanted.phase in {Phase.PENDING, Phase.IN_QUEUE}:
-                return delays.waiting
+                return delays.waiting_crowd if crowded else delays.waiting
             if counts.bound:
                 return delays.started
-            return delays.counting_crowd if len(self._differs) > CROWD else delays.counting
+            return delays.counting_crowd if crowded else delays.counting
         if wanted.phase == Phase.IN_QUEUE and counts.placed:
             return delays.binding
         if wanted.phase == Phase.RUNNING and counts.bound:

@@ -192,6 +192,10 @@ def test_numbers_alone_wait_longer_while_many_groups_change() -> None:
     index = MemberIndex()
     runs, starts = group(2, phase="Running"), group(2)
     index.apply(Upsert(runs))
+    for member in members(2):
+        index.apply(Upsert(member))
+    waiting = observe(index, starts)
+    waits = reconcile(starts, waiting, NOW)
     for member in members(2, "Running", "n"):
         index.apply(Upsert(member))
     observed = observe(index, runs)
@@ -201,10 +205,13 @@ def test_numbers_alone_wait_longer_while_many_groups_change() -> None:
         return patience.left(key, about, observed, wanted, makes_pods=False)
 
     assert left("ns/pg", runs) == Delays().counting
+    assert patience.left("ns/waits", starts, waiting, waits, makes_pods=False) == Delays().waiting
+    patience.forget("ns/waits")
     for number in range(CROWD):
         left(f"ns/g{number}", runs)
     assert left("ns/pg", runs) == Delays().counting_crowd
     assert left("ns/new", starts) <= TOLD, "of this one more is to be said"
+    assert patience.left("ns/waits", starts, waiting, waits, makes_pods=False) == Delays().waiting_crowd
     now = Delays().counting_crowd
     assert left("ns/pg", runs) == 0
     for number in range(CROWD):
