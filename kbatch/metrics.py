@@ -195,8 +195,12 @@ class QueueMetrics:
             "kbatch_queue_groups", "PodGroups of the queue by phase", ["queue", "phase"], registry=registry
         )
 
-    def forget(self, queue: str) -> None:
-        """Drop all series of a queue that is gone."""
+    def forget(self, queue: str, resource: str | None = None) -> None:
+        """Drop all series of a queue that is gone, or of one resource that it has nothing to do with any more."""
+        if resource is not None:
+            for gauge in (self.deserved, self.allocated, self.requested):
+                gauge.remove(queue, resource)
+            return
         for gauge in (self.deserved, self.allocated, self.requested, self.share, self.groups):
             gauge.remove_by_labels({"queue": queue})
 

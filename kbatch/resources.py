@@ -37,6 +37,10 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
 
+LONGEST_NAME: Final = 317
+"""Characters of the longest name that Kubernetes lets a resource have: a prefix of 253, `/`, and 63."""
+
+
 class QuantityError(ValueError):
     """A text that is no Kubernetes quantity, or one beyond what kbatch counts exactly."""
 
@@ -52,8 +56,11 @@ def parse_quantity(resource: str, value: str | float) -> int:
     (a ResourceQuota or a patch may hold them); whoever reads a request refuses them.
 
     Raises:
-        QuantityError: not a quantity, or its amount is beyond 2**53.
+        QuantityError: not a quantity, or its amount is beyond 2**53; or the name is longer than that of a resource can
+            be: no node offers it, and it would stand in every message, status and metric.
     """
+    if len(resource) > LONGEST_NAME:
+        raise QuantityError(value, f"the name of its resource is longer than {LONGEST_NAME} characters")
     if type(value) is int:
         amount = value * 1000 if resource == CPU else value
         if abs(amount) > LIMIT:
@@ -100,7 +107,9 @@ def parse_resources(raw: Mapping[str, str | float]) -> Resources:
             try:
                 parse_quantity(name, value)
             except QuantityError as error:
-                raise QuantityError(error.text, f"{str(error).rpartition(': ')[2]} (resource {name})") from None
+                raise QuantityError(
+                    error.text, f"{str(error).rpartition(': ')[2]} (resource {name[:LONGEST_NAME]})"
+                ) from None
         raise
 
 

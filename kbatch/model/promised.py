@@ -19,6 +19,9 @@ from kbatch.resources import QuantityError, Resources, add, subtract
 MOST_TOKENS: Final = 8192
 """Tokens that are remembered in a namespace: those of the last half minute at any rate are enough."""
 
+LONGEST_TOKEN: Final = 32
+"""Characters. The webhook's own have 12; what a user writes there is not remembered where it is longer."""
+
 _NOTHING: Final = Ask({})
 
 
@@ -120,6 +123,8 @@ class Groups:
         version = version_of(group)
         tokens = (group.metadata.annotations or {}).get(ADMITTED_ANNOTATION, "")
         for token in tokens.rsplit(",", 1) if tokens else ():
+            if len(token) > LONGEST_TOKEN:
+                continue
             self.seen.setdefault(token, version)
             if len(self.seen) > MOST_TOKENS:
                 del self.seen[next(iter(self.seen))]

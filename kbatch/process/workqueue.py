@@ -12,6 +12,11 @@ import heapq
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Final
+
+_STALE: Final = 1024
+"""So many entries of wishes that were overtaken by earlier ones may stand there, besides as many as keys wait. Such an
+entry goes by itself only when its time has come: that of a key that is to be looked at in a week, in a week."""
 
 
 class WorkQueue:
@@ -78,6 +83,9 @@ class WorkQueue:
             return
         self._due[key] = due
         heapq.heappush(self._heap, (due, next(self._sequence), key))
+        if len(self._heap) > _STALE + 2 * len(self._due):
+            self._heap = [each for each in self._heap if self._due.get(each[2]) == each[0]]
+            heapq.heapify(self._heap)
         self._changed.set()
 
     def _next(self) -> str | float | None:

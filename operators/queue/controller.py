@@ -50,6 +50,8 @@ class Controller:
         self._work = work
         self._dirty = asyncio.Event()
         self._shown: dict[str, set[str]] = {}
+        self._offered: frozenset[str] = frozenset()
+        """The resources that nodes have: of these series stay when nobody asks for them."""
         self._counts = GroupCounts()
         self._held: list[Event] | None = None
 
@@ -105,7 +107,8 @@ class Controller:
         self._show(found)
         changed: list[tuple[Queue, Report]] = []
         for name, report in found.items():
-            queue = self.model.queues[name].queue
+            record = self.model.queues.get(name)  # events that waited meanwhile may have taken it away
+            queue = record.queue if record is not None else None
             if queue is None or queue.metadata.deletion_timestamp is not None:
                 continue
             if same(queue.status, report.status(queue.status)):
@@ -125,6 +128,7 @@ class Controller:
                 if time.perf_counter() - began > TURN_SECONDS:
                     await asyncio.sleep(0)
                     began = time.perf_counter()
+            self._offered = frozenset(self.model.capacity)
             return reports(self.model, self._counts)
         finally:
             held, self._held = self._held, None
@@ -167,8 +171,10 @@ class Controller:
             del self._shown[name]
         for name, report in found.items():
             dimensions = report.deserved.keys() | report.allocated.keys() | report.requested.keys()
-            shown = self._shown.setdefault(name, set())
-            shown |= dimensions
+            before = self._shown.get(name, set())
+            shown = self._shown[name] = {*dimensions, *(before & self._offered)}
+            for dimension in before - shown:  # nobody asks for it any more, and no node has it
+                self._shares.forget(name, dimension)
             for gauge, vector in (
                 (self._shares.deserved, report.deserved),
                 (self._shares.allocated, report.allocated),

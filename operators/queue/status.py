@@ -29,6 +29,9 @@ _COUNTER: Final = {
     "Failed": "completed",
 }
 COUNTERS: Final = ("pending", "inqueue", "running", "completed")
+MOST_RESOURCES: Final = 64
+"""Of so many resources amounts are told, those that nodes offer first: groups name what they like, and an object that
+had all of it would be too large to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,9 @@ def reports(model: ClusterModel, counts: GroupCounts | None = None) -> dict[str,
     deserved = model.deserved()
     counts = counts or GroupCounts()
     counts.keep(model.queues)
+    offered = model.capacity
     return {
-        name: _report(record, deserved.get(name, {}), counts.of(record))
+        name: _report(record, deserved.get(name, {}), counts.of(record), offered)
         for name, record in model.queues.items()
         if record.queue is not None
     }
@@ -145,11 +149,11 @@ def count_groups(groups: list[PodGroup]) -> dict[str, int]:
     return counts
 
 
-def _report(record: QueueRecord, deserved: Resources, groups: dict[str, int]) -> Report:
+def _report(record: QueueRecord, deserved: Resources, groups: dict[str, int], offered: Container[str]) -> Report:
     return Report(
-        deserved=deserved,
-        allocated=record.allocated,
-        requested=record.request,
+        deserved=_told(deserved, offered),
+        allocated=_told(record.allocated, offered),
+        requested=_told(record.request, offered),
         share=dominant_share(record.allocated, deserved),
         state="Open" if record.open else "Closed",
         groups=groups,
@@ -159,6 +163,14 @@ def _report(record: QueueRecord, deserved: Resources, groups: dict[str, int]) ->
             if name != PODS and record.allocated.get(name, 0) > may
         },
     )
+
+
+def _told(vector: Resources, offered: Container[str]) -> Resources:
+    """The part of the vector that is told."""
+    if len(vector) <= MOST_RESOURCES:
+        return vector
+    asked = (name for name, amount in vector.items() if amount)
+    return {name: vector[name] for name in sorted(asked, key=lambda name: (name not in offered, name))[:MOST_RESOURCES]}
 
 
 def _amounts(vector: Resources) -> dict[str, str | int | float] | None:

@@ -181,6 +181,12 @@ def test_any_text_is_read_or_refused_as_a_quantity_error(text: str) -> None:
     assert abs(amount) <= resources.LIMIT
 
 
+def test_a_name_that_no_resource_can_have_is_refused() -> None:
+    assert parse_quantity("p" * 253 + "/" + "n" * 63, "1") == 1
+    with pytest.raises(QuantityError, match="longer than 317 characters"):
+        parse_quantity("p" * 318, "1")
+
+
 def test_a_list_names_the_resource_that_cannot_be_read() -> None:
     assert parse_resources({"cpu": "1", "memory": 5}) == {"cpu": 1000, "memory": 5}
     with pytest.raises(QuantityError, match=r"'lots'.*\(resource memory\)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -128,3 +129,16 @@ async def test_several_workers_never_share_a_key() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_wishes_that_were_overtaken_do_not_pile_up() -> None:
+    now = 0.0
+    queue = WorkQueue(clock=lambda: now)
+    for _ in range(5000):  # a group that is to go in a week, and is looked at each time that it changes
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.done("a", again_in=604_800)
+        now += 1
+    assert sys.getsizeof(queue._heap) < 30_000
+    now += 604_800
+    assert await queue.get() == "a"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kbatch.api.objects import Queue
+from kbatch.api.objects import Metadata, PodGroup, PodGroupSpec, Queue
 from kbatch.kube.errors import ApiError
 from kbatch.kube.informer import Batch
 from kbatch.metrics import QueueMetrics, ReconcileMetrics
@@ -23,6 +23,7 @@ from kbatch.model.events import Delete, Event, Upsert
 from operators.queue import FIELD_MANAGER
 from operators.queue import controller as controlling
 from operators.queue.controller import Controller
+from operators.queue.status import MOST_RESOURCES
 from tests.unit.engine import worlds
 from tests.unit.queue.test_status import group, node, queue
 
@@ -176,3 +177,45 @@ async def test_shares_are_divided_once_until_something_changes(rig: Rig, monkeyp
     rig.see(Upsert(node("m", "4")))
     await rig.controller.round()
     assert divided == [1, 1]
+
+
+async def test_a_queue_that_goes_while_shares_are_divided_is_passed_over(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controlling, "TURN_SECONDS", 0.0)
+    rig.see(*(Upsert(queue(name)) for name in ("busy", "empty")))
+    rig.see(*(Upsert(group(f"g{number}", "busy", cpu="1")) for number in range(1000)))
+    rounds = asyncio.create_task(rig.controller.round())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not rounds.done()
+    rig.see(Delete(Queue, "", "empty"))
+    assert await rounds == 0
+    assert [name for name, _ in rig.api.writes] == ["busy"]
+
+
+async def test_resources_that_groups_make_up_are_told_within_bounds_and_forgotten(rig: Rig) -> None:
+    rig.see(Upsert(node("n", "4")), Upsert(queue("a")))
+    for number in range(20):
+        rig.see(Upsert(asking(f"g{number}", {"cpu": "1", **{f"example.com/r{number}-{at}": "1" for at in range(31)}})))
+    assert await rig.controller.round() == 0
+    ((_, status),) = rig.api.writes
+    assert len(status["requested"]) == MOST_RESOURCES
+    assert status["requested"]["cpu"] == "20", "what nodes have comes first"
+    for number in range(20):
+        rig.see(Delete(PodGroup, "ns", f"g{number}"))
+    await rig.controller.round()
+    left = {
+        sample.labels["resource"]
+        for metric in rig.registry.collect()
+        for sample in metric.samples
+        if "resource" in sample.labels
+    }
+    assert left == {"cpu"}
+    assert rig.gauge("kbatch_queue_requested", queue="a", resource="cpu") == 0
+
+
+def asking(name: str, resources: dict[str, str]) -> PodGroup:
+    """A group in queue `a` that asks for these."""
+    spec = PodGroupSpec(min_member=1, queue="a", min_resources={**resources})
+    return PodGroup(metadata=Metadata(namespace="ns", name=name, uid=name), spec=spec)

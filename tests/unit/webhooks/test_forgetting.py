@@ -84,3 +84,10 @@ def test_bursts_of_quotas_that_are_gone_are_forgotten(monkeypatch: pytest.Monkey
     for number in range(200):
         used.let_through((quota(f"q{number}", requests_cpu="10"),), cores(1), number * 1.0)
     assert len(used._bursts) <= 10
+
+
+def test_what_is_longer_than_a_token_is_not_remembered() -> None:
+    view = ClusterView()
+    for version, text in enumerate(["x" * 250_000, "abcdef012345", "fedcba543210,abcdef012345"], start=1):
+        view.receive(Batch((Upsert(group("g", "4", version=version, token=text)),), complete=True))
+    assert view.groups["ns"].seen == {"abcdef012345": 2, "fedcba543210": 3}
