@@ -25,20 +25,28 @@ app.kubernetes.io/name: {{ include "kbatch.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- define "kbatch.labels" -}}
+{{/* A map of two, as YAML: what the values say, and what the chart says, which stands where both have a key. Takes a list. */}}
+{{- define "kbatch.under" -}}
+{{- toYaml (mergeOverwrite (deepCopy (default dict (index . 0))) (index . 1)) -}}
+{{- end -}}
+
+{{- define "kbatch.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "kbatch.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: kbatch
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
+{{- define "kbatch.labels" -}}
+{{- include "kbatch.under" (list .Values.commonLabels (include "kbatch.ownLabels" . | fromYaml)) -}}
+{{- end -}}
+
+{{/* Besides, "labels": those that the values have for this object alone. They come before those for all objects. */}}
 {{- define "kbatch.componentLabels" -}}
-{{ include "kbatch.labels" .root }}
-app.kubernetes.io/component: {{ .component }}
+{{- $more := mergeOverwrite (deepCopy (default dict .root.Values.commonLabels)) (deepCopy (default dict .labels)) -}}
+{{- $own := include "kbatch.ownLabels" .root | fromYaml -}}
+{{- include "kbatch.under" (list $more (set $own "app.kubernetes.io/component" .component)) -}}
 {{- end -}}
 
 {{- define "kbatch.componentSelectorLabels" -}}

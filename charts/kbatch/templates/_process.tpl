@@ -34,15 +34,9 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "kbatch.componentLabels" . | nindent 8 }}
-        {{- with $values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "kbatch.componentLabels" (dict "root" $root "component" .component "labels" $values.podLabels) | nindent 8 }}
       annotations:
-        kubectl.kubernetes.io/default-container: {{ .component }}
-        {{- with $values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "kbatch.under" (list $values.podAnnotations (dict "kubectl.kubernetes.io/default-container" .component)) | nindent 8 }}
     spec:
       serviceAccountName: {{ include "kbatch.serviceAccountName" . }}
       automountServiceAccountToken: true
@@ -208,10 +202,26 @@ spec:
 {{- end }}
 {{- end -}}
 
+{{/* A duration of the values, `1.5s`, in milliseconds. */}}
+{{- define "kbatch.milliseconds" -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- mulf (trimSuffix $unit . | float64) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit) -}}
+{{- end -}}
+
 {{/* The arguments of a process of which at most one acts, as a JSON list. */}}
 {{- define "kbatch.leaderArguments" -}}
 {{- $election := .root.Values.leaderElection -}}
 {{- if $election.enabled -}}
+{{- $lease := include "kbatch.milliseconds" $election.leaseDuration | float64 -}}
+{{- $deadline := include "kbatch.milliseconds" $election.renewDeadline | float64 -}}
+{{- $retry := include "kbatch.milliseconds" $election.retryPeriod | float64 -}}
+{{- if not (and (gt $retry 0.0) (lt $retry $deadline) (lt $deadline $lease)) -}}
+{{- fail (printf "leaderElection: retryPeriod (%s) must be less than renewDeadline (%s), and that less than leaseDuration (%s)"
+    $election.retryPeriod $election.renewDeadline $election.leaseDuration) -}}
+{{- end -}}
+{{- if ne $lease (mulf (floor (divf $lease 1000.0)) 1000.0) -}}
+{{- fail (printf "leaderElection.leaseDuration is %s: a Lease lasts whole seconds" $election.leaseDuration) -}}
+{{- end -}}
 {{- list "--lease-namespace=$(POD_NAMESPACE)" (printf "--lease-name=kbatch-%s" .component) "--identity=$(POD_NAME)"
     (printf "--lease-duration=%s" $election.leaseDuration) (printf "--renew-deadline=%s" $election.renewDeadline)
     (printf "--retry-period=%s" $election.retryPeriod) | toJson -}}

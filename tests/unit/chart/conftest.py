@@ -21,6 +21,19 @@ NAMESPACE = "kbatch-system"
 Object = dict[str, Any]
 
 
+class OnceEach(yaml.CSafeLoader):
+    """Refuses a mapping in which a key stands twice: of the two the last counts, or whatever reads it refuses both."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As every loader does."""
+        keys = [key.value for key, _ in node.value]
+        twice = {key for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice} stands there twice", node.start_mark)
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
 @dataclass(frozen=True)
 class Rendered:
     """The objects of one rendering, and the notes that Helm would print."""
@@ -74,9 +87,7 @@ def render(chart: helm_python.Chart) -> Callable[..., Rendered]:
         text = texts[asked]
         files: dict[str, str] = json.loads(text)
         notes = "".join(files.pop(name) for name in list(files) if name.endswith("NOTES.txt"))
-        documents = (
-            document for name in sorted(files) for document in yaml.load_all(files[name], Loader=yaml.CSafeLoader)
-        )
+        documents = (document for name in sorted(files) for document in yaml.load_all(files[name], Loader=OnceEach))
         return Rendered(tuple(document for document in documents if document), notes)
 
     return rendered

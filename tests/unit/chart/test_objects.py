@@ -142,6 +142,41 @@ def test_the_crds_come_with_the_chart_and_stay_when_it_goes(chart: helm_python.C
         assert ours["metadata"]["annotations"] == crd["metadata"]["annotations"] | kept
 
 
+@pytest.mark.parametrize("queue", ["everybody", "123", "true"])
+def test_a_group_that_names_no_queue_belongs_to_that_of_the_values(render: Callable[..., Any], queue: str) -> None:
+    """The API server fills in what the CRD says before it asks any webhook."""
+    crd = render({"defaultQueue": queue}).one("CustomResourceDefinition", "podgroups.scheduling.incubator.k8s.io")
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["properties"]["queue"]["default"] == queue
+
+
+def test_labels_of_the_values_never_take_the_place_of_the_charts(render: Callable[..., Any]) -> None:
+    container = "kubectl.kubernetes.io/default-container"
+    own = ("name", "instance", "part-of", "component", "managed-by", "version")
+    theirs = {f"app.kubernetes.io/{name}": "platform" for name in own}
+    values = {
+        "commonLabels": {**theirs, "team": "a"},
+        "scheduler": {"podLabels": {**theirs, "team": "b"}, "podAnnotations": {container: "x"}},
+        "dashboards": {"enabled": True, "labels": {**theirs, "team": "c"}},
+        "crds": {"annotations": {"helm.sh/resource-policy": "delete", "a": "b"}},
+    }  # fmt: skip
+    rendered = render(values)
+    for item in rendered.objects:
+        labels = item["metadata"].get("labels", {})
+        replaced = [name for name in own if labels.get(f"app.kubernetes.io/{name}") == "platform"]
+        assert replaced in ([], ["component"]), item["metadata"]["name"]  # an object of no process has no component
+    for item in rendered.of("Deployment"):
+        found = item["spec"]["template"]["metadata"]
+        assert item["spec"]["selector"]["matchLabels"].items() <= found["labels"].items()
+        assert found["labels"]["team"] == ("b" if item["metadata"]["name"].endswith("scheduler") else "a")
+        name = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        assert found["annotations"][container] == name
+    assert rendered.one("ConfigMap", "kbatch-dashboards")["metadata"]["labels"]["team"] == "c"
+    for item in rendered.of("CustomResourceDefinition"):
+        assert item["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert item["metadata"]["annotations"]["a"] == "b"
+
+
 def test_crds_of_somebody_else_and_crds_that_go_too(render: Callable[..., Any]) -> None:
     assert render({"crds": {"enabled": False}}).of("CustomResourceDefinition") == []
     rendered = render({"crds": {"keep": False, "annotations": {"a": "b"}}})
