@@ -96,6 +96,7 @@ class MemberIndex:
         self.groups: dict[str, PodGroup] = {}
         self._pods: dict[str, tuple[str, Member]] = {}
         self._members: dict[str, dict[str, Member]] = {}
+        self._strays: dict[str, dict[str, Member]] = {}
         self._jobs: dict[str, tuple[str | None, Maker]] = {}
         self._makers: dict[str, dict[str, Maker]] = {}
         self._by_uid: dict[str, Maker] = {}
@@ -110,6 +111,10 @@ class MemberIndex:
     def named_members(self, group: str) -> Mapping[str, Member]:
         """The pods that name the group, by `namespace/name`."""
         return self._members.get(group, {})
+
+    def strays(self, group: str) -> Mapping[str, Member]:
+        """The pods that were made for the group, name none any more, and have kbatch's finalizer."""
+        return self._strays.get(group, {})
 
     def makers(self, group: str) -> Iterable[Maker]:
         """The Jobs whose template names the group, or for which it is made."""
@@ -175,13 +180,15 @@ class MemberIndex:
         metadata = pod.metadata
         key = key_of(metadata.namespace, metadata.name)
         touched = self._forget_pod(key)
-        name = (metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+        name, among = (metadata.annotations or {}).get(GROUP_NAME_ANNOTATION), self._members
+        if not name and FINISHED_FINALIZER in metadata.finalizers:
+            name, among = _made_for(pod), self._strays
         if not name:
             return touched
         group = key_of(metadata.namespace, name)
         member = _member(pod)
         self._pods[key] = (group, member)
-        self._members.setdefault(group, {})[key] = member
+        among.setdefault(group, {})[key] = member
         return touched | {group}
 
     def _forget_pod(self, key: str) -> set[str]:
@@ -189,10 +196,11 @@ class MemberIndex:
         if known is None:
             return set()
         group = known[0]
-        members = self._members[group]
+        among = self._members if key in self._members.get(group, {}) else self._strays
+        members = among[group]
         del members[key]
         if not members:
-            del self._members[group]
+            del among[group]
         return {group}
 
     def put_job(self, job: Job) -> set[str]:
@@ -269,6 +277,11 @@ def _member(pod: Pod) -> Member:
         finalizer=finalizers.index(FINISHED_FINALIZER) if FINISHED_FINALIZER in finalizers else -1,
         lost=pod.metadata.deletion_timestamp is not None and _ends_unseen(pod),
     )
+
+
+def _made_for(pod: Pod) -> str:
+    """The name of the PodGroup that a pod was made for; empty: none was."""
+    return next((one.name for one in pod.metadata.owner_references if one.controller and one.kind == "PodGroup"), "")
 
 
 def _ends_unseen(pod: Pod) -> bool:

@@ -3,7 +3,8 @@
 Each write costs the API server as much as two or three binds, so a step of a group's life is written once, with all
 the numbers that change with it. At once is written what others wait for, or what would be lost: a phase in which pods
 are made or released (whoever watches the group sees the phase before the pods), the objects that were made, the nodes
-on which pods failed.
+on which pods failed, that the group is over (a Job with a ttlSecondsAfterFinished of 0 goes at once, and its pods with
+it: of what is not there any more nobody can tell how it ended).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from kbatch.api.objects import PodGroup
-from kbatch.model.phase import ADMITTED, STARTED, Phase
+from kbatch.model.phase import ADMITTED, OVER, STARTED, Phase
 from operators.podgroup.reconcile import Observed, OwnStatus, count, minimum, standing
 
 FLOOD: Final = 200
@@ -94,6 +95,8 @@ class Patience:
             return 0.0
         if wanted.finished != before.finished and any(one.lost for one in observed.members):
             return 0.0  # a pod that is to go waits for it
+        if wanted.phase in OVER and wanted.phase != before.phase:
+            return 0.0  # its pods, and the Job that made them, may go at once
         if wanted.phase == Phase.UNKNOWN and before.phase not in STARTED:
             return delays.doubtful
         if makes_pods and (wanted.phase in ADMITTED) != (before.phase in ADMITTED):

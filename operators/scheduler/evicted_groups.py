@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kbatch.api.queue import MOST_EVICTIONS
@@ -23,11 +23,18 @@ MANAGER: Final = f"{FIELD_MANAGER}-evictions"
 
 
 class EvictedGroups:
-    """Plans that are carried out at one time may write of one queue in any order: what any of them says stands."""
+    """Plans that are carried out at one time may write of one queue in any order: what any of them says stands.
 
-    def __init__(self, api: Api) -> None:
+    Args:
+        api: for writes.
+        uid: of the Queue of a name, empty where there is none. One made again under its name has evicted nobody.
+    """
+
+    def __init__(self, api: Api, uid: Callable[[str], str] = lambda _: "") -> None:
         self._api = api
-        self._said: dict[str, list[int]] = {}
+        self._uid = uid
+        self._said: dict[str, tuple[str, list[int]]] = {}
+        """By queue its uid, and the instants."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def write(self, evicted: Mapping[str, Iterable[int]]) -> bool:
@@ -36,8 +43,9 @@ class EvictedGroups:
 
     async def _one(self, name: str, instants: Iterable[int]) -> bool:
         async with self._turns[name]:
-            new = Counter(instants)
-            both = sorted((Counter(self._said.get(name, ())) | new).elements())
+            new, uid = Counter(instants), self._uid(name)
+            of, before = self._said.get(name, (uid, []))
+            both = sorted((Counter(before if of == uid else ()) | new).elements())
             now = max(new)  # the clock may have been put back since the others
             said = [instant for instant in both if abs(instant - now) < HOUR][-MOST_EVICTIONS:]
             status = {"evicted": [rfc3339_us(instant) for instant in said]}
@@ -47,6 +55,7 @@ class EvictedGroups:
                 )
             except KubeError as error:
                 if isinstance(error, ApiError) and error.status == 404:
+                    self._said.pop(name, None)
                     return True  # there is nobody any more who limits it
                 if isinstance(error, ApiError) and error.lacks(".status.evicted"):
                     _log.warning(
@@ -57,5 +66,5 @@ class EvictedGroups:
                     return True
                 _log.warning("Queue %s: %s", name, error)
                 return False
-            self._said[name] = said
+            self._said[name] = uid, said
             return True

@@ -78,13 +78,17 @@ class Plans:
         self._begin = begin
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
-        self._written = EvictedGroups(api)
+        self._written = EvictedGroups(api, self._uid_of_queue)
         self._pauses = Pauses(clock)
         """Of groups whose plans failed for no fault of a victim."""
         self._refused = Pauses(clock, first=REFUSED_FIRST, longest=REFUSED_LONGEST)
         """Of pods, by uid."""
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._trials = asyncio.Semaphore(TRIALS_AT_ONCE)
+
+    def _uid_of_queue(self, name: str) -> str:
+        record = self._cache.model.queues.get(name)
+        return record.queue.metadata.uid if record is not None and record.queue is not None else ""
 
     @property
     def in_flight(self) -> int:

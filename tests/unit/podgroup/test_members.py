@@ -557,6 +557,21 @@ async def test_of_members_that_did_not_end_well_there_is_nothing_to_keep() -> No
     assert patched(rig) == ["pg-w-0", "pg-w-1", "pg-w-2"]
 
 
+@pytest.mark.parametrize("group_is_there", [True, False])
+async def test_a_pod_that_its_user_took_out_of_its_group_keeps_no_finalizer(group_is_there: bool) -> None:
+    rig = Rig(least=2)
+    await rig.keep()
+    body = rig.server.pods["pg-w-0"]
+    meta = {name: value for name, value in body["metadata"].items() if name != "annotations"}
+    taken = msgspec.convert({**body, "metadata": {**meta, "deletionTimestamp": "2026-11-21T11:00:00Z"}}, Pod)
+    assert rig.index.apply(Upsert(taken)) == {"ns/pg"}
+    assert "ns/pg-w-0" not in rig.index.named_members("ns/pg")
+    await rig.members.let_end("ns/pg", rig.group if group_is_there else None)
+    assert "pg-w-0" in patched(rig)
+    rig.gone("pg-w-0")
+    assert not rig.index.strays("ns/pg")
+
+
 async def test_a_member_of_a_role_that_is_no_more_goes_for_nobody_keeps_how_it_ended(rig: Rig) -> None:
     """Or whoever deletes the pod would wait for as long as the group lives."""
     await rig.keep()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbatch.api.objects import Condition, Job, Pod, PodGroup
-from kbatch.model.events import Upsert
+from kbatch.model.events import Delete, Upsert
 from operators.podgroup.member_index import MemberIndex
 from operators.podgroup.patience import CROWD, FLOOD, Delays, Patience
 from operators.podgroup.reconcile import observe, reconcile
@@ -148,6 +148,23 @@ def test_a_group_that_waits_for_an_hour_is_written_at_most_twice(made: bool, pha
     life.say("Enqueued")
     life.pass_(1800)
     assert life.phases == phases
+
+
+def test_a_job_that_goes_as_soon_as_it_has_ended_leaves_a_group_that_is_over() -> None:
+    life = Life(job(), group(2, phase="Running", conditions=(condition("Enqueued"), condition("Scheduled"))), made=True)
+    life.see(*(pod(name, "Running", node="n", controller="j") for name in "ab"))
+    life.pass_(5)
+    life.written.clear()
+    life.see(*(pod(name, "Succeeded", node="n", controller="j") for name in "ab"))
+    life.made = False  # its Job makes no more
+    life.index.apply(Upsert(job(ended="Complete")))
+    life.index.apply(Delete(Job, "ns", "job"))
+    life.look()
+    assert life.phases == ["Completed"], "at once"
+    for name in "ab":
+        life.index.apply(Delete(Pod, "ns", name))
+    life.pass_(30)
+    assert life.phases == ["Completed"]
 
 
 def test_pods_are_released_and_held_back_by_a_phase_that_stands() -> None:

@@ -55,6 +55,16 @@ async def test_what_was_said_before_the_clock_was_put_back_does_not_displace_wha
     assert [call.body["status"]["evicted"] for call in api.calls[1:]] == [[TEXT]]
 
 
+async def test_a_queue_that_is_made_again_has_evicted_nobody() -> None:
+    api, uids = FakeApi(), {"q": "a"}
+    groups = EvictedGroups(api, lambda name: uids[name])
+    assert await groups.write({"q": (AT,)})
+    uids["q"] = "b"
+    assert await groups.write({"q": (AT + SECOND,)})
+    assert await groups.write({"q": (AT + 2 * SECOND,)})
+    assert [len(call.body["status"]["evicted"]) for call in api.calls] == [1, 1, 2]
+
+
 async def test_a_queue_that_is_gone_limits_nothing() -> None:
     api = FakeApi()
     api.on("PATCH", "/queues/q/status", ApiError(404, "NotFound"))
