@@ -69,15 +69,10 @@ LAYERS = (
         120,
         COMPILED,
     ),
-    # The first 20,000 states of what `make explore` walks through (docs/exploration.md); tests of thousands of cases.
-    Layer(
-        "explore",
-        (
-            (PYTHON, "-m", "tests.explore", "--states", "20000", "--cap", "700"),
-            pytest("-n", "2", "--dist", "worksteal", "-m", "many", "tests/unit", "tests/property"),
-        ),
-        180,
-    ),
+    # The first 20,000 states of what `make explore` walks through (docs/exploration.md).
+    Layer("explore", ((PYTHON, "-m", "tests.explore", "--states", "20000", "--cap", "700"),), 120),
+    # Tests that look at thousands of cases each, or render the chart dozens of times.
+    Layer("many", (pytest("-n", "2", "--dist", "worksteal", "-m", "many", "tests/unit", "tests/property"),), 180),
     # Tests of one file share a control plane; much of their time is waiting, so three files at once suit two cores.
     Layer(
         "control-plane",

@@ -16,7 +16,7 @@ QUICK_SECONDS: Final = 0.060
 """What the work takes on the machine of the budgets, two cores of a cloud provider, in a quick minute, while a layer
 keeps both of them busy; alone it takes half of that."""
 
-MOST: Final = 1.5
+MOST: Final = 2.0
 """A budget is stretched by no more than this."""
 
 _EVERY_SECONDS: Final = 5.0

@@ -17,6 +17,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from kbatch.resources import LONGEST_NAME
+
 MOST_RESOURCES: Final = 32
 MOST_ROLES: Final = 64
 MOST_SELECTED: Final = 64
@@ -103,12 +105,17 @@ _COUNTABLE: Final = Rule(
     message="amounts must not be larger than 2^53 units (milli-cores of cpu)",
 )
 
+_NAMEABLE: Final = Rule(
+    expression=f"self.all(name, name.size() <= {LONGEST_NAME})",
+    message=f"the name of a resource must not be longer than {LONGEST_NAME} characters",
+)
+
 ResourceList: TypeAlias = Annotated[
     dict[str, Quantity],
     Field(
         json_schema_extra={
             "maxProperties": MOST_RESOURCES,
-            "x-kubernetes-validations": [_NOT_NEGATIVE.to_schema(), _COUNTABLE.to_schema()],
+            "x-kubernetes-validations": [_NOT_NEGATIVE.to_schema(), _COUNTABLE.to_schema(), _NAMEABLE.to_schema()],
         }
     ),
 ]

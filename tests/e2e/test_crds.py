@@ -167,6 +167,7 @@ def test_the_seeds_pod_applies_once_its_priority_class_has_a_version_that_is_ser
         ({"minResources": {"cpu": "much"}}, "spec.minResources.cpu in body should match"),
         ({"minResources": {"memory": "9Pi"}}, "spec.minResources: Invalid value: amounts must not be larger than 2^53"),
         ({"minResources": {"cpu": "9007199254740993m"}}, "amounts must not be larger than 2^53"),
+        ({"minResources": {"r" * 318: 1}}, "the name of a resource must not be longer than 317 characters"),
         ({"minResources": {f"r{n}": 1 for n in range(33)}}, "spec.minResources: Too many: 33: must have at most 32"),
         ({"subGroups": [{"minMember": 1}]}, "spec.subGroups[0].name: Required value"),
         ({"subGroups": [{"name": "A_b"}]}, "spec.subGroups[0].name in body should match"),
@@ -193,6 +194,7 @@ def test_a_wrong_pod_group_is_refused_with_the_field_named(api: Api, spec: dict[
         ({"wieght": 1}, 'unknown field "spec.wieght"'),
         ({"state": "Shut"}, 'supported values: "Open", "Closed"'),
         ({"capability": {"cpu": "-1m"}}, "spec.capability: Invalid value: amounts must not be negative"),
+        ({"capability": {"r" * 5000: 1}}, "the name of a resource must not be longer than 317 characters"),
         ({"parent": "crds-q"}, "spec.parent: Invalid value: a queue cannot be its own parent"),
     ],
 )

@@ -244,6 +244,7 @@ def test_service_monitors_say_what_prometheus_is_to_do(render: Callable[..., Any
     assert endpoint.keys() == {"port", "path", "interval", "scrapeTimeout", "scheme"}
 
 
+@pytest.mark.many
 def test_outgoing_connections_are_those_that_are_needed(render: Callable[..., Any]) -> None:
     def policy(egress: Any) -> Any:
         rendered = render({"networkPolicy": {"enabled": True, "egress": egress}})
@@ -259,6 +260,7 @@ def test_outgoing_connections_are_those_that_are_needed(render: Callable[..., An
     assert (server["to"], len(server["ports"])) == ([{"ipBlock": {"cidr": "10.0.0.1/32"}}], 1)
 
 
+@pytest.mark.many
 def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render: Callable[..., Any]) -> None:
     (quota,) = default.of("ResourceQuota")
     (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]

@@ -315,6 +315,7 @@ def test_a_decision_log_is_kept_in_a_folder_that_has_room_for_it(render: Callabl
     assert int(volume["emptyDir"]["sizeLimit"]) == 20 << 20
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_what_one_process_has_of_its_own_is_laid_over_what_all_have(render: Callable[..., Any], component: str) -> None:
     own = {

@@ -236,6 +236,7 @@ def test_plugins_of_other_packages_may_be_named(render: Callable[..., Any]) -> N
         assert render({"scheduler": scheduler}).of("ConfigMap")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", sorted(plugins.BUILTIN))
 def test_whatever_letter_is_wrong_the_right_name_is_named(render: Callable[..., Any], name: str) -> None:
     middle = len(name) // 2
