@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from kbatch.engine import Policy
 
+TOO_LARGE: Final = "a number in it is beyond 64 bits"
+
 _SHOWN: Final = 20
 
 
@@ -57,6 +59,8 @@ def _compared(path: Path, policy: Policy | None) -> dict[str, Any]:
         return {"file": str(path), "error": f"cannot be read: {error.strerror or error}"}
     except (LogError, InputError, ConfigurationError) as error:
         return {"file": str(path), "error": str(error)}
+    except OverflowError:
+        return {"file": str(path), "error": TOO_LARGE}
     for warning in comparison.warnings:
         warn(f"{path}: {warning}")
     found = {"file": str(path), **comparison.json()}

@@ -116,9 +116,9 @@ class Explanation:
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        yield f"{self.subject}: {self.verdict}"
+        yield f"{self.subject}: {self.verdict}" + (f" since {self.since}" if self.since else "")
         if self.reason:
-            yield f"  reason   {self.reason}" + (f" (since {self.since})" if self.since else "")
+            yield f"  reason   {self.reason}"
         if self.message:
             yield f"           {self.message}"
         if self.unseen:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbatch.cli.another_policy import load_policy, run_closed_loop
+from kbatch.cli.another_policy import TOO_LARGE, load_policy, run_closed_loop
 from kbatch.cli.output import BAD_INPUT, FAILED, Format, Output, fail, print_json, warn
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def _replayed(path: Path, policy: Policy | None) -> dict[str, Any]:
         found["error"] = f"cannot be read: {error.strerror or error}"
     except LogError as error:
         found["error"] = str(error)
+    except OverflowError:
+        found["error"] = TOO_LARGE
     return found
 
 

@@ -220,7 +220,10 @@ class _Reading:
         if not cycle.same:
             self.decided = cycle.decisions
         for raw in self.decided:
-            decision = _decisions.decode(raw)
+            try:
+                decision = _decisions.decode(raw)
+            except msgspec.MsgspecError as error:
+                raise LogError(f"no decision of a decision log: {error}") from None
             if decision.transaction is not None:
                 for bind in decision.transaction.binds:
                     self.bound(bind.pod, bind.uid)

@@ -282,6 +282,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
             try:
                 rest += unpack.decompress(packed)
             except zlib.error as error:
-                raise LogError(f"no decision log: {error}") from None
+                plain = "; it is not compressed: gzip it first" if packed[:1] == b"{" and not rest else ""
+                raise LogError(f"no decision log: {error}{plain}") from None
             *lines, rest = rest.split(b"\n")
             yield from lines

@@ -34,6 +34,7 @@ _TEXT: Final = _TAG + "str"
 _MAPPING: Final = _TAG + "map"
 _SEQUENCE: Final = _TAG + "seq"
 _INTEGER: Final = _TAG + "int"
+_NUMBERS: Final = frozenset({_INTEGER, _TAG + "float"})
 _PLAIN_INTEGER: Final = re.compile("0|[1-9][0-9]{0,17}")
 _PLAIN_SCALARS: Final[dict[str, Callable[[Any, yaml.ScalarNode], Any]]] = {
     _TAG + "null": yaml.constructor.SafeConstructor.construct_yaml_null,
@@ -181,6 +182,8 @@ class _Loader(yaml.CSafeLoader):
         known = self._tags.get(value)
         if known is None:
             known = _resolve(self, kind, value, implicit)
+            if ":" in value and known in _NUMBERS:  # 1:30 is a number to base 60 in YAML 1.1, but no longer to kubectl
+                known = _TEXT
             if len(self._tags) < _MOST_TAGS:
                 self._tags[value] = known
         return known

@@ -182,7 +182,10 @@ def _take(content: dict[str, Any], place: Place, reading: _Reading) -> None:
         reading.warnings.append(f"{place}: {kind} of {api_version} is read as {group}/{read_as.version}")
     obj = _decode(with_times_as_text(content), read_as.type)
     _fill_metadata(obj.metadata, read_as, reading)
-    _check(obj, content, reading)
+    try:
+        _check(obj, content, reading)
+    except OverflowError:
+        raise _beyond(content) from None
     _count_pods(obj, reading)
     _admit(obj)
     metadata = obj.metadata
@@ -263,6 +266,19 @@ def _check(obj: AnyObject, content: dict[str, Any], reading: _Reading) -> None:
         _check_by_model(obj, content)
     else:
         check_object(obj)
+
+
+def _beyond(content: dict[str, Any]) -> FieldError:
+    """The error of an object in which some number has more than 64 bits."""
+    found: list[tuple[str, Any]] = [("", content)]
+    for at, value in found:
+        if isinstance(value, dict):
+            found += [(f"{at}.{key}" if at else str(key), part) for key, part in value.items()]
+        elif isinstance(value, list):
+            found += [(f"{at}[{index}]", part) for index, part in enumerate(value)]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return FieldError(at, f"{value} is beyond 64 bits")
+    return FieldError("spec", "some number is beyond 64 bits")
 
 
 def _count_pods(obj: AnyObject, reading: _Reading) -> None:

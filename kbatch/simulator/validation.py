@@ -21,6 +21,7 @@ from kbatch.api.objects import (
     PodAffinity,
     PodDisruptionBudget,
     PodSpec,
+    PriorityClass,
     RawResources,
     ReplicaSet,
     ResourceQuota,
@@ -29,9 +30,14 @@ from kbatch.api.objects import (
 from kbatch.resources import QuantityError, parse_quantity
 from kbatch.simulator.errors import FieldError
 
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_HIGHEST_OF_USERS: Final = 10**9
+"""The value of a PriorityClass whose name does not begin with `system-` is no higher."""
+
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
+_OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _NODE_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _LABEL_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
@@ -76,6 +82,10 @@ def check_object(obj: AnyObject) -> None:
             check_pod_spec(obj.spec.template.spec, "spec.template.spec")
         case ResourceQuota():
             check_resources(obj.spec.hard, "spec.hard")
+        case PriorityClass():
+            highest = 2**31 - 1 if obj.metadata.name.startswith("system-") else _HIGHEST_OF_USERS
+            if not -(2**31) <= obj.value <= highest:
+                raise FieldError("value", f"{obj.value} is not from {-(2**31)} to {highest}")
         case PodDisruptionBudget():
             _check_budget(obj)
         case _:
@@ -105,12 +115,24 @@ def check_pod_spec(spec: PodSpec, field: str = "spec") -> None:
             _one_of(toleration.effect, _EFFECTS, f"{at}.effect")
         if not toleration.key and toleration.operator != "Exists":
             raise FieldError(f"{at}.operator", "must be Exists where the key is empty")
+        if toleration.value and toleration.operator == "Exists":
+            raise FieldError(f"{at}.value", "may not be given with the operator Exists")
+        if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+            raise FieldError(f"{at}.tolerationSeconds", "may be given with the effect NoExecute alone")
+    spread_by: set[tuple[str, str]] = set()
     for index, spread in enumerate(spec.topology_spread_constraints or ()):
         at = f"{field}.topologySpreadConstraints[{index}]"
         if spread.max_skew < 1:
             raise FieldError(f"{at}.maxSkew", f"{spread.max_skew} is below 1")
         _one_of(spread.when_unsatisfiable, frozenset({"DoNotSchedule", "ScheduleAnyway"}), f"{at}.whenUnsatisfiable")
         _check_topology_key(spread.topology_key, at)
+        if (spread.topology_key, spread.when_unsatisfiable) in spread_by:
+            raise FieldError(at, f"topologyKey {spread.topology_key!r} stands there twice")
+        spread_by.add((spread.topology_key, spread.when_unsatisfiable))
+        if spread.min_domains is not None and spread.min_domains < 1:
+            raise FieldError(f"{at}.minDomains", f"{spread.min_domains} is below 1")
+        if spread.min_domains is not None and spread.when_unsatisfiable != "DoNotSchedule":
+            raise FieldError(f"{at}.minDomains", "may be given with whenUnsatisfiable DoNotSchedule alone")
         check_label_selector(spread.label_selector, f"{at}.labelSelector")
     if spec.affinity is not None:
         _check_affinity(spec, f"{field}.affinity")
@@ -126,20 +148,29 @@ def _check_affinity(spec: PodSpec, field: str) -> None:
             if not node.required.node_selector_terms:
                 raise FieldError(required, "at least one term is required")
             _check_terms(node.required.node_selector_terms, required)
-        _check_terms((term.preference for term in node.preferred or ()), f"{at}.preferred")
+        preferred = f"{at}.{_PREFERRED}"
+        _check_terms((term.preference for term in node.preferred or ()), preferred, ".preference")
+        _check_weights((term.weight for term in node.preferred or ()), preferred)
     for name, affinity in (
         ("podAffinity", spec.affinity.pod_affinity),
         ("podAntiAffinity", spec.affinity.pod_anti_affinity),
     ):
         if affinity is not None:
             _check_pod_affinity(affinity, f"{field}.{name}")
+            _check_weights((term.weight for term in affinity.preferred or ()), f"{field}.{name}.{_PREFERRED}")
 
 
-def _check_terms(terms: Iterable[NodeSelectorTerm], field: str) -> None:
+def _check_weights(weights: Iterable[int], field: str) -> None:
+    for index, weight in enumerate(weights):
+        if not 1 <= weight <= 100:
+            raise FieldError(f"{field}[{index}].weight", f"{weight} is not from 1 to 100")
+
+
+def _check_terms(terms: Iterable[NodeSelectorTerm], field: str, part_of: str = "") -> None:
     for index, term in enumerate(terms):
         for part, requirements in (("matchExpressions", term.match_expressions), ("matchFields", term.match_fields)):
             for position, requirement in enumerate(requirements or ()):
-                at = f"{field}[{index}].{part}[{position}]"
+                at = f"{field}[{index}]{part_of}.{part}[{position}]"
                 _one_of(requirement.operator, _NODE_OPERATORS, f"{at}.operator")
                 _check_values(requirement.operator, requirement.values, at)
 
@@ -183,10 +214,36 @@ def _check_requirements(requirements: ResourceRequirements | None, field: str) -
         return
     check_resources(requirements.requests, f"{field}.requests")
     check_resources(requirements.limits, f"{field}.limits")
+    for part, amounts in (("requests", requirements.requests), ("limits", requirements.limits)):
+        for name in amounts or ():
+            if "/" not in name and name not in _OF_CONTAINERS and not name.startswith("hugepages-"):
+                raise FieldError(
+                    f"{field}.{part}.{name}",
+                    f"is none of {', '.join(sorted(_OF_CONTAINERS))}; others have a domain, as in nvidia.com/gpu",
+                )
     requests: Mapping[str, str | int | float] = requirements.requests or {}
+    for name in requests:
+        if _is_extended(name) and name not in (requirements.limits or {}):
+            raise FieldError(f"{field}.limits.{name}", "is missing: the limit must be given, and be the request")
     for name, limit in (requirements.limits or {}).items():
         if name in requests and parse_quantity(name, requests[name]) > parse_quantity(name, limit):
             raise FieldError(f"{field}.requests.{name}", f"{requests[name]!r} is above the limit {limit!r}")
+        if not _is_extended(name):
+            continue
+        if not _is_whole(limit):
+            raise FieldError(f"{field}.limits.{name}", f"{limit!r} is no whole number")
+        if name in requests and parse_quantity(name, requests[name]) != parse_quantity(name, limit):
+            raise FieldError(f"{field}.requests.{name}", f"{requests[name]!r} is not the limit {limit!r}")
+
+
+def _is_extended(name: str) -> bool:
+    """Whether a resource is of a device plugin: counted in whole numbers, its request the same as its limit."""
+    return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+
+
+def _is_whole(amount: str | float) -> bool:
+    """Whether a quantity that can be read is a whole number: in thousandths, as cpu is counted, too."""
+    return parse_quantity("cpu", amount) % 1000 == 0
 
 
 def _check_budget(budget: PodDisruptionBudget) -> None:

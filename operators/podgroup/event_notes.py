@@ -16,6 +16,7 @@ from kbatch.api import conditions
 from kbatch.api.names import API_VERSION, QUEUE_LABEL
 from kbatch.api.objects import Job, MadeObject, PodGroup
 from kbatch.api.reasons import NotEnoughTasks, SentBack
+from kbatch.api.reasons.base import count
 from kbatch.kube.events import NORMAL, WARNING, Regarding
 from kbatch.kube.kinds import key_of
 from kbatch.model.jobs_release import Step
@@ -85,7 +86,13 @@ class Teller:
             self._normal(about, "Scheduled", "Scheduling", "its minimum is placed")
         message = _reason(group)[1]
         if new is Phase.PENDING and before is not Phase.PENDING:
-            self._warn(about, "SentBack", "Enqueuing", message or "its reservation was withdrawn")
+            times = group.status.scheduling_attempts
+            why = (
+                f"its minimum was not placed in time, or was lost ({count(times, 'time')})"
+                if times
+                else "it is in queue no more"
+            )
+            self._warn(about, "SentBack", "Enqueuing", f"{why}; {message}" if message else why)
         elif new is Phase.UNKNOWN and before is not Phase.UNKNOWN:
             if (
                 _reason(group)[0] == SentBack.code

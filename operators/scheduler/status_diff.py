@@ -38,6 +38,11 @@ class Wanted:
         """Of this, that the group is in queue: while its binds are under way the rest is not true."""
         return replace(self, conditions=conditions.of_types(self.conditions, {conditions.ENQUEUED}))
 
+    @property
+    def said(self) -> tuple[tuple[str, str, str], ...]:
+        """The conditions without their messages."""
+        return tuple((condition.type, condition.status, condition.reason or "") for condition in self.conditions)
+
 
 class Difference(enum.IntEnum):
     """How far a group's status is from what it should say."""

@@ -111,6 +111,7 @@ class StatusQueue:
         """The group should say this, which is so far from what it says. `moved`: when it is to start is news, too, and
         does not rest with the other words.
         """
+        self._pace.saw(wanted.uid, wanted.said)
         if apart is Difference.NOTHING:
             return
         due = self._pace.due(wanted.uid, apart)

@@ -259,8 +259,8 @@ def test_explain_a_group_that_waits(ask: Any) -> None:
         {"name": "extra", "minMember": 0, "maxMember": 4, "placed": 0},
     ]
     assert ask("explain", "team/big").stdout.splitlines() == [
-        "PodGroup team/big: it waits (InQueue)",
-        "  reason   NotEnoughResources (since 2026-01-01T00:00:05Z)",
+        "PodGroup team/big: it waits (InQueue) since 2026-01-01T00:00:05Z",
+        "  reason   NotEnoughResources",
         "           1 of 3 pods can be placed; short of 2 cpu",
         "  pods     1 Pending, 1 Pending (gated), 1 Running; 3 must be placed together",
         "  role     worker: 1 of at least 2 placed",
@@ -320,7 +320,7 @@ def test_explain_to_someone_who_may_not_see_queues(ask: Any, server: ThreadingHT
     result = ask("explain", "team/big")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[1] == "  reason   NotEnoughResources (since 2026-01-01T00:00:05Z)"
+    assert lines[1] == "  reason   NotEnoughResources"
     assert lines[-1] == "  queue    research: not permitted (you may not get Queue research)"
     found = json.loads(ask("explain", "team/big", "-o", "json").stdout)
     assert (found["queue"], found["notPermitted"]) == (None, ["Queue research"])

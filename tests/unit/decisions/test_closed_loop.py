@@ -330,3 +330,28 @@ def test_the_command_says_of_a_log_without_cycles_that_it_is_one(tmp_path: Path)
     result = CliRunner().invoke(app, ["replay", _file(tmp_path, broken), "--closed-loop"])
     assert result.exit_code == 2
     assert "no cycle" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "more"), [("decision", ["--closed-loop"]), ("number", []), ("number", ["--closed-loop"])]
+)
+def test_a_damaged_log_is_named_and_the_rest_of_the_folder_read(tmp_path: Path, damage: str, more: list[str]) -> None:
+    """Each line is JSON still, and of a record that is known: what is wrong lies in a part that is read later."""
+    log, _ = day()
+    (tmp_path / "decisions-2.jsonl.gz").write_bytes(gzip.compress(b"".join(log)))
+    before, after = {
+        "decision": (b'"uid":"', b'"uid":[],"was":"'),
+        "number": (
+            b'"spec":{"schedulerName"',
+            b'"spec":{"priority":1' + b"0" * 20 + b',"schedulerName"',
+        ),
+    }[damage]
+    damaged = [
+        line.replace(before, after) if damage == "number" or b'"record":"cycle"' in line else line for line in log
+    ]
+    assert damaged != log
+    (tmp_path / "decisions-1.jsonl.gz").write_bytes(gzip.compress(b"".join(damaged)))
+    result = CliRunner().invoke(app, ["replay", str(tmp_path), *more])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "decisions-1.jsonl.gz: " in result.stderr
+    assert result.exit_code == 2

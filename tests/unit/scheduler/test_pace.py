@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from operators.scheduler.pace import (
+    HOLDS,
     MESSAGE_SECONDS,
     REST_SECONDS,
     START_SECONDS,
+    WRITES_AT_ONCE,
     Pace,
 )
 from operators.scheduler.status_diff import Difference
@@ -58,12 +60,39 @@ def test_reasons_that_come_and_go_are_written_at_once_and_then_now_and_then() ->
     assert times == [0, 1, 2, 1800, 3600, 5400]
 
 
-def test_steps_count_for_reasons_but_put_them_off_no_further_than_reasons_would() -> None:
+def test_a_reason_that_holds_is_written_and_the_next_when_it_held_for_longer() -> None:
     clock = Clock()
     pace = Pace(clock)
     for _ in range(10):
         pace.wrote("g", STATUS)
-    assert pace.due("g", REASON) == clock.now + REST_SECONDS
+    wrote = clock.now
+    for number, hold in enumerate((*HOLDS, HOLDS[-1])):
+        for passing in range(5):
+            pace.saw("g", ("passing", passing))
+            clock.now += 1
+        pace.saw("g", ("stays", number))
+        since = clock.now
+        pace.saw("g", ("stays", number))
+        due = min(since + hold, wrote + REST_SECONDS)
+        assert pace.due("g", REASON) == due
+        clock.now = wrote = due
+        assert pace.due("g", REASON) == clock.now
+        pace.wrote("g", REASON)
+
+
+def test_a_group_whose_reasons_hold_just_long_enough_is_written_a_few_times_an_hour() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    times: list[float] = []
+    number = 0
+    while clock.now < 1000 + 3600:
+        pace.saw("g", (number,))
+        if pace.due("g", REASON) <= clock.now:
+            pace.wrote("g", REASON)
+            times.append(clock.now - 1000)
+            number += 1
+        clock.now += 1
+    assert len(times) <= WRITES_AT_ONCE + 3, times
 
 
 def test_when_a_group_is_to_start_has_a_pace_of_its_own() -> None:
@@ -83,6 +112,8 @@ def test_groups_that_are_gone_are_forgotten() -> None:
     pace = Pace(Clock())
     pace.wrote("g", STATUS)
     pace.wrote_start("h")
-    assert len(pace) == 2
+    pace.saw("h", "waits")
+    pace.saw("i", "waits")
+    assert len(pace) == 3
     pace.keep({"h"})
     assert len(pace) == 1

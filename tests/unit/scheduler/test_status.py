@@ -22,8 +22,8 @@ from kbatch.times import SECOND
 from operators.scheduler import status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
-from operators.scheduler.pace import MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
-from operators.scheduler.status import StatusWriter
+from operators.scheduler.pace import HOLDS, MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
+from operators.scheduler.status import FIRST_SECONDS, WAKE_SECONDS, StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -683,6 +683,62 @@ async def test_that_a_group_is_in_queue_whose_pods_are_made_then_is_said_before_
         api.gate.set()
         assert await writer.drain(5)
         assert len(api.calls) == len(names) + 1
+
+
+async def test_that_a_group_has_no_pods_is_not_said_as_it_comes_in_queue_but_when_none_come() -> None:
+    now = 100.0
+    api, cache = FakeApi(), cache_with(queue(), templated("made"))
+    api.on("PATCH", END, server(cache))
+    cache.model.refresh()  # as a cycle does
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(waiting(0, 2, name="made"))))
+        await until(lambda: len(api.calls) == 1 and writer.pending == 1)
+        assert [one["type"] for one in api.calls[0].body["status"]["conditions"]] == ["Enqueued"]
+        now += FIRST_SECONDS - 0.1
+        await asyncio.sleep(2 * WAKE_SECONDS)
+        assert len(api.calls) == 1
+        now += 0.1
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        said = {one["type"]: one["reason"] for one in api.calls[1].body["status"]["conditions"]}
+        assert said["Scheduled"] == NotEnoughTasks.code
+
+
+async def test_what_keeps_a_group_waiting_whose_pods_come_at_once_is_its_first_reason() -> None:
+    now = 100.0
+    api, cache = FakeApi(), cache_with(queue(), templated("made"))
+    api.on("PATCH", END, server(cache))
+    cache.model.refresh()  # as a cycle does
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(waiting(0, 2, name="made"))))
+        await until(lambda: len(api.calls) == 1 and writer.pending == 1)
+        verdict = waiting(name="made")["ns/made"]
+        finish(writer.report(Report({"ns/made": msgspec.structs.replace(verdict, reason=Reserved("ns/o", "cpu", 1))})))
+        await until(lambda: len(api.calls) == 2 and not writer.pending)
+        said = {one["type"]: one["reason"] for one in api.calls[1].body["status"]["conditions"]}
+        assert said["Scheduled"] == Reserved.code
+
+
+async def test_a_reason_that_stays_is_written_though_others_came_and_went_before() -> None:
+    """What a user is told to do must not be what was true half an hour ago."""
+    now = 100.0
+    api, cache = FakeApi(), cache_with(group(), *placed())
+    api.on("PATCH", END, server(cache))
+    verdict = waiting()["ns/g"]
+    async with writing(api, cache, clock=lambda: now) as writer:
+        for number in range(40):
+            why = Reserved("ns/other", "cpu", 1) if number % 2 else NotEnoughTasks(1, 3)
+            finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, reason=why)})))
+            await asyncio.sleep(0)
+            now += 5
+        assert await writer.drain(2)
+        before = len(api.calls)
+        assert before <= WRITES_AT_ONCE
+        last = QueueOverused("default", "cpu", 1, 2)
+        finish(writer.report(Report({"ns/g": msgspec.structs.replace(verdict, reason=last)})))
+        now += HOLDS[0]
+        await until(lambda: len(api.calls) == before + 1)
+        said = {one["type"]: one["reason"] for one in api.calls[-1].body["status"]["conditions"]}
+        assert said["Scheduled"] == QueueOverused.code
 
 
 async def test_that_it_is_in_queue_is_said_of_such_a_group_while_its_first_binds_are_under_way() -> None:

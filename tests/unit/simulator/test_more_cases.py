@@ -125,7 +125,8 @@ def test_the_last_unit_is_not_taken_to_and_fro(simulate: Callable[..., Any], con
     ]
     pods = [pod(f"{name}-{number}").replace("name: ", label % name, 1) for name in "ab" for number in range(1, 5)]
     documents = manifests(NODE, *queues, held, *pods).replace("cpu: '4'", "example.com/device: '3'")
-    outcome = simulate(documents.replace("cpu: '1'", "example.com/device: '1'"), conf, extra_cycles=10)
+    devices = "{example.com/device: '1'}"
+    outcome = simulate(documents.replace("{cpu: '1'}", f"{devices}, limits: {devices}"), conf, extra_cycles=10)
     assert (len(outcome.running("a")), len(outcome.running("b"))) == (1, 2)
     assert outcome.evictions == []
 

@@ -1,0 +1,102 @@
+"""What the API server refuses, the simulator refuses, and says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from kbatch.simulator.documents import parse
+from kbatch.simulator.errors import InputError
+from kbatch.simulator.manifests import from_documents
+
+TOLERATES: dict[str, Any] = {"key": "k", "operator": "Exists"}
+SPREAD: dict[str, Any] = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM: dict[str, Any] = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
+
+
+def load(text: str) -> None:
+    from_documents(parse(text, "text"))
+
+
+def pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "resources": resources or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"schedulerName": "kube-batch", "containers": [container], **spec},
+    }
+
+
+def priority(name: str, value: int) -> dict[str, Any]:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def affinity(kind: str, **term: Any) -> dict[str, Any]:
+    return pod(affinity={kind: {PREFERRED: [term]}})
+
+
+GPU = "nvidia.com/gpu"
+PREFERENCE = {"weight": 1, "preference": TERM}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (pod({"requests": {GPU: 1}}), f"resources.limits.{GPU}: is missing"),
+        (pod({"requests": {GPU: "0.5"}, "limits": {GPU: "0.5"}}), f"resources.limits.{GPU}: '0.5' is no whole number"),
+        (pod({"requests": {GPU: 1}, "limits": {GPU: 2}}), f"resources.requests.{GPU}: 1 is not the limit 2"),
+        (pod({"requests": {"gpu": 1}}), "resources.requests.gpu: is none of cpu, ephemeral-storage, memory"),
+        (pod({"limits": {"cpus": 1}}), "resources.limits.cpus: is none of cpu"),
+        (pod(tolerations=[{**TOLERATES, "value": "v"}]), "tolerations[0].value: may not be given"),
+        (pod(tolerations=[{**TOLERATES, "tolerationSeconds": 3}]), "tolerations[0].tolerationSeconds: may be given"),
+        (pod(topologySpreadConstraints=[SPREAD, SPREAD]), "Constraints[1]: topologyKey 'zone' stands there twice"),
+        (pod(topologySpreadConstraints=[{**SPREAD, "minDomains": 0}]), "[0].minDomains: 0 is below 1"),
+        (
+            pod(topologySpreadConstraints=[{**SPREAD, "minDomains": 2, "whenUnsatisfiable": "ScheduleAnyway"}]),
+            "[0].minDomains: may be given with whenUnsatisfiable DoNotSchedule alone",
+        ),
+        (affinity("nodeAffinity", **PREFERENCE | {"weight": 200}), f"{PREFERRED}[0].weight: 200 is not from 1 to 100"),
+        (
+            affinity("podAffinity", weight=0, podAffinityTerm={"topologyKey": "zone"}),
+            f"podAffinity.{PREFERRED}[0].weight: 0 is not from 1 to 100",
+        ),
+        (
+            affinity("nodeAffinity", weight=1, preference={"matchExpressions": [{"key": "k", "operator": "Like"}]}),
+            f"{PREFERRED}[0].preference.matchExpressions[0].operator: 'Like' is none of",
+        ),
+        (priority("high", 2 * 10**9), "value: 2000000000 is not from -2147483648 to 1000000000"),
+        (priority("low", -(2**31) - 1), "value: -2147483649 is not from"),
+        (pod(terminationGracePeriodSeconds=10**20), "spec.terminationGracePeriodSeconds: 1000"),
+        (pod({"requests": {"cpu": 10**20}}), "resources.requests.cpu: 1000"),
+        (pod({"requests": {"cpu": 1}, "limits": {"cpu": 10**20}}), "resources.limits.cpu: 1000"),
+    ],
+)
+def test_what_no_cluster_would_take_is_refused(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(yaml.safe_dump(document, default_flow_style=True))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pod({"requests": {GPU: 1, "cpu": 1, "hugepages-2Mi": "2Mi"}, "limits": {GPU: "1", "hugepages-2Mi": "2Mi"}}),
+        pod({"limits": {GPU: "1k"}}),
+        pod(tolerations=[TOLERATES, {**TOLERATES, "effect": "NoExecute", "tolerationSeconds": 3}]),
+        pod(topologySpreadConstraints=[SPREAD, {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]),
+        affinity("nodeAffinity", **PREFERENCE | {"weight": 100}),
+        priority("system-high", 2 * 10**9),
+    ],
+)
+def test_what_a_cluster_takes_is_taken(document: dict[str, Any]) -> None:
+    load(yaml.safe_dump(document))
+
+
+def test_numbers_to_base_60_are_text_as_they_are_to_kubectl() -> None:
+    text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1:30}}}"
+    with pytest.raises(InputError, match=r"status\.allocatable\.cpu: .*'1:30'"):
+        load(text)
