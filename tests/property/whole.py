@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
@@ -789,12 +789,14 @@ class Judge:
     # --- who goes ---
 
     def _priority(self, key: str) -> int:
-        """Of the pod's group; without a class the lowest of its pods (decision 34)."""
+        """Of the pod's group: that of its class, but the lowest of its pods at most (decision 34)."""
         made = self._group(key)
-        if made is not None and made.spec.priority_class_name:
-            return PRIORITY[made.spec.priority_class_name]
         stated = [self.life.pod(each).spec.priority for each in self._members(key)]
-        return min((each for each in stated if each is not None), default=0)
+        lowest = min((each for each in stated if each is not None), default=None)
+        if made is not None and made.spec.priority_class_name:
+            named = PRIORITY[made.spec.priority_class_name]
+            return named if lowest is None else min(named, lowest)
+        return lowest or 0
 
     def _members(self, key: str) -> list[str]:
         one = self.life.pod(key)
@@ -920,7 +922,7 @@ class Judge:
 
     def _sums(self, before: dict[str, Counter[str]]) -> None:
         """No node, and no queue, holds more than it may of what this cycle has given of it."""
-        given = self._given()
+        bound, nominated = self._given(self.where), self._given(self.promised)
         used: dict[str, Counter[str]] = {}
         later: dict[str, Counter[str]] = {}
         for key, where in self.where.items():
@@ -933,7 +935,7 @@ class Judge:
         for node_ in self.life.of(Node):
             name = node_.metadata.name
             room = {key: _plain(key, value) for key, value in (node_.status.allocatable or {}).items()}
-            for sums, what in ((used, "holds"), (later, "is promised")):
+            for sums, what, given in ((used, "holds", bound), (later, "is promised", bound | nominated)):
                 for key, amount in sums.get(name, Counter()).items():
                     if amount > room.get(key, 0) and (name, key) in given:
                         raise AssertionError(f"{name} {what} {amount} of {key}, has {room.get(key, 0)}")
@@ -945,10 +947,10 @@ class Judge:
                 more = held > before.get(name, Counter())[key]
                 assert held <= hard or not more, f"{name} holds {held} of {key}, may {hard}"
 
-    def _given(self) -> set[tuple[str, str]]:
-        """Node and dimension of all that pods ask for that this cycle has placed."""
+    def _given(self, places: Mapping[str, str]) -> set[tuple[str, str]]:
+        """Node and dimension of all that pods of these ask for that this cycle has placed there."""
         new = {
-            key: where for key, where in (*self.where.items(), *self.promised.items())
+            key: where for key, where in places.items()
             if self.life.pod(key).spec.node_name != where and self.life.flying.get(key, ("", ""))[1] != where
             and self.life.pod(key).status.nominated_node_name != where
         }  # fmt: skip

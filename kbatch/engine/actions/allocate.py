@@ -470,7 +470,8 @@ class _Line:
         found, planned = signature(job, tasks), self.context.planned
         if planned is None or not (planned.mark or planned.hurried):
             return found
-        return found, planned.kept, planned.shut_to(job), planned.hurried
+        shut = planned.shut_to(job)
+        return found, planned.kept, shut, planned.due_places(job) if shut else (), planned.hurried
 
     def _rankings(self) -> NodeRankings:
         """The nodes by what plugins say; by their names alone for those who come after a planned start: see

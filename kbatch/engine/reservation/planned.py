@@ -228,6 +228,13 @@ class PlannedStarts:
         """The classes of those of the job's pods that may start nowhere: they matter to those of a planned start."""
         return self._shut if self._for is not None and job.key == self._for.key else frozenset()
 
+    def due_places(self, job: JobState) -> tuple[tuple[int, int], ...]:
+        """By class and row, where the job's pods were promised to start by now: beside all other planned starts."""
+        own = self.starts.get(job.key)
+        if own is None or own.at is None or own.at > self.session.now:
+            return ()
+        return tuple([(task.cls.id, row) for task, row in own.places])
+
     def headroom(self, job: JobState, task: Task) -> int | None:
         """How many more such tasks the job may place without taking from planned starts what they need of its queue's
         hard cap, or of what plugins leave to the queue.
@@ -514,9 +521,15 @@ class _Kept(Limit):
         return self._planned.headroom(job, task)
 
     def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
-        """No row at all for pods that matter to those of a planned start, wherever they stand."""
-        shut = task.cls.id in self._planned.shut_to(job)
-        return np.zeros(len(self._planned.session.nodes), np.bool_) if shut else None
+        """For pods that matter to those of a planned start wherever they stand: no row but those where they were
+        planned to stand beside it.
+        """
+        planned = self._planned
+        if task.cls.id not in planned.shut_to(job):
+            return None
+        open_rows = np.zeros(len(planned.session.nodes), np.bool_)
+        open_rows[[row for cls, row in planned.due_places(job) if cls == task.cls.id]] = True
+        return open_rows
 
     def refusal(self, job: JobState, task: Task) -> Reason:
         """See `PlannedStarts.reserved`."""

@@ -162,3 +162,10 @@ def test_groups_come_in_queue_for_their_planned_starts_and_are_not_late_while_th
     assert {name: found[f"{name}-w-0"] for name in ("wide", "next", "short")} == {
         "wide": 900.0, "next": 950.0, "short": 20.0,
     }  # fmt: skip
+
+
+def test_who_was_promised_a_start_takes_it_though_it_matters_to_one_that_was_planned_beside_it(
+    simulate: Callable[..., Any],
+) -> None:
+    found = starts(simulate("promised-beside-one-that-keeps-apart", MODES["conservative"]))
+    assert {name: found[name] for name in ("a-0", "a-1", "b-0")} == {"a-0": 10.0, "a-1": 10.0, "b-0": 10.0}
