@@ -32,7 +32,25 @@ def test_a_good_file_is_shown_as_it_is_understood(path: Path) -> None:
         "errors": [],
         "actions": ["allocate"],
         "tiers": [["priority", "gang"], ["predicates"]],
+        "warnings": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD.replace("allocate", "enqueue, backfill"), "there is no action allocate: no pod"),
+        (GOOD.replace(", {name: gang}", ""), "no plugin gang is enabled: the minMember"),
+        (GOOD.replace("predicates", "nodeorder"), "no plugin predicates is enabled: selectors"),
+    ],
+)
+def test_what_is_most_likely_not_meant_is_a_warning(path: Path, text: str, said: str) -> None:
+    path.write_text(text)
+    result = CliRunner().invoke(app, ["check-config", str(path)])
+    assert result.exit_code == 0
+    assert said in result.stderr
+    (found,) = json.loads(CliRunner().invoke(app, ["check-config", str(path), "-o", "json"]).stdout)["warnings"]
+    assert found.startswith(said)
 
 
 @pytest.mark.parametrize(
