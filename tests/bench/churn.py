@@ -152,7 +152,8 @@ class Churn:
             ],
         }
         if not number % 10:
-            spec["containers"][0]["resources"]["requests"][f"example.com/dimension{number}"] = "1"
+            for amounts in spec["containers"][0]["resources"].values():
+                amounts[f"example.com/dimension{number}"] = "1"
         if kind == 11:
             spec["nodeSelector"] = {f"label{number}": f"value{number}"}
         elif not kind % 3:

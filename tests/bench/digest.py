@@ -343,7 +343,8 @@ class _World:
             requests["memory"] = f"{gibs}Gi"
         if not standing and self._chance(12):
             requests["example.com/gpu"] = "1"
-        container: Json = {"name": "main", "resources": {"requests": requests}}
+        limits = {name: amount for name, amount in requests.items() if "/" in name}
+        container: Json = {"name": "main", "resources": {"requests": requests, "limits": limits}}
         spec: Json = {"schedulerName": "kube-batch", "containers": [container], **priority}
         if not standing:
             self._rules(name, spec, container)
