@@ -30,6 +30,7 @@ def rendered(request: pytest.FixtureRequest, render: Callable[..., Any]) -> Any:
     return render(yaml.safe_load(request.param.read_text()), apis=("monitoring.coreos.com/v1",))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name.removesuffix("-values.yaml"))
 def test_lint_finds_nothing(path: Path) -> None:
     report = helm_python.lint(CHART, yaml.safe_load(path.read_text()), strict=True, kube_version="v1.30.0")
@@ -51,10 +52,8 @@ def objects(render: Callable[..., Any]) -> list[Any]:
     return list(found.values())
 
 
-@pytest.mark.parametrize(
-    "version",
-    [pytest.param(version, marks=() if version == KUBERNETES[-1] else pytest.mark.many) for version in KUBERNETES],
-)
+@pytest.mark.many
+@pytest.mark.parametrize("version", KUBERNETES)
 def test_objects_match_the_schemas_of_kubernetes(
     objects: list[Any], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +65,7 @@ def test_objects_match_the_schemas_of_kubernetes(
         utils.validate(item, version, strict=True)
 
 
+@pytest.mark.many
 def test_a_field_that_kubernetes_does_not_know_would_be_found(objects: list[Any]) -> None:
     deployment = copy.deepcopy(next(item for item in objects if item["kind"] == "Deployment"))
     deployment["spec"]["template"]["spec"]["hostNetworks"] = True
