@@ -284,6 +284,7 @@ class StatusWriter:
             return True
         apart = difference(group, wanted)
         if apart is Difference.NOTHING:
+            self._rest(key, wanted)
             return True
         if self._queue.must_be_read(key):
             return await self._read(key, wanted)

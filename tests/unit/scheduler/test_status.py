@@ -703,6 +703,27 @@ async def test_that_a_group_has_no_pods_is_not_said_as_it_comes_in_queue_but_whe
         assert said["Scheduled"] == NotEnoughTasks.code
 
 
+async def test_the_rest_is_said_where_the_answer_to_the_first_word_was_lost() -> None:
+    now = 100.0
+    api, cache = FakeApi(), cache_with(queue(), templated("made"))
+    cache.model.refresh()  # as a cycle does
+    api.on("PATCH", END, NoAnswerError("PATCH", END, sent=True, why="cut"), server(cache))
+    async with writing(api, cache, clock=lambda: now) as writer:
+        finish(writer.report(Report(waiting(0, 2, name="made"))))
+        await until(lambda: len(api.calls) == 1)
+        newer = templated("made")
+        newer.metadata.resource_version = "11"
+        newer.status.conditions = (Condition(type="Enqueued", status="True", reason="Admitted", observed_generation=1),)
+        cache.receive(told(newer))
+        await until(lambda: writer.pending == 1)
+        for _ in range(3):
+            await asyncio.sleep(2 * WAKE_SECONDS)
+            now += FIRST_SECONDS
+        await until(lambda: not writer.pending)
+        said = {one["type"]: one["reason"] for one in api.calls[-1].body["status"]["conditions"]}
+        assert said.get("Scheduled") == NotEnoughTasks.code
+
+
 async def test_what_keeps_a_group_waiting_whose_pods_come_at_once_is_its_first_reason() -> None:
     now = 100.0
     api, cache = FakeApi(), cache_with(queue(), templated("made"))
