@@ -100,7 +100,7 @@ class StatusWriter:
         self._held = Unconfirmed(cache.model)
         self._look_again = 0.0
         self._lonely: dict[str, float] = {}
-        """Of new groups without pods, and of those that came in queue a moment ago: since when that is known."""
+        """Of new groups without pods: since when that is known."""
         cache.listeners.append(self._heard)
         self._noted: dict[str, tuple[Verdict, PodGroup]] = {}
         """What was last made of a group: while neither verdict nor group changes, nothing else comes of it."""
@@ -125,7 +125,13 @@ class StatusWriter:
             if noted is not None and noted[1] is group and noted[0] == verdict:
                 continue
             self._noted[key] = verdict, group
-            wanted = _wanted(group, verdict)
+            wanted = Wanted(
+                group.metadata.uid,
+                verdict_conditions(verdict, group.metadata.generation),
+                verdict.attempts,
+                in_units(verdict.charged) if verdict.charged else None,
+                verdict.estimate,
+            )
             # What a waiting group lacks may be another thing in a moment: that counts only once it is written.
             sure = {conditions.ENQUEUED} if not verdict.scheduled else conditions.SCHEDULER_TYPES
             counts = conditions.of_types(wanted.conditions, sure)
@@ -139,9 +145,7 @@ class StatusWriter:
     def _sort(self, key: str, group: PodGroup, verdict: Verdict, wanted: Wanted) -> None:
         """Have it written when its time has come."""
         if self._makes_pods(key, group, wanted):
-            # That it has no pods is the reason of a moment: what keeps it waiting is known when they are there.
-            passing = isinstance(verdict.reason, NotEnoughTasks)
-            self._queue.put_first(key, wanted.let_in if verdict.scheduled or passing else wanted)
+            self._queue.put_first(key, wanted if not verdict.scheduled else wanted.let_in)
             if not verdict.scheduled:
                 return
         if not verdict.scheduled and self._cache.leaving(key):
@@ -154,8 +158,7 @@ class StatusWriter:
             if standing is None or not refused or standing.reason == BindFailed.code:
                 return
         apart = difference(group, wanted)
-        alone = key in self._lonely or (apart is Difference.STATUS and _new(group))
-        if isinstance(verdict.reason, NotEnoughTasks) and alone:
+        if apart is Difference.STATUS and isinstance(verdict.reason, NotEnoughTasks) and _new(group):
             # Nobody has made its pods yet; they are most likely being made, and then there is more to say.
             began = self._lonely.setdefault(key, self._clock())
             self._queue.put_later(key, wanted, began + FIRST_SECONDS)
@@ -284,7 +287,6 @@ class StatusWriter:
             return True
         apart = difference(group, wanted)
         if apart is Difference.NOTHING:
-            self._rest(key, wanted)
             return True
         if self._queue.must_be_read(key):
             return await self._read(key, wanted)
@@ -332,19 +334,7 @@ class StatusWriter:
             if record is not None and record.queue is not None:  # a series for each name that a user may think of: no
                 self._metrics.queue_wait.labels(record.name).observe(max(0.0, waited))
         self._cache.observed(written)
-        self._rest(key, wanted)
         return True
-
-    def _rest(self, key: str, wanted: Wanted) -> None:
-        """Have the rest written of a group of which it was written that it is in queue, and no more."""
-        group, noted = self._cache.groups.get(key), self._noted.get(key)
-        if group is None or noted is None or conditions.find(wanted.conditions, conditions.SCHEDULED) is not None:
-            return
-        said = conditions.let_in(group.status.conditions)
-        if said and not noted[0].scheduled and key not in self._queue and key not in self._held:
-            self._noted[key] = noted[0], group
-            self._lonely[key] = self._clock()
-            self._sort(key, group, noted[0], _wanted(group, noted[0]))
 
     def _again(self, key: str, wanted: Wanted) -> None:
         """Write it once more, unless there is a newer word by now."""
@@ -373,17 +363,6 @@ def _new(group: PodGroup) -> bool:
     """Whether nothing was said of the group yet, and it was made a moment ago."""
     created = timestamp_us(group.metadata.creation_timestamp)
     return not group.status.conditions and created is not None and time.time() - created / SECOND < 2 * FIRST_SECONDS
-
-
-def _wanted(group: PodGroup, verdict: Verdict) -> Wanted:
-    """What the group's status should say."""
-    return Wanted(
-        group.metadata.uid,
-        verdict_conditions(verdict, group.metadata.generation),
-        verdict.attempts,
-        in_units(verdict.charged) if verdict.charged else None,
-        verdict.estimate,
-    )
 
 
 def _scheduled(group: PodGroup) -> bool:

@@ -23,7 +23,7 @@ from operators.scheduler import status
 from operators.scheduler.cache import Cache
 from operators.scheduler.deferred import LATE_SECONDS, Rank
 from operators.scheduler.pace import HOLDS, MESSAGE_SECONDS, REST_SECONDS, START_SECONDS, WRITES_AT_ONCE
-from operators.scheduler.status import FIRST_SECONDS, WAKE_SECONDS, StatusWriter
+from operators.scheduler.status import StatusWriter
 from operators.scheduler.status_queue import AGAIN_SECONDS, AT_ONCE_IN_A_FLOOD, FLOOD
 from tests.unit.scheduler.fakes import (
     Call,
@@ -683,60 +683,6 @@ async def test_that_a_group_is_in_queue_whose_pods_are_made_then_is_said_before_
         api.gate.set()
         assert await writer.drain(5)
         assert len(api.calls) == len(names) + 1
-
-
-async def test_that_a_group_has_no_pods_is_not_said_as_it_comes_in_queue_but_when_none_come() -> None:
-    now = 100.0
-    api, cache = FakeApi(), cache_with(queue(), templated("made"))
-    api.on("PATCH", END, server(cache))
-    cache.model.refresh()  # as a cycle does
-    async with writing(api, cache, clock=lambda: now) as writer:
-        finish(writer.report(Report(waiting(0, 2, name="made"))))
-        await until(lambda: len(api.calls) == 1 and writer.pending == 1)
-        assert [one["type"] for one in api.calls[0].body["status"]["conditions"]] == ["Enqueued"]
-        now += FIRST_SECONDS - 0.1
-        await asyncio.sleep(2 * WAKE_SECONDS)
-        assert len(api.calls) == 1
-        now += 0.1
-        await until(lambda: len(api.calls) == 2 and not writer.pending)
-        said = {one["type"]: one["reason"] for one in api.calls[1].body["status"]["conditions"]}
-        assert said["Scheduled"] == NotEnoughTasks.code
-
-
-async def test_the_rest_is_said_where_the_answer_to_the_first_word_was_lost() -> None:
-    now = 100.0
-    api, cache = FakeApi(), cache_with(queue(), templated("made"))
-    cache.model.refresh()  # as a cycle does
-    api.on("PATCH", END, NoAnswerError("PATCH", END, sent=True, why="cut"), server(cache))
-    async with writing(api, cache, clock=lambda: now) as writer:
-        finish(writer.report(Report(waiting(0, 2, name="made"))))
-        await until(lambda: len(api.calls) == 1)
-        newer = templated("made")
-        newer.metadata.resource_version = "11"
-        newer.status.conditions = (Condition(type="Enqueued", status="True", reason="Admitted", observed_generation=1),)
-        cache.receive(told(newer))
-        await until(lambda: writer.pending == 1)
-        for _ in range(3):
-            await asyncio.sleep(2 * WAKE_SECONDS)
-            now += FIRST_SECONDS
-        await until(lambda: not writer.pending)
-        said = {one["type"]: one["reason"] for one in api.calls[-1].body["status"]["conditions"]}
-        assert said.get("Scheduled") == NotEnoughTasks.code
-
-
-async def test_what_keeps_a_group_waiting_whose_pods_come_at_once_is_its_first_reason() -> None:
-    now = 100.0
-    api, cache = FakeApi(), cache_with(queue(), templated("made"))
-    api.on("PATCH", END, server(cache))
-    cache.model.refresh()  # as a cycle does
-    async with writing(api, cache, clock=lambda: now) as writer:
-        finish(writer.report(Report(waiting(0, 2, name="made"))))
-        await until(lambda: len(api.calls) == 1 and writer.pending == 1)
-        verdict = waiting(name="made")["ns/made"]
-        finish(writer.report(Report({"ns/made": msgspec.structs.replace(verdict, reason=Reserved("ns/o", "cpu", 1))})))
-        await until(lambda: len(api.calls) == 2 and not writer.pending)
-        said = {one["type"]: one["reason"] for one in api.calls[1].body["status"]["conditions"]}
-        assert said["Scheduled"] == Reserved.code
 
 
 async def test_a_reason_that_stays_is_written_though_others_came_and_went_before() -> None:
