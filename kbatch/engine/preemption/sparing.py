@@ -194,9 +194,11 @@ class Decided:
 
     def _within(self, units: Sequence[Unit]) -> bool:
         """Whether the queues may hold the units beside what was placed, and others are left what they were promised."""
-        queues = [self._session.queues.get(unit.job.queue) for unit in units]
-        if any(queue is None or queue.record.evictions_per_hour is not None for queue in queues):
-            return False  # the later transactions say how many groups of the queue went before
+        for queue in [self._session.queues.get(unit.job.queue) for unit in units]:
+            if queue is None or queue.record.evictions_per_hour is not None:
+                return False  # the later transactions say how many groups of the queue went before
+            if queue.record.excess_budget is not None:
+                return False  # what the beneficiary is charged was judged without them
         if self._limited(units):
             return False
         request = add(*(unit.request for unit in units))

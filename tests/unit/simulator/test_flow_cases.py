@@ -96,3 +96,16 @@ spec: {schedulerName: kube-batch, containers: [{name: main, resources: {requests
 
 def test_without_the_plugin_nothing_is_said_of_flow(simulate: Simulate) -> None:
     assert all("flow" not in queue for queue in simulate("flow-excess-budget", until=20).queues.values())
+
+
+def test_a_victim_stays_only_where_the_budget_bears_it_beside_the_group_that_it_went_for(simulate: Simulate) -> None:
+    outcome = simulate("flow-victim-that-may-not-stay", conf("halfTime: 0", "allocate, preempt"), until=20)
+    assert [(each["pod"], each["action"]) for each in outcome.evictions] == [("default/x-0", "preempt")]
+    assert not flow_of(outcome, "a").get("excessCharged")
+
+
+def test_charges_that_make_up_the_budget_exactly_are_within_it(simulate: Simulate) -> None:
+    outcome = simulate("flow-budget-to-the-last", conf("halfTime: 0"), until=20)
+    assert {each["pod"]: each["time"] for each in outcome.binds} == dict.fromkeys(
+        ["default/g0-0", "default/g1-0", "default/g2-0"], 0.0
+    )

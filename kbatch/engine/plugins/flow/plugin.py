@@ -402,5 +402,7 @@ def _lifetime(job: JobState) -> int:
 
 
 def _charge(job: JobState, usage: int) -> int:
-    """What so much usage is charged for the group's lifetime, in millionths of a resource-minute, rounded up."""
-    return -(-usage * _lifetime(job) // _MINUTE)
+    """What so much usage is charged for the group's lifetime, in millionths of a resource-minute, rounded down: what
+    makes up the budget exactly is within it.
+    """
+    return usage * _lifetime(job) // _MINUTE
