@@ -447,6 +447,10 @@ class Plugin:
         """
         return True
 
+    def excludes(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether no pod of the class and none of the class `other` can be on one node at a time, whatever its room."""
+        return False
+
     def one_by_one(self, cls: TaskClass) -> bool:
         """Whether pods of the class, were no others placed, never stand in one another's way more than they must:
         placed one by one wherever `predicate` lets them, they are as many as can be. Where it is not known, it is not.

@@ -189,6 +189,11 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
 
+    def meets(self, other: HostPort) -> bool:
+        """Whether no two pods can take both on one node."""
+        same = (self.protocol, self.port) == (other.protocol, other.port)
+        return same and (self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip))
+
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a wildcard to compare with; nothing listens on it
 

@@ -470,8 +470,9 @@ class _Line:
         found, planned = signature(job, tasks), self.context.planned
         if planned is None or not (planned.mark or planned.hurried):
             return found
-        shut = planned.shut_to(job)
-        return found, planned.kept, shut, planned.due_places(job) if shut else (), planned.hurried
+        shut, barred = planned.shut_to(job), planned.barred_to(job)
+        due = planned.due_places(job) if shut or barred else ()
+        return found, planned.kept, shut, barred, due, planned.hurried
 
     def _rankings(self) -> NodeRankings:
         """The nodes by what plugins say; by their names alone for those who come after a planned start: see

@@ -509,6 +509,10 @@ class NodeRankings:
         """
         return any(p.heeds(cls, other) for p in self.far_predicates(cls))
 
+    def excludes(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Whether no pods of the two classes can be on one node at a time, whatever its room."""
+        return any(p.excludes(cls, other) for p in self.predicates)
+
     def far_predicates(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose predicates of the class depend on more than the node asked about."""
         return [p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER]

@@ -176,6 +176,12 @@ class Predicates(Plugin):
             return True
         return self._neighbours is not None and self._neighbours.heeds(cls, other)
 
+    def excludes(self, cls: TaskClass, other: TaskClass) -> bool:
+        """Pods with the same host port. (Who keeps apart by affinity looks at more than a node: see `heeds`.)"""
+        return any(
+            mine.meets(theirs) for mine in self._occupancy.ports_of(cls) for theirs in self._occupancy.ports_of(other)
+        )
+
     def one_by_one(self, cls: TaskClass) -> bool:
         """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading
         stops at the same counts in whatever order. Host ports and attach limits only make nodes smaller.

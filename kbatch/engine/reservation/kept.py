@@ -37,6 +37,7 @@ class PlannedStart:
         charge: what its job takes of its queue's excessBudget if the queue is above its share when it starts, beyond
             what it takes already: who starts before it may take the queue there. In millionths of a resource-minute.
         heeds: whether it matters to the job which pods stand on nodes, besides the room that they take.
+        excludes: whether some of its pods exclude others from their nodes, besides by the room that they take.
         needs: by row, what its pods ask for. mark: what is kept, in plain data.
         place: in the order in which starts were planned.
     """
@@ -48,6 +49,7 @@ class PlannedStart:
     coming: Mapping[int, Sequence[Release]] = field(default_factory=dict)
     returns: Returns | None = None
     heeds: bool = False
+    excludes: bool = False
     charge: int = 0
     needs: dict[int, Resources] = field(default_factory=dict)
     mark: tuple[object, ...] = ()

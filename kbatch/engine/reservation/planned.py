@@ -82,6 +82,7 @@ class PlannedStarts:
         self._columns_of: dict[Hashable, Kept] = {}
         self._for: JobState | None = None
         self._shut: frozenset[int] = frozenset()
+        self._barred: tuple[tuple[int, int], ...] = ()
         self.ahead = False
         self._entered = 0
         self._would_fit: dict[Hashable, bool] = {}
@@ -126,7 +127,8 @@ class PlannedStarts:
     def lift(self) -> None:
         """Keep nothing from anybody."""
         self.keep((), 0)
-        self._for, self._shut, self.mark, self.hurried, self.behind = None, frozenset(), (), False, False
+        self._for, self._shut, self._barred = None, frozenset(), ()
+        self.mark, self.hurried, self.behind = (), False, False
 
     def keep(self, starts: tuple[PlannedStart, ...], since: int, *, counting: bool = True) -> None:
         """Keep the room of these starts, and of no others; `counting` on what ends until they are due."""
@@ -161,7 +163,9 @@ class PlannedStarts:
 
     def turn_to(self, job: JobState | None) -> None:
         """What is kept is kept from this job."""
-        self._for, self._shut = job, self._heeded(self._laid, job) if job is not None else frozenset()
+        self._for, self._shut, self._barred = job, frozenset(), ()
+        if job is not None:
+            self._shut, self._barred = self._heeded(self._laid, job), self._excluded(self._laid, job)
 
     def minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
         """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
@@ -211,6 +215,15 @@ class PlannedStarts:
         heeds = self.rankings.heeds
         return frozenset([other.id for other in mine if any(heeds(cls, other) for cls in theirs)])
 
+    def _excluded(self, starts: Sequence[PlannedStart], job: JobState) -> tuple[tuple[int, int], ...]:
+        """By class and row: where those of the job's pods cannot stand beside some of a start, whatever the room."""
+        if not any(start.excludes for start in starts):
+            return ()
+        mine = {task.cls.id: task.cls for task in job.waiting}.values()
+        theirs = {(task.cls.id, row): task.cls for start in starts if start.excludes for task, row in start.places}
+        excludes = self.rankings.excludes
+        return tuple([(other.id, row) for (_, row), cls in theirs.items() for other in mine if excludes(cls, other)])
+
     def later(self, job: JobState) -> bool:
         """Whether the job, as it is nominated just now, waits for pods that end later than it was promised to start."""
         own = self.starts.get(job.key) if self.keeps and job.nominated else None
@@ -227,6 +240,10 @@ class PlannedStarts:
     def shut_to(self, job: JobState) -> frozenset[int]:
         """The classes of those of the job's pods that may start nowhere: they matter to those of a planned start."""
         return self._shut if self._for is not None and job.key == self._for.key else frozenset()
+
+    def barred_to(self, job: JobState) -> tuple[tuple[int, int], ...]:
+        """By class and row, where the job's pods may not start, as those of a planned start could not stand there."""
+        return self._barred if self._for is not None and job.key == self._for.key else ()
 
     def due_places(self, job: JobState) -> tuple[tuple[int, int], ...]:
         """By class and row, where the job's pods were promised to start by now: beside all other planned starts."""
@@ -427,14 +444,17 @@ class PlannedStarts:
         `charge`.
         """
         heeds = self.heeds(job)
+        excludes = any(
+            self.rankings.excludes(cls, cls) for cls in {task.cls.id: task.cls for task, _ in places}.values()
+        )
         if charge is None:
             charge = self._charge(job, places)
         if at is None:
-            return PlannedStart(job, None, None, places, heeds=heeds, charge=charge)
+            return PlannedStart(job, None, None, places, heeds=heeds, excludes=excludes, charge=charge)
         if ends is None or coming is None:
             ends, coming = self.ends.for_job(job, heeds=heeds)
         returns = Returns(self.session, job, at, self.ends, ends, coming)
-        return PlannedStart(job, at, self.ends.after(job, at), places, coming, returns, heeds, charge)
+        return PlannedStart(job, at, self.ends.after(job, at), places, coming, returns, heeds, excludes, charge)
 
     def _charge(self, job: JobState, places: Sequence[tuple[Task, int]]) -> int:
         """What a job would be charged above its queue's share that starts there, and is not charged yet."""
@@ -522,13 +542,16 @@ class _Kept(Limit):
 
     def rows(self, job: JobState, task: Task, *, waits: bool = False) -> Mask | None:
         """For pods that matter to those of a planned start wherever they stand: no row but those where they were
-        planned to stand beside it.
+        planned to stand beside it; for pods that cannot stand beside those: no row of theirs but these.
         """
-        planned = self._planned
-        if task.cls.id not in planned.shut_to(job):
+        planned, cls = self._planned, task.cls.id
+        shut = cls in planned.shut_to(job)
+        barred = [row for each, row in planned.barred_to(job) if each == cls]
+        if not (shut or barred):
             return None
-        open_rows = np.zeros(len(planned.session.nodes), np.bool_)
-        open_rows[[row for cls, row in planned.due_places(job) if cls == task.cls.id]] = True
+        open_rows = np.full(len(planned.session.nodes), not shut, np.bool_)
+        open_rows[barred] = False
+        open_rows[[row for each, row in planned.due_places(job) if each == cls]] = True
         return open_rows
 
     def refusal(self, job: JobState, task: Task) -> Reason:

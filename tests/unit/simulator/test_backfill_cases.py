@@ -169,3 +169,8 @@ def test_who_was_promised_a_start_takes_it_though_it_matters_to_one_that_was_pla
 ) -> None:
     found = starts(simulate("promised-beside-one-that-keeps-apart", MODES["conservative"]))
     assert {name: found[name] for name in ("a-0", "a-1", "b-0")} == {"a-0": 10.0, "a-1": 10.0, "b-0": 10.0}
+
+
+def test_host_ports_of_planned_starts_are_kept_as_their_room_is(simulate: Callable[..., Any]) -> None:
+    found = starts(simulate("promised-host-ports-are-kept", MODES["conservative"]))
+    assert {name: found[name] for name in ("j04-0", "j04-1", "j02-3")} == {"j04-0": 15.0, "j04-1": 15.0, "j02-3": 25.0}
