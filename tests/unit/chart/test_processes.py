@@ -21,6 +21,8 @@ from operators.scheduler.process import SchedulerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.many  # each of them renders the chart several times
+
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 ELECTED = ("scheduler", "podgroup", "queue")
@@ -280,7 +282,6 @@ def test_a_new_configuration_does_not_restart_the_scheduler(render: Callable[...
     assert other.one("Deployment", "kbatch-scheduler") == default.one("Deployment", "kbatch-scheduler")
 
 
-@pytest.mark.many
 def test_the_shipped_configurations_are_ones_that_the_engine_takes(
     render: Callable[..., Any], values_files: dict[str, Any]
 ) -> None:
@@ -315,7 +316,6 @@ def test_a_decision_log_is_kept_in_a_folder_that_has_room_for_it(render: Callabl
     assert int(volume["emptyDir"]["sizeLimit"]) == 20 << 20
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_what_one_process_has_of_its_own_is_laid_over_what_all_have(render: Callable[..., Any], component: str) -> None:
     own = {

@@ -24,6 +24,8 @@ from kbatch.api.names import QUOTA_LABEL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.many  # each of them renders the chart several times
+
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SERVICE = "kbatch-webhook.kbatch-system.svc"
 SECRET = "s" * 48
@@ -110,7 +112,6 @@ def test_a_broken_webhook_stops_nobody_by_default_but_jobs_that_would_pass_by_th
     assert max(found["timeoutSeconds"] for found in entries(default).values()) <= 5
 
 
-@pytest.mark.many
 def test_each_kind_of_review_has_a_failure_policy_of_its_own(render: Callable[..., Any]) -> None:
     kinds = {
         "podgroups": {"podgroup-defaults"}, "queuedJobs": {"queued-job-suspension"}, "jobs": {"job-suspension"},
