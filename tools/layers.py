@@ -81,7 +81,7 @@ LAYERS = (
         PROGRAMS,
         True,
     ),
-    Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 180, PROGRAMS, True),
+    Layer("faults", (pytest("-n", "2", "--dist", "loadfile", "-m", f"faults and {SHORT}", E2E),), 210, PROGRAMS, True),
     # One installation, and one attack after the other: what each does to the neighbour must be its own doing.
     Layer(
         "tenant",
