@@ -71,16 +71,16 @@ class Pace:
         self._started: dict[str, float] = {}
         """When it was last written when a group is to start."""
         self._reasons: dict[str, tuple[Said, float]] = {}
-        """What is to be said of a group, and since when."""
+        """What is to be said of a group that was written, and since when."""
 
     def __len__(self) -> int:
         """Groups of which anything is remembered."""
-        return len(self._writes.keys() | self._started.keys() | self._reasons.keys())
+        return len(self._writes) + sum(uid not in self._writes for uid in self._started)
 
     def saw(self, uid: str, said: Said) -> None:
         """This is to be said of the group now."""
         before = self._reasons.get(uid)
-        if before is None or before[0] != said:
+        if uid in self._writes and (before is None or before[0] != said):
             self._reasons[uid] = said, self._clock()
 
     def wrote(self, uid: str, what: Difference) -> None:
