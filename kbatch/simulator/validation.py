@@ -243,7 +243,10 @@ def _is_extended(name: str) -> bool:
 
 def _is_whole(amount: str | float) -> bool:
     """Whether a quantity that can be read is a whole number: in thousandths, as cpu is counted, too."""
-    return parse_quantity("cpu", amount) % 1000 == 0
+    try:
+        return parse_quantity("cpu", amount) % 1000 == 0
+    except QuantityError:  # more thousandths than are counted
+        return True
 
 
 def _check_budget(budget: PodDisruptionBudget) -> None:

@@ -86,6 +86,7 @@ def test_what_no_cluster_would_take_is_refused(document: dict[str, Any], said: s
     [
         pod({"requests": {GPU: 1, "cpu": 1, "hugepages-2Mi": "2Mi"}, "limits": {GPU: "1", "hugepages-2Mi": "2Mi"}}),
         pod({"limits": {GPU: "1k"}}),
+        pod({"limits": {"example.com/memory": "16Ti"}}),
         pod(tolerations=[TOLERATES, {**TOLERATES, "effect": "NoExecute", "tolerationSeconds": 3}]),
         pod(topologySpreadConstraints=[SPREAD, {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}]),
         affinity("nodeAffinity", **PREFERENCE | {"weight": 100}),
