@@ -65,7 +65,7 @@ LAYERS = (
     ),
     Layer(
         "unit",
-        (pytest("-n", "2", "--dist", "worksteal", "-m", "not many", "tests/unit", "tests/property"),),
+        (pytest("-n", "3", "--dist", "worksteal", "-m", "not many", "tests/unit", "tests/property"),),
         120,
         COMPILED,
     ),

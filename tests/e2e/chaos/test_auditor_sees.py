@@ -78,11 +78,12 @@ def test_each_misdeed_is_seen(field: Field) -> None:
         bind(a, space, "victim-0", "node-0")
         field.patch("/api/v1/nodes/node-7", {"spec": {"unschedulable": True}})
         closed = time.monotonic()
+        assert not auditor.verdict(), "nothing has gone wrong yet"
+
         says = {"status": {"conditions": [_condition("Scheduled", "True"), _condition("Enqueued", "True")]}}
         field.patch(f"{GROUPS}/namespaces/{space}/podgroups/says/status", says)
         evict(a, space, "fine", action="reclaim", whom=f"{space}/greedy")
         assert wait_until(lambda: auditor.evictions("reclaim") == 1, 10, every=0.01)
-        assert not auditor.verdict(), "nothing has gone wrong yet, or not for long"
 
         bind(b, space, "half-0", "node-0")  # by the one that does not lead; and the gang stays as it is
         bind(a, space, "huge-0", "node-1")

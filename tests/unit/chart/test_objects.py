@@ -18,6 +18,8 @@ from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.many  # each of them renders the chart several times
+
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 KUBERNETES = [f"1.{minor}" for minor in range(30, 38)]
@@ -30,7 +32,6 @@ def rendered(request: pytest.FixtureRequest, render: Callable[..., Any]) -> Any:
     return render(yaml.safe_load(request.param.read_text()), apis=("monitoring.coreos.com/v1",))
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name.removesuffix("-values.yaml"))
 def test_lint_finds_nothing(path: Path) -> None:
     report = helm_python.lint(CHART, yaml.safe_load(path.read_text()), strict=True, kube_version="v1.30.0")
@@ -52,7 +53,6 @@ def objects(render: Callable[..., Any]) -> list[Any]:
     return list(found.values())
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_objects_match_the_schemas_of_kubernetes(
     objects: list[Any], version: str, monkeypatch: pytest.MonkeyPatch
@@ -65,7 +65,6 @@ def test_objects_match_the_schemas_of_kubernetes(
         utils.validate(item, version, strict=True)
 
 
-@pytest.mark.many
 def test_a_field_that_kubernetes_does_not_know_would_be_found(objects: list[Any]) -> None:
     deployment = copy.deepcopy(next(item for item in objects if item["kind"] == "Deployment"))
     deployment["spec"]["template"]["spec"]["hostNetworks"] = True
@@ -244,7 +243,6 @@ def test_service_monitors_say_what_prometheus_is_to_do(render: Callable[..., Any
     assert endpoint.keys() == {"port", "path", "interval", "scrapeTimeout", "scheme"}
 
 
-@pytest.mark.many
 def test_outgoing_connections_are_those_that_are_needed(render: Callable[..., Any]) -> None:
     def policy(egress: Any) -> Any:
         rendered = render({"networkPolicy": {"enabled": True, "egress": egress}})
@@ -260,7 +258,6 @@ def test_outgoing_connections_are_those_that_are_needed(render: Callable[..., An
     assert (server["to"], len(server["ports"])) == ([{"ipBlock": {"cidr": "10.0.0.1/32"}}], 1)
 
 
-@pytest.mark.many
 def test_quotas_that_let_the_processes_be_and_limit_groups(default: Any, render: Callable[..., Any]) -> None:
     (quota,) = default.of("ResourceQuota")
     (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]

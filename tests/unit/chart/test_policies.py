@@ -16,6 +16,8 @@ from kbatch.api.names import QUOTA_LABEL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.many  # each of them renders the chart several times
+
 POLICY = "ValidatingAdmissionPolicy"
 BINDING = "ValidatingAdmissionPolicyBinding"
 TABLE = {"apiVersion": "v1", "kind": "ConfigMap"}
@@ -124,7 +126,6 @@ def test_what_is_no_class_is_refused(chart: helm_python.Chart, name: str) -> Non
         chart.validate_schema({"restrictedPriorityClasses": [{"classes": [name], "namespaces": []}]})
 
 
-@pytest.mark.many
 def test_of_pods_one_policy_asks_and_the_operator_is_held_to_members_of_groups(render: Callable[..., Any]) -> None:
     """Each policy that looks at a pod has the API server convert it: there is one, whoever makes the pod."""
     values: dict[str, Any] = {"schedulerName": "batch", "webhook": {"excludedNamespaces": ["kube-system", "a"]}}

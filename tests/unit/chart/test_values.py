@@ -19,6 +19,8 @@ from tools.chart_values import comments, files, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.many  # each of them renders the chart several times
+
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -236,7 +238,6 @@ def test_plugins_of_other_packages_may_be_named(render: Callable[..., Any]) -> N
         assert render({"scheduler": scheduler}).of("ConfigMap")
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("name", sorted(plugins.BUILTIN))
 def test_whatever_letter_is_wrong_the_right_name_is_named(render: Callable[..., Any], name: str) -> None:
     middle = len(name) // 2
