@@ -84,6 +84,8 @@ def test_each_misdeed_is_seen(field: Field) -> None:
         field.patch(f"{GROUPS}/namespaces/{space}/podgroups/says/status", says)
         evict(a, space, "fine", action="reclaim", whom=f"{space}/greedy")
         assert wait_until(lambda: auditor.evictions("reclaim") == 1, 10, every=0.01)
+        early = {violation.rule for violation in auditor.verdict()}
+        assert early <= {"untrue condition", "evicted in vain"}, "nothing else has gone wrong, however long that took"
 
         bind(b, space, "half-0", "node-0")  # by the one that does not lead; and the gang stays as it is
         bind(a, space, "huge-0", "node-1")

@@ -66,6 +66,14 @@ class Rendered:
         return found
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what carries, or does not carry, the mark
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder is in the layer of the many: most of it renders the chart, some of it dozens of times."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("many")
+
+
 @pytest.fixture(scope="session")
 def chart() -> Iterator[helm_python.Chart]:
     with helm_python.Chart.load(CHART) as loaded:

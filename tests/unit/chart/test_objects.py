@@ -18,8 +18,6 @@ from kbatch.cli.configuration import KEY, SCHEDULER_LABELS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 KUBERNETES = [f"1.{minor}" for minor in range(30, 38)]

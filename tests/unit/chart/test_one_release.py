@@ -10,8 +10,6 @@ from typing import Any
 import helm_python
 import pytest
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 LOOKUP = 'lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" ""'
 

@@ -16,8 +16,6 @@ from kbatch.api.names import QUOTA_LABEL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 POLICY = "ValidatingAdmissionPolicy"
 BINDING = "ValidatingAdmissionPolicyBinding"
 TABLE = {"apiVersion": "v1", "kind": "ConfigMap"}

@@ -21,8 +21,6 @@ from operators.scheduler.process import SchedulerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 ELECTED = ("scheduler", "podgroup", "queue")

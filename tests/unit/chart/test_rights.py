@@ -65,7 +65,6 @@ def test_nothing_is_granted_by_a_star_and_nobody_reads_secrets(default: Any) -> 
     assert not [right for right in granted if right[1] in {"impersonate", "bind", "escalate"}]
 
 
-@pytest.mark.many
 def test_the_webhook_is_granted_what_its_values_need(render: Callable[..., Any]) -> None:
     def granted(webhook: dict[str, Any], kind: str) -> set[tuple[str, str]]:
         rendered = render({"webhook": webhook})
@@ -105,7 +104,6 @@ def test_queues_have_roles_that_an_administrator_can_bind(render: Callable[..., 
     assert "kbatch-edit" not in alone
 
 
-@pytest.mark.many
 def test_the_operators_rights_to_pods_follow_the_values(render: Callable[..., Any], default: Any) -> None:
     def of_pods(**podgroup: bool) -> set[tuple[str, str]]:
         rules = render({"podgroup": podgroup}).one("ClusterRole", "kbatch-podgroup")["rules"]
@@ -127,7 +125,6 @@ def test_the_operators_rights_to_pods_follow_the_values(render: Callable[..., An
     assert len(refused["spec"]["validations"]) == len(kept["spec"]["validations"]) + 1
 
 
-@pytest.mark.many
 def test_the_queue_operators_right_to_namespaces_follows_the_values(render: Callable[..., Any], default: Any) -> None:
     def granted(**webhook: Any) -> set[tuple[str, str]]:
         rules = render({"webhook": webhook}).one("ClusterRole", "kbatch-queue")["rules"]

@@ -19,8 +19,6 @@ from tools.chart_values import comments, files, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -24,8 +24,6 @@ from kbatch.api.names import QUOTA_LABEL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.many  # each of them renders the chart several times
-
 CHART = Path(__file__).resolve().parents[3] / "charts" / "kbatch"
 SERVICE = "kbatch-webhook.kbatch-system.svc"
 SECRET = "s" * 48
