@@ -38,7 +38,7 @@ def current(folder: Path) -> bool:
     return stamp.exists() and stamp.read_text("utf-8") == digest()
 
 
-def build(folder: Path, optimise: str = "1") -> None:
+def build(folder: Path, optimise: str = "2") -> None:
     """Make the folder: all modules, with those that are compiled beside what was compiled."""
     stamp = digest()  # of what is read from here on
     work = folder.with_name(f"{folder.name}-work")
