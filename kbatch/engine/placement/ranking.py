@@ -513,6 +513,10 @@ class NodeRankings:
         """Whether no pods of the two classes can be on one node at a time, whatever its room."""
         return any(p.excludes(cls, other) for p in self.predicates)
 
+    def overfull(self, classes: Sequence[TaskClass], row: int) -> bool:
+        """Whether one pod of each of the classes would be too many on a node beside those that stand there."""
+        return any(p.overfull(classes, row) for p in self.predicates)
+
     def far_predicates(self, cls: TaskClass) -> list[Plugin]:
         """The plugins whose predicates of the class depend on more than the node asked about."""
         return [p for p in self.predicates if p.predicate_scope(cls) is Scope.CLUSTER]

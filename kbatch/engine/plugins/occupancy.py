@@ -190,6 +190,11 @@ class Occupancy:
             return None
         return self._kept.attached()[later].over(cls, rows)
 
+    def too_many_attached(self, classes: Iterable[TaskClass], row: int) -> bool:
+        """Whether a node cannot attach the volumes of a pod of each class, besides those that are attached there."""
+        attaching = [cls for cls in classes if cls.volumes]
+        return bool(attaching) and self._kept.attached()[True].over_with(attaching, row)
+
     def counts(self, cls: TaskClass) -> bool:
         """Whether pods of the class hold anything that is counted here."""
         return bool(cls.volumes) or bool(self.ports_of(cls))

@@ -171,8 +171,8 @@ class Predicates(Plugin):
         return self._neighbours.company(cls) if self._neighbours is not None else 0
 
     def heeds(self, cls: TaskClass, other: TaskClass) -> bool:
-        """Only pods that hold ports or volumes, or that a counter of the class counts."""
-        if self._occupancy.counts(other):
+        """Only pods that hold ports or volumes, for a class that does, or that a counter of the class counts."""
+        if self._occupancy.counts(other) and self._occupancy.counts(cls):
             return True
         return self._neighbours is not None and self._neighbours.heeds(cls, other)
 
@@ -181,6 +181,10 @@ class Predicates(Plugin):
         return any(
             mine.meets(theirs) for mine in self._occupancy.ports_of(cls) for theirs in self._occupancy.ports_of(other)
         )
+
+    def overfull(self, classes: Sequence[TaskClass], row: int) -> bool:
+        """By attach limits."""
+        return self._occupancy.too_many_attached(classes, row)
 
     def one_by_one(self, cls: TaskClass) -> bool:
         """With one constraint on its own kind at most: anti-affinity then takes one pod a domain, and even spreading

@@ -16,6 +16,8 @@ Where the model has no place for claims, whoever feeds it does not look at volum
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import numpy as np
@@ -227,6 +229,12 @@ class AttachIndex:
                     more[row] -= 1  # attached there already
             mask |= ((self._used[driver] + more > self._limits[driver]) & (more > 0))[rows]
         return mask
+
+    def over_with(self, classes: Iterable[TaskClass], row: int) -> bool:
+        """Whether a row cannot attach the volumes of a pod of each class, besides those that are attached there."""
+        more = dict.fromkeys(pair for cls in classes for pair in self._of(cls))
+        counts = Counter(driver for driver, claim in more if row not in self._rows_of.get(claim, ()))
+        return any(self._used[driver][row] + count > self._limits[driver][row] for driver, count in counts.items())
 
     def _of(self, cls: TaskClass) -> tuple[tuple[str, str], ...]:
         """The claims of a class whose driver is limited somewhere, with that driver; each once."""

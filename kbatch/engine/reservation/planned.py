@@ -11,7 +11,7 @@ all, and keeps to them (`promises`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -41,7 +41,7 @@ from kbatch.engine.state.minimum import signature, unplaced
 from kbatch.engine.state.queues import QueueState
 from kbatch.engine.state.timeline import Release
 from kbatch.model.nodes import Mask
-from kbatch.model.tasks import Task
+from kbatch.model.tasks import Task, TaskClass
 from kbatch.resources import Resources, add, subtract, total
 from kbatch.times import MILLISECOND, SECOND
 
@@ -165,7 +165,8 @@ class PlannedStarts:
         """What is kept is kept from this job."""
         self._for, self._shut, self._barred = job, frozenset(), ()
         if job is not None:
-            self._shut, self._barred = self._heeded(self._laid, job), self._excluded(self._laid, job)
+            self._shut = self._heeded(self._laid, job)
+            self._barred = (*self._excluded(self._laid, job), *self._overfull(self._laid, job))
 
     def minds(self, start: PlannedStart, job: JobState | None, until: int | None) -> bool:
         """Whether a job that would have ended by `until` (None: nobody knows) could delay a planned start."""
@@ -205,24 +206,45 @@ class PlannedStarts:
 
     def _heeded(self, starts: Sequence[PlannedStart], job: JobState) -> frozenset[int]:
         """The classes of those of the job's pods that, wherever they stand, might keep those of some start from their
-        rows. Of a job that was promised a start before, such pods may wait above its minimum.
+        rows. Of a job that was promised a start before, such pods may wait above its minimum. At a later instant also
+        those that these might keep from theirs: they stand nowhere yet, so the pods that look at them do not see them.
         """
-        heeding = [start for start in starts if start.heeds]
+        both = self.ahead and self.heeds(job)
+        heeding = [start for start in starts if start.heeds or both]
         if not heeding:
             return frozenset()
         mine = {task.cls.id: task.cls for task in job.waiting}.values()
         theirs = {task.cls.id: task.cls for start in heeding for task, _ in start.places}.values()
         heeds = self.rankings.heeds
-        return frozenset([other.id for other in mine if any(heeds(cls, other) for cls in theirs)])
+        return frozenset(
+            [one.id for one in mine if any(heeds(cls, one) or (both and heeds(one, cls)) for cls in theirs)]
+        )
 
-    def _excluded(self, starts: Sequence[PlannedStart], job: JobState) -> tuple[tuple[int, int], ...]:
+    def _excluded(self, starts: Sequence[PlannedStart], job: JobState) -> list[tuple[int, int]]:
         """By class and row: where those of the job's pods cannot stand beside some of a start, whatever the room."""
-        if not any(start.excludes for start in starts):
-            return ()
-        mine = {task.cls.id: task.cls for task in job.waiting}.values()
-        theirs = {(task.cls.id, row): task.cls for start in starts if start.excludes for task, row in start.places}
         excludes = self.rankings.excludes
-        return tuple([(other.id, row) for (_, row), cls in theirs.items() for other in mine if excludes(cls, other)])
+        mine = {task.cls.id: task.cls for task in job.waiting}.values()
+        return [
+            (cls.id, row)
+            for row, classes in _on_rows(starts).items()
+            for cls in mine
+            if any(excludes(each, cls) for each in classes)
+        ]
+
+    def _overfull(self, starts: Sequence[PlannedStart], job: JobState) -> list[tuple[int, int]]:
+        """By class and row: where its pods, all of them, would attach too much beside those of starts."""
+        attaching = {task.cls.id: task.cls for task in job.waiting if task.cls.volumes}.values()
+        return [
+            (cls.id, row)
+            for row, classes in (_on_rows(starts) if attaching else {}).items()
+            if any(each.volumes for each in classes) and self.rankings.overfull((*classes, *attaching), row)
+            for cls in attaching
+        ]
+
+    def apart(self, start: PlannedStart, beside: Sequence[PlannedStart]) -> bool:
+        """Whether pods of a start may not be where they were to be, because of those of others, room aside."""
+        shut, barred = self._heeded(beside, start.job), self._excluded(beside, start.job)
+        return any(task.cls.id in shut or (task.cls.id, row) in barred for task, row in start.places)
 
     def later(self, job: JobState) -> bool:
         """Whether the job, as it is nominated just now, waits for pods that end later than it was promised to start."""
@@ -445,7 +467,8 @@ class PlannedStarts:
         """
         heeds = self.heeds(job)
         excludes = any(
-            self.rankings.excludes(cls, cls) for cls in {task.cls.id: task.cls for task, _ in places}.values()
+            cls.volumes or self.rankings.excludes(cls, cls)
+            for cls in {task.cls.id: task.cls for task, _ in places}.values()
         )
         if charge is None:
             charge = self._charge(job, places)
@@ -522,6 +545,15 @@ class PlannedStarts:
     def _sure(self, start: PlannedStart, at: int) -> bool:
         """Whether somebody sees to it that all have gone by an instant on whose room a planned start counts."""
         return all(self.ends.sure(end) for row in start.needs for end in self.ends.all_on(row) if end.at <= at)
+
+
+def _on_rows(starts: Sequence[PlannedStart]) -> Mapping[int, Collection[TaskClass]]:
+    """By row the classes of the pods of those starts that exclude others."""
+    found: dict[int, dict[int, TaskClass]] = {}
+    for start in starts:
+        for task, row in start.places if start.excludes else ():
+            found.setdefault(row, {})[task.cls.id] = task.cls
+    return {row: classes.values() for row, classes in found.items()}
 
 
 def _of_others(queue: QueueState, job: JobState) -> Mapping[bool, Resources]:

@@ -206,10 +206,13 @@ def _confirmed(planned: PlannedStarts, rankings: NodeRankings, start: PlannedSta
         return False
     if start.at is None:
         return True
+    beside = planned.beside(start.job, start.at)
+    if planned.apart(start, beside):
+        return False
     ends = planned.ends
     ends.follow()
     due = start.at <= session.now
-    others = dict(kept_on(planned.beside(start.job, start.at), start.at, ends.on if due else ends.all_on))
+    others = dict(kept_on(beside, start.at, ends.on if due else ends.all_on))
     for row, needs in start.needs.items():
         more = {name: -amount for name, amount in others.get(row, {}).items()}
         for end in (*ends.on(row), *start.coming.get(row, ())):

@@ -33,7 +33,9 @@ class HourlyLimit:
         }
         self._recent = {
             name: tuple(
-                instant for instant in _both(before.get(name, ()), _written(session, name)) if self._counts(instant)
+                instant
+                for instant in _both(before.get(name, ()), _written(session, name))
+                if self._counts(instant) and instant >= _made(session, name)
             )
             for name in self._limits
         }
@@ -108,6 +110,14 @@ def _written(session: Session, name: str) -> list[int]:
             if instant is not None:
                 found.append(instant)
     return found
+
+
+def _made(session: Session, name: str) -> int:
+    """When the Queue was made: groups of one that had its name before were not its own."""
+    queue = session.model.queues[name].queue if name in session.model.queues else None
+    with suppress(msgspec.ValidationError):
+        return timestamp_us(queue.metadata.creation_timestamp) or 0 if queue is not None else 0
+    return 0
 
 
 def _both(one: Iterable[int], other: Iterable[int]) -> list[int]:

@@ -535,6 +535,15 @@ class Session:
             return 0
         return max(0, max(ask(job, more) for ask in self._charges_with) - job.charged)
 
+    def charged_now(self, queue: str) -> bool:
+        """Whether a group for which plugins may take something of the queue's excessBudget has changed in this cycle
+        what it holds, or waits for.
+        """
+        if not self._charges:
+            return False
+        changed = (self.job(key) for key in dict.fromkeys(self.committed))
+        return any(job.queue == queue and job.ends and (job.placed or job.nominated) for job in changed)
+
     def placed(self, job: JobState) -> None:
         """Something of a job with a lifetime has been placed for good. What it was promised was judged then."""
         promised = job.key in self.promises and job.pipelined <= job.minimum

@@ -10,7 +10,20 @@ from kbatch.engine import CycleState
 from kbatch.model.cluster import ClusterModel
 from kbatch.model.events import Upsert
 from kbatch.times import HOUR, SECOND, rfc3339_us
-from tests.unit.engine.worlds import EPOCH, EVERYTHING, Decisions, group, members, node, pod, policy, queue, run, world
+from tests.unit.engine.worlds import (
+    EPOCH,
+    EVERYTHING,
+    Decisions,
+    group,
+    members,
+    node,
+    pod,
+    policy,
+    queue,
+    run,
+    stamp,
+    world,
+)
 
 
 def holding(gangs: int, limit: int | None, *, disruption: str = "Whole", minimum: int = 2) -> ClusterModel:
@@ -61,6 +74,21 @@ def test_pods_above_the_minimum_do_not_count() -> None:
 def test_it_is_recorded() -> None:
     state = CycleState(evictions={"q1": (EPOCH, EPOCH + 1)})
     assert msgspec.json.decode(msgspec.json.encode(state), type=CycleState) == state
+
+
+def test_a_queue_made_again_has_evicted_nobody() -> None:
+    """The first limit is used up when a Queue of its name takes its place, which has another one."""
+    first = run(holding(1, 1), policy(EVERYTHING), now=60)
+    assert first.outcome is not None
+    state = first.outcome.state
+    assert len(evicted(first)) == 1
+    for made, more in ((0, set()), (61, {"a3"})):
+        model = holding(1, 1)
+        model.apply(Upsert(queue("q1", evictions_per_hour=1)))
+        again = queue("q1", evictions_per_hour=1)
+        again.metadata.creation_timestamp = stamp(made)
+        model.apply(Upsert(again))
+        assert evicted(run(model, policy(EVERYTHING), now=62, state=state)) == more
 
 
 def wrote(*instants: int, more: tuple[str, ...] = ()) -> Queue:

@@ -39,12 +39,27 @@ def full(*, of: str = "deserving", small: dict[str, Any] | None = None, **giving
     )
 
 
+@pytest.mark.parametrize("giving", [{}, {"excess_budget": 1000}])
 @pytest.mark.parametrize("of", ["deserving", "giving"])
-def test_a_victim_stays_whose_room_is_left_over_by_a_larger_one(of: str) -> None:
+def test_a_victim_stays_whose_room_is_left_over_by_a_larger_one(of: str, giving: dict[str, Any]) -> None:
     """The least goes for the first pod, the larger one for the second, and would have done for both."""
-    found = run(full(of=of), policy(EVERYTHING), now=3)
+    found = run(full(of=of, **giving), policy(EVERYTHING), now=3)
     assert found.evicted == ["large-0"]
     assert found.nominated == {"wanting-0": "n", "wanting-1": "n"}
+
+
+@pytest.mark.parametrize(("of", "lifetime", "gone"), [
+    ("deserving", 60, ["large-0"]), ("giving", None, ["large-0"]), ("giving", 60, ["large-0", "small-0"]),
+])  # fmt: skip
+def test_a_victim_stays_beside_a_budget_unless_somebody_is_charged_for_what_is_decided(
+    of: str, lifetime: int | None, gone: list[str]
+) -> None:
+    """What a group of its queue with a lifetime takes of the budget was reckoned without it."""
+    model = full(of=of, excess_budget=1000)
+    model.apply(Upsert(group("wanting", queue=of, priority_class_name="high", at=2, lifetime_seconds=lifetime)))
+    with_flow = FLOW.replace("allocate, backfill", "reclaim, allocate, backfill").replace("infiniteFactor: 1", "")
+    found = run(model, policy(with_flow), now=3)
+    assert sorted(found.evicted) == gone
 
 
 def test_who_stays_is_counted_again_in_what_follows_in_the_cycle() -> None:

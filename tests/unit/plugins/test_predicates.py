@@ -566,11 +566,12 @@ def test_a_pod_evicted_after_the_first_look_keeps_others_off_until_it_is_gone() 
         ({"affinity": apart(term())}, {"web", "facing"}),
         ({"affinity": near(term())}, {"web", "facing"}),
         ({}, {"facing"}),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]}]}, {"facing", "port"}),
     ],
-    ids=["spread", "anti-affinity", "affinity", "plain"],
+    ids=["spread", "anti-affinity", "affinity", "plain", "port"],
 )
 def test_pods_are_heeded_that_count_in_what_decides(waits: dict[str, Any], heeded: set[str]) -> None:
-    """A plain pod heeds those whose own anti-affinity means it; everybody may stand before ports and volumes."""
+    """A plain pod heeds those whose own anti-affinity means it; who holds ports or volumes all others that do."""
     others = {
         "web": pod("web", "a", labels=WEB),
         "facing": pod("facing", "a", labels=WEB, affinity=apart(term())),
@@ -579,4 +580,4 @@ def test_pods_are_heeded_that_count_in_what_decides(waits: dict[str, Any], heede
     session, plugin = opened(*ZONES, *others.values(), serving("port", 80, "a"), pod("p", labels=WEB, **waits))
     cls = class_of(session, "ns/p")
     found = {name for name in (*others, "port") if plugin.heeds(cls, class_of(session, f"ns/{name}"))}
-    assert found == {*heeded, "port"}
+    assert found == heeded

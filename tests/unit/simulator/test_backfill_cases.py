@@ -174,3 +174,32 @@ def test_who_was_promised_a_start_takes_it_though_it_matters_to_one_that_was_pla
 def test_host_ports_of_planned_starts_are_kept_as_their_room_is(simulate: Callable[..., Any]) -> None:
     found = starts(simulate("promised-host-ports-are-kept", MODES["conservative"]))
     assert {name: found[name] for name in ("j04-0", "j04-1", "j02-3")} == {"j04-0": 15.0, "j04-1": 15.0, "j02-3": 25.0}
+
+
+@pytest.mark.parametrize("name", ["promised-over-one-that-is-kept-apart", "promised-over-one-with-its-host-port"])
+def test_a_promise_ends_that_a_job_of_higher_priority_leaves_no_place(simulate: Callable[..., Any], name: str) -> None:
+    found = starts(simulate(name, MODES["conservative"].replace(", preempt]", "]")))
+    assert (found["s-0"], found["a-0"]) == (100.0, 150.0)
+
+
+@pytest.mark.parametrize("name", ["overrun-before-one-that-keeps-apart", "overrun-before-one-with-its-host-port"])
+def test_who_was_promised_its_start_later_moves_behind_one_that_moves(simulate: Callable[..., Any], name: str) -> None:
+    found = starts(simulate(name, MODES["conservative"]))
+    assert (found["b-0"], found["a-0"]) == (115.0, 165.0)
+
+
+@planning
+def test_what_a_planned_start_is_to_attach_is_kept_for_it(simulate: Callable[..., Any], mode: str) -> None:
+    found = starts(simulate("promised-volumes-are-kept", MODES[mode]))
+    assert (found["s-0"], found["a-0"]) == (100.0, 150.0)
+
+
+def test_nobody_is_promised_a_place_from_which_one_planned_before_it_would_keep_it(
+    simulate: Callable[..., Any],
+) -> None:
+    name = "promised-where-one-before-it-will-stand"
+    first = told(simulate(name, MODES["conservative"], until=5), "d")
+    assert first is not None
+    found = starts(simulate(name, MODES["conservative"]))
+    assert found == {"x-0": 0.0, "w-0": 0.0, "c-0": 10.0, "d-0": 30.0}
+    assert first["time"] >= found["d-0"]
