@@ -289,9 +289,40 @@ MUTANTS: Final = (
     ),
     Mutant(
         "kept-out-as-a-whole", _PLANNED,
-        "frozenset([other.id for other in mine if any(heeds(cls, other) for cls in theirs)])",
-        "frozenset([other.id for other in mine if any(heeds(cls, every) for cls in theirs for every in mine)])",
+        "[one.id for one in mine if any(heeds(cls, one) or (both and heeds(one, cls)) for cls in theirs)]",
+        "[one.id for one in mine if any(heeds(cls, each) for cls in theirs for each in mine)]",
         "pods wait that matter to no planned start, and a promise is missed for those above its minimum",
+    ),
+    Mutant(
+        "planned-where-it-will-be-kept-out", _PLANNED,
+        "both = self.ahead and self.heeds(job)", "both = False",
+        "a job is promised a place from which one that was planned before it will keep it",
+    ),
+    Mutant(
+        "kept-out-of-it-and-told-so-for-ever", _PLANNED,
+        "both = self.ahead and self.heeds(job)", "both = self.heeds(job)",
+        "a job that could start beside a planned start waits for it, since its own rules mind pods that are not there",
+    ),
+    Mutant(
+        "apart-and-still-promised", "kbatch/engine/reservation/promises.py",
+        "if planned.apart(start, beside):", "if False:",
+        "a promise stands beside one that comes first and that its pods keep out, or are kept out by",
+    ),
+    Mutant(
+        "attached-before-it-was-planned", _PLANNED,
+        "if any(each.volumes for each in classes) and self.rankings.overfull((*classes, *attaching), row)", "if False",
+        "a pod takes the last attachment of a node from a planned start",
+    ),
+    Mutant(
+        "attached-already-counts-again", "kbatch/engine/plugins/volumes.py",
+        "counts = Counter(driver for driver, claim in more if row not in self._rows_of.get(claim, ()))",
+        "counts = Counter(driver for driver, claim in more)",
+        "a node is said to be full of volumes although they are attached there already",
+    ),
+    Mutant(
+        "evictions-of-the-queue-before", "kbatch/engine/session/hourly.py",
+        "if self._counts(instant) and instant >= _made(session, name)", "if self._counts(instant)",
+        "a Queue that was made again may evict nobody for an hour, since one of its name did",
     ),
     Mutant(
         "promised-beyond-the-cap", _PLANNED,

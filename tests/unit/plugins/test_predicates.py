@@ -340,6 +340,21 @@ def test_attach_limits_follow_the_session() -> None:
     assert plugin.predicate_scope(class_of(session, "ns/p")) is Scope.NODE
 
 
+def test_what_a_node_attaches_together_counts_each_volume_once() -> None:
+    """One of three attachments is taken: two more volumes are as many as there can be."""
+    volumes = [volume(f"v{at}", driver="d") for at in range(4)]
+    claims = [claim(f"c{at}", f"v{at}") for at in range(4)]
+    waiting = {"old": ("c0",), "one": ("c1",), "two": ("c1", "c2"), "three": ("c1", "c2", "c3"), "other": ("c3",)}
+    pods = [using(name, *mine) for name, mine in waiting.items()]
+    session, plugin = opened(node("a"), *volumes, *claims, limit("a", 3), using("r", "c0", on="a"), *pods)
+    of = {name: class_of(session, f"ns/{name}") for name in waiting}
+    full = {
+        names: plugin.overfull([of[name] for name in names.split()], 0)
+        for names in ("old", "old one two", "three", "two other", "one other", "")
+    }
+    assert full == {"old": False, "old one two": False, "three": True, "two other": True, "one other": False, "": False}
+
+
 # --- pods on the node -------------------------------------------------------------------------------------------------
 
 

@@ -203,3 +203,8 @@ def test_nobody_is_promised_a_place_from_which_one_planned_before_it_would_keep_
     found = starts(simulate(name, MODES["conservative"]))
     assert found == {"x-0": 0.0, "w-0": 0.0, "c-0": 10.0, "d-0": 30.0}
     assert first["time"] >= found["d-0"]
+
+
+def test_pods_that_are_not_there_yet_keep_nobody_away_whose_rules_look_at_them(simulate: Callable[..., Any]) -> None:
+    found = starts(simulate("starts-while-one-before-it-is-to-stand", MODES["conservative"]))
+    assert found == {"x-0": 0.0, "c-0": 10.0, "d-0": 2.0}
